@@ -1,0 +1,199 @@
+"""The core figures: ping, start-up, a short command, many at once, memory.
+
+Everything is measured against plain `subprocess` in the same run, interleaved, and given as
+medians and ratios; absolute times only say something about the machine.
+
+Usage: python benchmarks/core.py [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+from shelld_client import AsyncClient, Client
+
+DAEMON = [sys.executable, "-m", "shelld"]
+BASH_TRUE = ["/bin/bash", "-c", "true"]
+
+
+def milliseconds(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return (time.perf_counter() - began) * 1000
+
+
+def report(name: str, **figures: float) -> None:
+    shown = "  ".join(f"{key}={value:.2f}" for key, value in figures.items())
+    print(f"{name:<34}{shown}", flush=True)
+
+
+def resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+class RawDaemon:
+    """A daemon driven without the client library: what any language would do."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            DAEMON, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin = self.process.stdin
+        self.reader = open(self.process.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115, PTH123
+
+    def request(self, method: str, params: object = None) -> bytes:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        self.stdin.write(json.dumps(message).encode() + b"\n")
+        return self.reader.readline()
+
+    def close(self) -> None:
+        self.stdin.close()
+        self.process.wait()
+        self.reader.close()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def start_up(rounds: int) -> None:
+    def first_answer() -> None:
+        daemon = RawDaemon()
+        daemon.request("bash", {"command": "true"})
+        times.append((time.perf_counter() - began) * 1000)
+        daemon.close()
+
+    times: list[float] = []
+    baseline: list[float] = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        first_answer()
+        python = [sys.executable, "-c", "import asyncio"]
+        baseline.append(milliseconds(lambda: subprocess.run(python, check=True)))
+    ours, theirs = statistics.median(times), statistics.median(baseline)
+    report("start-up to first bash / asyncio", ms=ours, asyncio_ms=theirs, ratio=ours / theirs)
+
+
+def ping(count: int = 2000) -> None:
+    daemon = RawDaemon()
+    daemon.request("ping")
+    times = sorted(milliseconds(lambda: daemon.request("ping")) for _ in range(count))
+    report("ping, one at a time", p50_ms=times[count // 2], p99_ms=times[count * 99 // 100])
+    memory: list[float] = []
+    rates: list[float] = []
+    for _ in range(5):
+        total = 10_000
+        lines = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % i for i in range(total))
+        began = time.perf_counter()
+        writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=daemon.stdin)
+        assert writer.stdin is not None
+        # Written by another process, so that this one can read meanwhile.
+        import threading  # noqa: PLC0415
+
+        feeding = threading.Thread(target=lambda w=writer: (w.stdin.write(lines), w.stdin.close()))
+        feeding.start()
+        for _ in range(total):
+            daemon.reader.readline()
+        rates.append(total / (time.perf_counter() - began))
+        feeding.join()
+        writer.wait()
+        memory.append(resident_mb(daemon.process.pid))
+    report(
+        "10,000 pings pipelined, 5 rounds",
+        per_second=statistics.median(rates),
+        rss_first_mb=memory[0],
+        rss_last_mb=memory[-1],
+    )
+    daemon.close()
+
+
+def short_command(rounds: int) -> None:
+    daemon = RawDaemon()
+    params = {"command": "true"}
+    daemon.request("bash", params)
+
+    async def through_async_client(baseline: list[float]) -> list[float]:
+        times: list[float] = []
+        async with AsyncClient.spawn() as shell:
+            await shell.bash("true")
+            for _ in range(rounds):
+                began = time.perf_counter()
+                await shell.bash("true")
+                times.append((time.perf_counter() - began) * 1000)
+                baseline.append(milliseconds(plain))
+        return times
+
+    def plain() -> object:
+        return subprocess.run(BASH_TRUE, capture_output=True, check=True)
+
+    raw: list[float] = []
+    sync: list[float] = []
+    baseline: list[float] = []
+    with Client.spawn() as client:
+        client.bash("true")
+        for _ in range(rounds):
+            raw.append(milliseconds(lambda: daemon.request("bash", params)))
+            baseline.append(milliseconds(plain))
+            sync.append(milliseconds(lambda: client.bash("true")))
+    daemon.close()
+    theirs = statistics.median(baseline)
+    ours = statistics.median(raw)
+    report("bash true, raw pipe", ms=ours, subprocess_ms=theirs, ratio=ours / theirs)
+    ours = statistics.median(sync)
+    report("bash true, Client", ms=ours, subprocess_ms=theirs, ratio=ours / theirs)
+    baseline = []
+    ours = statistics.median(anyio.run(through_async_client, baseline))
+    theirs = statistics.median(baseline)
+    report("bash true, AsyncClient", ms=ours, subprocess_ms=theirs, ratio=ours / theirs)
+
+
+def many_at_once(count: int = 50) -> None:
+    async def run() -> float:
+        async with AsyncClient.spawn() as shell:
+            await shell.ping()
+            began = time.perf_counter()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(count):
+                    tasks.start_soon(shell.bash, "sleep 1")
+            return time.perf_counter() - began
+
+    report(f"{count} concurrent sleep 1", seconds=anyio.run(run))
+
+
+def at_rest() -> None:
+    daemon = RawDaemon()
+    daemon.request("bash", {"command": "true"})
+    family = [daemon.process.pid]
+    for pid in family:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            family += [int(child) for child in (task / "children").read_text().split()]
+    resident = [resident_mb(pid) for pid in family]
+    report("at rest", daemon_rss_mb=resident[0], family_rss_mb=sum(resident))
+    daemon.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300)
+    rounds = parser.parse_args().rounds
+    start_up(max(5, rounds // 15))
+    ping()
+    short_command(rounds)
+    many_at_once()
+    at_rest()
+
+
+if __name__ == "__main__":
+    main()

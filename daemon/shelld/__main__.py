@@ -1,0 +1,75 @@
+"""``shelld`` and ``python -m shelld``.
+
+Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
+2 for arguments, files or streams that cannot be used.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from shelld.claim import claim_stdio
+from shelld.keeper.pool import RunnerPool
+from shelld.options import Options, parse_options
+
+USAGE_ERROR = 2
+
+
+def main() -> int:
+    options = parse_options(sys.argv[1:])
+    try:
+        streams = claim_stdio()
+    except OSError:
+        return _refuse("stdin and stdout must be open")
+    # A parent may have blocked the very signals that are to stop us.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    pool = RunnerPool()
+    try:
+        # First, so that the keeper starts while the imports below take their time.
+        pool.prepare()
+    except OSError as error:
+        return _refuse(f"cannot start the keeper: {error.strerror}")
+    return _serve(options, streams, pool)
+
+
+def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
+    from pathlib import Path  # noqa: PLC0415
+
+    from shelld.app import run  # noqa: PLC0415
+    from shelld.audit import AuditLog  # noqa: PLC0415
+
+    try:
+        _configure_logging(options)
+    except OSError as error:
+        return _refuse(f"cannot write the log file: {error.strerror}")
+    audit = None
+    if options.audit_log is not None:
+        try:
+            audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
+        except OSError as error:
+            return _refuse(f"cannot write the interaction log: {error.strerror}")
+    return run(options, streams, pool, audit)
+
+
+def _configure_logging(options: Options) -> None:
+    import logging  # noqa: PLC0415
+
+    handler: logging.Handler = logging.StreamHandler()
+    if options.log_file is not None:
+        handler = logging.FileHandler(options.log_file, encoding="utf-8")
+    logging.basicConfig(
+        handlers=[handler],
+        level=options.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def _refuse(reason: str) -> int:
+    if sys.stderr is not None:
+        sys.stderr.write(f"shelld: {reason}\n")
+    return USAGE_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The daemon's life: the parts put together, the reasons to stop, and the stop itself.
+
+Every stage of the stop has a deadline. Whatever those leave undone, the runners do: they see the
+daemon's end as end of file and kill what they guard.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+import anyio
+
+from shelld.audit import AuditLog
+from shelld.keeper.pool import RunnerPool
+from shelld.methods import METHODS
+from shelld.methods.context import Daemon, audit_shell
+from shelld.options import Options
+from shelld.serve import Server
+from shelld.shells.manager import ManagerOptions, ShellManager
+from shelld.shells.process import ShellProcess
+from shelld.stdio import Input, Output
+
+# For requests in flight to end by themselves once no more will be read.
+DRAIN_S: Final = 0.5
+# From SIGTERM to SIGKILL for what still runs then.
+STOP_GRACE_MS: Final = 500
+# For all of that to be dead: the grace, and time by the number of shells.
+STOP_KILL_S: Final = 0.8
+STOP_KILL_PER_SHELL_S: Final = 0.003
+# For the client to take the last answers.
+FLUSH_S: Final = 0.3
+# Where the system cannot wait for a process that is not a child.
+PARENT_POLL_S: Final = 1.0
+
+
+def run(
+    options: Options, streams: tuple[int, int], pool: RunnerPool, audit: AuditLog | None
+) -> int:
+    """Serve one client on `streams` (in, out) and return the exit code."""
+    return anyio.run(_run, options, streams, pool, audit)
+
+
+async def _run(
+    options: Options, streams: tuple[int, int], pool: RunnerPool, audit: AuditLog | None
+) -> int:
+    def on_end(shell: ShellProcess) -> None:
+        if audit is not None:
+            audit_shell(audit, shell)
+
+    limits = ManagerOptions(
+        bash=options.bash,
+        max_shells=options.max_shells,
+        max_retained=options.max_retained,
+        retain_seconds=options.retain_seconds,
+        retain_bytes=options.retain_bytes,
+        grace_ms=options.grace,
+    )
+    output = Output(streams[1])
+    exit_code = 0
+    async with (
+        anyio.create_task_group() as requests,
+        # Inside: what requests wait for ends before they are waited for.
+        ShellManager(limits, pool=pool, on_end=on_end) as manager,
+    ):
+        daemon = Daemon(options, manager, audit)
+        server = Server(daemon, METHODS, Input(streams[0]), output, requests)
+        async with anyio.create_task_group() as watchers:
+            hurry = anyio.Event()
+            reading = anyio.CancelScope()
+            watchers.start_soon(_watch_signals, reading, hurry)
+            watchers.start_soon(_watch_output, output, reading)
+            if options.parent_pid is not None:
+                watchers.start_soon(_watch_process, options.parent_pid, reading)
+            with reading:
+                await server.read_requests()
+            daemon.draining = True
+            await _stop(server, manager, output, hurry)
+            watchers.cancel_scope.cancel()
+        exit_code = server.exit_code or 0
+    return exit_code  # noqa: RET504 - a type checker thinks that the scopes could swallow errors
+
+
+async def _stop(server: Server, manager: ShellManager, output: Output, hurry: anyio.Event) -> None:
+    async with anyio.create_task_group() as stage:
+
+        async def cut_short() -> None:
+            await hurry.wait()
+            stage.cancel_scope.cancel()
+
+        stage.start_soon(cut_short)
+        await server.drain(0 if output.is_broken else DRAIN_S)
+        stage.cancel_scope.cancel()
+    server.refuse_in_flight()
+    running = len(manager.list_running())
+    with anyio.move_on_after(STOP_KILL_S + running * STOP_KILL_PER_SHELL_S):
+        await manager.kill_all(0 if hurry.is_set() else STOP_GRACE_MS)
+    with anyio.move_on_after(FLUSH_S):
+        await output.wait_progress()
+
+
+async def _watch_signals(reading: anyio.CancelScope, hurry: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for _ in signals:
+            if reading.cancel_called:
+                hurry.set()
+            reading.cancel()
+
+
+async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
+    await output.wait_broken()
+    reading.cancel()
+
+
+async def _watch_process(pid: int, reading: anyio.CancelScope) -> None:
+    """Stop the daemon when the process `pid` has ended, or if it is not there at all."""
+    try:
+        if hasattr(os, "pidfd_open"):
+            handle = os.pidfd_open(pid)
+            try:
+                await anyio.wait_readable(handle)
+            finally:
+                os.close(handle)
+        else:
+            while True:
+                os.kill(pid, 0)
+                await anyio.sleep(PARENT_POLL_S)
+    except PermissionError:
+        # It is there, but not ours to look at: its end is left to end of file.
+        return
+    except OSError:
+        pass
+    reading.cancel()

@@ -1,0 +1,91 @@
+"""The interaction log: one JSON line per command, never output, never environment values.
+
+Owns the log file and its rotation: at `max_bytes` FILE becomes FILE.1, and so on to FILE.3. Files
+are made with mode 0600. A line that cannot be written is counted and reported once; it never
+fails a command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+OLD_FILES: Final = 3
+
+logger = logging.getLogger("shelld.audit")
+
+
+class AuditRecord(msgspec.Struct, frozen=True):
+    """`bash_id` is None for a command that was not run: blocked, or a dry run."""
+
+    time: str
+    session: str | None
+    bash_id: str | None
+    command: str
+    description: str | None
+    status: str
+    exit_code: int | None
+    signal: str | None
+    duration_ms: int
+    stdout_bytes: int
+    stderr_bytes: int
+    guard: str
+
+
+class AuditLog:
+    """Raises OSError if `path` cannot be opened for appending."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._failing = False
+        self._encoder = msgspec.json.Encoder()
+        self._descriptor = self._open()
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._path, flags, 0o600)
+        # The log holds commands: an older file with a wider mode is narrowed.
+        with contextlib.suppress(PermissionError):
+            os.fchmod(descriptor, 0o600)
+        self._size = os.fstat(descriptor).st_size
+        return descriptor
+
+    def write(self, record: AuditRecord) -> None:
+        line = self._encoder.encode(record) + b"\n"
+        try:
+            if self._size and self._size + len(line) > self._max_bytes:
+                self._rotate()
+            self._size += os.write(self._descriptor, line)
+            self._failing = False
+        except OSError as error:
+            if not self._failing:
+                logger.warning("the interaction log cannot be written (errno %s)", error.errno)
+            self._failing = True
+
+    def _rotate(self) -> None:
+        for number in range(OLD_FILES, 0, -1):
+            source = self._path if number == 1 else self._numbered(number - 1)
+            with contextlib.suppress(FileNotFoundError):
+                source.rename(self._numbered(number))
+        descriptor = self._open()
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def timestamp(seconds: float) -> str:
+    """Return `seconds` since the epoch as RFC 3339 in UTC, with milliseconds."""
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,42 @@
+"""Claims stdin and stdout for the protocol, before anything else opens a descriptor.
+
+Afterwards fd 0 is the null device and fd 1 is stderr, so nothing in this process or below it can
+read a request or write into an answer by accident, and nothing that the parent left open reaches
+a command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+
+def claim_stdio() -> tuple[int, int]:
+    """Move the protocol's streams out of the way; return their new descriptors (in, out).
+
+    Raises OSError (EBADF) if fd 0 or fd 1 is closed: there is nobody to serve, and whatever was
+    opened next would take their place.
+    """
+    os.fstat(0)
+    os.fstat(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.fstat(2)
+    except OSError:
+        os.dup2(null, 2)
+    # With 0, 1 and 2 in use, these are above them.
+    incoming, outgoing = os.dup(0), os.dup(1)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    if null > 2:
+        os.close(null)
+    for descriptor in _open_descriptors():
+        with suppress(OSError):
+            os.set_inheritable(descriptor, False)
+    return incoming, outgoing
+
+
+def _open_descriptors() -> list[int]:
+    directory = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+    return [descriptor for name in os.listdir(directory) if (descriptor := int(name)) > 2]

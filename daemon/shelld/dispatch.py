@@ -1,0 +1,90 @@
+"""The only file that knows jsonrpcserver, and the only one where exceptions become errors.
+
+jsonrpcserver gets one checked request at a time, below its public functions: those gather
+requests into tasks of their own (out of reach of a cancel scope), refuse a whole batch for one
+bad member, and put exception texts into answers.
+
+Its package imports jsonschema for the validation that is not used here, at twice the cost of
+everything else at start-up. So the dispatcher is imported without running the package's
+``__init__``; afterwards the half-made package is forgotten, and whoever imports it properly gets
+it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from shelld_protocol.errors import RpcError, internal_error, method_not_found
+from shelld_protocol.methods import Params
+from shelld_protocol.params import decode_params
+
+logger = logging.getLogger("shelld.dispatch")
+
+C = TypeVar("C")
+P = TypeVar("P", bound=Params)
+
+
+def _import_jsonrpcserver() -> tuple[Any, Any, Any, Any]:
+    name = "jsonrpcserver"
+    loaded = sys.modules.get(name)
+    if loaded is None:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        dispatcher = importlib.import_module(f"{name}.async_dispatcher")
+        request = importlib.import_module(f"{name}.request")
+        result = importlib.import_module(f"{name}.result")
+        exceptions = importlib.import_module(f"{name}.exceptions")
+    finally:
+        if loaded is None:
+            del sys.modules[name]
+    return (
+        dispatcher.dispatch_request,
+        request.Request,
+        result.Success,
+        exceptions.JsonRpcError,
+    )
+
+
+_dispatch_request, _Request, _Success, _JsonRpcError = _import_jsonrpcserver()
+
+Method = Callable[[Any, bytes], Awaitable[Any]]
+
+
+def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> Method:
+    """Make a method body (context, params) one that jsonrpcserver can call with raw params."""
+
+    async def method(context: C, raw_params: bytes) -> Any:
+        try:
+            return _Success(await body(context, decode_params(params_type, raw_params)))
+        except RpcError as error:
+            raise _JsonRpcError(error.kind.code, error.message, error) from None
+        except Exception:
+            # The traceback names code, not the command nor its environment.
+            logger.exception("unexpected error in a method")
+            error = internal_error()
+            raise _JsonRpcError(error.kind.code, error.message, error) from None
+
+    return method
+
+
+async def dispatch(
+    methods: Mapping[str, Method], context: object, name: str, raw_params: bytes
+) -> Any:
+    """Call the method `name` and return its result. Raises `RpcError` and nothing else."""
+    _, outcome = await _dispatch_request(methods, context, _Request(name, [raw_params], None))
+    error = getattr(outcome, "_error", None)
+    if error is None:
+        return outcome._value.result
+    if isinstance(error.data, RpcError):
+        raise error.data
+    if name not in methods:
+        raise method_not_found(name)
+    logger.error("jsonrpcserver refused a call: code %s", error.code)
+    raise internal_error()

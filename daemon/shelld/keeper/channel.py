@@ -1,0 +1,155 @@
+"""A stream socket that carries marshalled tuples and descriptors.
+
+Both ends belong to one program and one interpreter, which is what makes `marshal` right here: it
+is built in, fast, and never leaves the machine or the process family.
+
+A frame is a 4-byte length and the marshalled tuple. A tuple of more than `INLINE_BYTES` travels
+as a temporary file, so that a send never waits for the reader. Descriptors belong to the frame
+they were sent with.
+"""
+
+from __future__ import annotations
+
+import array
+import marshal
+import os
+import socket
+from typing import Any, Final, cast
+
+SPAWN_RUNNER: Final = 1
+RUN: Final = 2
+KILL: Final = 3
+STARTED: Final = 4
+FAILED: Final = 5
+EXITED: Final = 6
+LEFTOVER: Final = 7
+SURVIVORS: Final = 8
+EMPTY: Final = 9
+
+# How long after the grace a runner tries before it reports survivors (contract: grace + 1 s).
+KILL_DEADLINE_MS: Final = 1_000
+
+# Well under the smallest default send buffer (Linux: 208 KiB), with room for several frames.
+INLINE_BYTES: Final = 32 * 1024
+_MAX_DESCRIPTORS: Final = 8
+_FILE_FRAME: Final = 0xFFFFFFFF
+_CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_INT_SIZE: Final = array.array("i").itemsize
+
+Message = tuple[Any, ...]
+
+
+def anonymous_file(content: bytes) -> int:
+    """Return the descriptor of a nameless file that holds `content`, positioned at its start."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("shelld", os.MFD_CLOEXEC)
+    else:  # pragma: no cover - not Linux
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+class Channel:
+    """One end. Owns its socket, and the descriptors received but not yet handed out."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._buffer = bytearray()
+        self._descriptors: list[int] = []
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, socket.socket]:
+        """Return our end, which never blocks, and the socket to hand to the other process."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        return cls(ours), theirs
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Send one message. Raises OSError if the peer is gone or does not read."""
+        body = marshal.dumps(message)
+        if len(body) <= INLINE_BYTES:
+            self._send(len(body).to_bytes(4, "little") + body, descriptors)
+            return
+        spilled = anonymous_file(body)
+        try:
+            self._send(_FILE_FRAME.to_bytes(4, "little"), (spilled, *descriptors))
+        finally:
+            os.close(spilled)
+
+    def _send(self, frame: bytes, descriptors: tuple[int, ...]) -> None:
+        ancillary = []
+        if descriptors:
+            rights = array.array("i", descriptors)
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
+        if self._socket.sendmsg([frame], ancillary) != len(frame):
+            raise BlockingIOError("the peer does not read")
+
+    def receive(self) -> list[tuple[Message, list[int]]] | None:
+        """Return the complete messages that are there, with their descriptors; None at the end.
+
+        Reads once: on a blocking socket call it when the socket is readable.
+        """
+        try:
+            data, ancillary, _flags, _address = self._socket.recvmsg(
+                65536, socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_SIZE), _CLOEXEC
+            )
+        except BlockingIOError:
+            return []
+        except ConnectionError:
+            return None
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                received = array.array("i")
+                received.frombytes(content[: len(content) - len(content) % _INT_SIZE])
+                self._descriptors.extend(received)
+        if not data:
+            return None
+        self._buffer += data
+        messages: list[tuple[Message, list[int]]] = []
+        while (message := self._next_message()) is not None:
+            # The kernel never merges data across descriptors: the last frame of a read has them.
+            messages.append((message, []))
+        if messages and self._descriptors:
+            messages[-1][1].extend(self._descriptors)
+            self._descriptors.clear()
+        return messages
+
+    def _next_message(self) -> Message | None:
+        buffer = self._buffer
+        if len(buffer) < 4:
+            return None
+        length = int.from_bytes(buffer[:4], "little")
+        if length == _FILE_FRAME:
+            del buffer[:4]
+            with os.fdopen(self._descriptors.pop(0), "rb") as file:
+                file.seek(0)
+                return _tuple(marshal.load(file))
+        if len(buffer) < 4 + length:
+            return None
+        body = bytes(buffer[4 : 4 + length])
+        del buffer[: 4 + length]
+        return _tuple(marshal.loads(body))
+
+    def close(self) -> None:
+        self._socket.close()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+def _tuple(value: Any) -> Message:
+    if not isinstance(value, tuple):
+        raise TypeError("a frame holds a tuple")
+    return cast("Message", value)

@@ -1,0 +1,109 @@
+"""The daemon's end of the keeper: runners to be had, and given back, without waiting.
+
+Owns the keeper process and the channels of idle runners; a channel that was acquired belongs to
+the shell it was acquired for. Every call is synchronous, so that nothing can come between taking
+a runner and owning what it starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+from shelld.keeper.channel import SPAWN_RUNNER, Channel
+
+# Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
+MAX_IDLE: Final = 8
+
+_BOOT: Final = (
+    "import sys; sys.path.append(sys.argv[1]); from shelld.keeper.supervisor import main; main(3)"
+)
+_ROOT: Final = str(Path(__file__).parents[2])
+
+
+class RunnerPool:
+    def __init__(self) -> None:
+        self._keeper: Channel | None = None
+        self._keeper_pid: int | None = None
+        self._idle: list[Channel] = []
+
+    def prepare(self) -> None:
+        """Start the keeper and one runner ahead of need; raises OSError if that is impossible."""
+        self._idle.append(self._new_runner())
+
+    def acquire(self) -> Channel:
+        """Return a runner that has no command. Raises OSError if none can be had."""
+        while self._idle:
+            channel = self._idle.pop()
+            if channel.receive() is not None:
+                return channel
+            channel.close()
+        return self._new_runner()
+
+    def release(self, channel: Channel) -> None:
+        """Take back a runner whose tree is empty."""
+        if len(self._idle) < MAX_IDLE and self._keeper is not None:
+            self._idle.append(channel)
+        else:
+            channel.close()
+
+    def close(self) -> None:
+        """End the idle runners, and the keeper once the last runner has ended."""
+        for channel in self._idle:
+            channel.close()
+        self._idle.clear()
+        self._forget_keeper()
+
+    def _new_runner(self) -> Channel:
+        channel, theirs = Channel.pair()
+        with theirs:
+            try:
+                if self._keeper is None:
+                    self._keeper = self._start_keeper()
+                try:
+                    self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
+                except ConnectionError:
+                    # The keeper was killed. Its runners live on with their commands.
+                    self._forget_keeper()
+                    self._keeper = self._start_keeper()
+                    self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
+            except BaseException:
+                channel.close()
+                raise
+        return channel
+
+    def _start_keeper(self) -> Channel:
+        channel, theirs = Channel.pair()
+        with theirs:
+            try:
+                self._keeper_pid = os.posix_spawn(
+                    sys.executable,
+                    # Isolated and without site: start-up in a few ms, and nothing to import from.
+                    [sys.executable, "-I", "-S", "-c", _BOOT, _ROOT],
+                    os.environ,
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                        (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3),
+                    ],
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=(signal.SIGCHLD,),
+                )
+            except BaseException:
+                channel.close()
+                raise
+        return channel
+
+    def _forget_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+        if self._keeper_pid is not None:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._keeper_pid, os.WNOHANG)
+            self._keeper_pid = None

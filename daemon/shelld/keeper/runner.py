@@ -1,0 +1,245 @@
+"""A runner: starts one command at a time and proves that nothing of it is left.
+
+Owns the process tree of its command. Never reads output (the pipes are the daemon's), never
+decides when to kill (the daemon does, or its death). Single-threaded: one poll over the socket
+and SIGCHLD.
+
+Invariants:
+
+* `_leader` is bash's pid from its start until it is reaped, here and nowhere else; only in
+  between is it used as a process group, so the number cannot belong to anyone else.
+* A tree is reported empty only on ECHILD.
+* A new command is started only when the last tree is empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Final
+
+from shelld.keeper.channel import (
+    EMPTY,
+    EXITED,
+    FAILED,
+    KILL,
+    KILL_DEADLINE_MS,
+    LEFTOVER,
+    RUN,
+    STARTED,
+    SURVIVORS,
+    Channel,
+    Message,
+)
+from shelld.keeper.tree import become_subreaper, living_descendants, signal_descendants
+
+# Between two rounds of SIGKILL: what was hit needs a moment to die and be reaped.
+KILL_INTERVAL_MS: Final = 2
+# After the deadline, what survived SIGKILL waits for a disk or belongs to another user.
+SURVIVOR_INTERVAL_MS: Final = 500
+
+_BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
+_DEFAULT_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}, key=int)
+
+
+class WakeOnChild:
+    """A descriptor that becomes readable when SIGCHLD arrives."""
+
+    def __init__(self) -> None:
+        self._read, write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read, 4096):
+                pass
+
+
+class Runner:
+    def __init__(self, sock: socket.socket) -> None:
+        become_subreaper(b"shelld-runner")
+        self._channel = Channel(sock)
+        self._wake = WakeOnChild()
+        self._poll = select.poll()
+        self._poll.register(self._channel.fileno(), select.POLLIN)
+        self._poll.register(self._wake.fileno(), select.POLLIN)
+        self._home = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+        self._daemon_alive = True
+        self._leader: int | None = None
+        self._busy = False
+        self._signalled = False
+        self._leftover: list[int] = []
+        # Monotonic seconds; None while no kill is under way.
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        self._killing = False
+
+    def serve(self) -> None:
+        """Run commands until the daemon is gone and nothing of the last one is left."""
+        while self._daemon_alive or self._busy:
+            events = {descriptor for descriptor, _ in self._poll.poll(self._next_timeout_ms())}
+            if self._wake.fileno() in events:
+                self._wake.drain()
+            # Reaping first: a kill that comes after the end must find the end.
+            if self._busy:
+                self._reap()
+            if self._channel.fileno() in events:
+                self._receive()
+            if self._busy and self._kill_at is not None:
+                self._escalate(self._kill_at)
+
+    def _next_timeout_ms(self) -> float | None:
+        if not self._busy or self._kill_at is None:
+            return None
+        if self._killing:
+            return KILL_INTERVAL_MS if self._give_up_at is not None else SURVIVOR_INTERVAL_MS
+        return max(0.0, (self._kill_at - time.monotonic()) * 1000)
+
+    def _receive(self) -> None:
+        messages = self._channel.receive()
+        if messages is None:
+            self._poll.unregister(self._channel.fileno())
+            self._daemon_alive = False
+            if self._busy:
+                self._kill(signal.SIGKILL, 0)
+            return
+        for message, descriptors in messages:
+            if message[0] == RUN:
+                self._run(message, descriptors)
+            elif message[0] == KILL and self._busy:
+                self._kill(message[1], message[2])
+
+    def _send(self, message: Message) -> None:
+        # A daemon that is gone, or stuck for good, is noticed as end of file.
+        with contextlib.suppress(OSError):
+            self._channel.send(message)
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def _run(self, message: Message, descriptors: list[int]) -> None:
+        _, argv, env, cwd = message
+        failure = self._spawn(argv, env, cwd, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        os.fchdir(self._home)
+        if failure is not None:
+            self._send((FAILED, *failure))
+            return
+        self._busy = True
+        self._signalled = False
+        self._send((STARTED, self._leader, os.getpid()))
+
+    def _spawn(
+        self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, descriptors: list[int]
+    ) -> tuple[int, str] | None:
+        """Start the command; return (errno, what) if that failed."""
+        try:
+            if cwd:
+                os.chdir(cwd)
+        except OSError as error:
+            return error.errno or errno.EIO, "cwd"
+        except ValueError:
+            return errno.EINVAL, "cwd"
+        # dup2 clears close-on-exec; nothing else above 2 is inheritable in this process. Sources
+        # lie above all targets, so no dup2 overwrites one that is still needed.
+        actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(descriptors)]
+        try:
+            self._leader = os.posix_spawn(
+                argv[0],
+                [b"bash", *argv[1:]],
+                env,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+                setsigdef=_DEFAULT_SIGNALS,
+            )
+        except OSError as error:
+            number = error.errno or errno.EIO
+            return number, "bash" if number in _BASH_ERRORS else "exec"
+        except ValueError:
+            # A NUL, or a name that holds "=": the daemon checks both, and this must not die of it.
+            return errno.EINVAL, "exec"
+        return None
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        empty = False
+        exited: Message | None = None
+        reaped = False
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                empty = True
+                break
+            if pid == 0:
+                break
+            reaped = True
+            if pid == self._leader:
+                self._leader = None
+                # ru_maxrss is in KiB on Linux, in bytes on macOS.
+                rss = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+                user, system = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6)
+                exited = (EXITED, status, user, system, rss, self._signalled)
+        leftover: list[int] = []
+        if reaped and not empty and self._leader is None:
+            leftover = living_descendants()
+        if exited is not None:
+            self._send((*exited, leftover))
+        elif leftover != self._leftover and not empty:
+            self._send((LEFTOVER, leftover))
+        self._leftover = leftover
+        if empty:
+            self._busy = False
+            self._kill_at = self._give_up_at = None
+            self._killing = False
+            self._send((EMPTY,))
+
+    def _kill(self, number: int, grace_ms: int) -> None:
+        now = time.monotonic()
+        kill_at = now if number == signal.SIGKILL else now + grace_ms / 1000
+        # A second kill may only bring the end nearer.
+        self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
+        self._give_up_at = self._kill_at + KILL_DEADLINE_MS / 1000
+        if self._leader is not None:
+            self._signalled = True
+        if number != signal.SIGKILL:
+            self._signal_tree(number)
+            # A stopped process would not see the signal before it is continued.
+            self._signal_tree(signal.SIGCONT)
+
+    def _escalate(self, kill_at: float) -> None:
+        now = time.monotonic()
+        if now < kill_at:
+            return
+        self._killing = True
+        self._signal_tree(signal.SIGKILL)
+        self._reap()
+        if self._busy and self._give_up_at is not None and now >= self._give_up_at:
+            self._give_up_at = None
+            self._send((SURVIVORS, living_descendants()))
+
+    def _signal_tree(self, number: int) -> None:
+        if self._leader is not None:
+            # All of the group in one call, which no fork can slip through.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._leader, number)
+        # Once each: to many programs a second SIGTERM means "now, without cleaning up".
+        signal_descendants(number, except_group=self._leader)
+
+
+def main(sock: socket.socket) -> None:
+    Runner(sock).serve()

@@ -1,0 +1,65 @@
+"""Methods about the daemon itself: ``server_info``, ``ping``, ``rpc.discover``, ``shutdown``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from shelld import __version__
+from shelld.methods.context import Context
+from shelld_protocol.methods import (
+    Containment,
+    Counters,
+    Empty,
+    Limits,
+    NoParams,
+    ServerInfoResult,
+)
+
+
+async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
+    daemon = context.daemon
+    options = daemon.options
+    running = len(daemon.manager.list_running())
+    return ServerInfoResult(
+        name="shelld",
+        version=__version__,
+        pid=os.getpid(),
+        uptime_ms=round((time.monotonic() - daemon.started_at) * 1000),
+        limits=Limits(
+            max_message_bytes=options.max_message_bytes,
+            max_in_flight=options.max_in_flight,
+            max_shells=options.max_shells,
+            max_retained=options.max_retained,
+            retain_seconds=options.retain_seconds,
+            retain_bytes=options.retain_bytes,
+            default_timeout_ms=options.default_timeout,
+            grace_ms=options.grace,
+        ),
+        containment=Containment(
+            mechanism="subreaper" if sys.platform == "linux" else "process-group"
+        ),
+        counters=Counters(
+            requests=daemon.requests,
+            shells_started=daemon.manager.started_count,
+            shells_running=running,
+            shells_retained=len(daemon.manager.list_shells()) - running,
+        ),
+    )
+
+
+async def ping(_context: Context, _params: NoParams) -> Empty:
+    return Empty()
+
+
+async def discover(_context: Context, _params: NoParams) -> dict[str, Any]:
+    # Generating schemas needs modules that nothing else does.
+    from shelld_protocol.schemas import openrpc_document  # noqa: PLC0415
+
+    return openrpc_document(__version__)
+
+
+async def shutdown(context: Context, _params: NoParams) -> None:
+    context.daemon.draining = True

@@ -1,0 +1,186 @@
+"""``bash``: validate, judge, start; then the foreground waits and the background does not."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import anyio
+import msgspec
+
+from shelld.audit import AuditRecord, timestamp
+from shelld.guard import judge
+from shelld.methods.context import Context
+from shelld.output.text import read_limited_text
+from shelld.shells.lifecycle import ShellStatus
+from shelld.shells.manager import StartRequest, raise_failure
+from shelld.shells.process import OutputStream, ShellProcess
+from shelld.shells.supervision import TimeoutPolicy
+from shelld_protocol.errors import invalid_params, timed_out
+from shelld_protocol.methods import (
+    BackgroundResult,
+    BashParams,
+    BashResult,
+    DryRunResult,
+    GuardVerdict,
+    Usage,
+)
+
+MAX_RESULT_BYTES = 1024 * 1024
+
+
+async def bash(
+    context: Context, params: BashParams
+) -> BashResult | BackgroundResult | DryRunResult:
+    check_text(params)
+    verdict = judge(params.command).verdict
+    if params.dry_run:
+        return _dry_run(context, params, verdict)
+    manager = context.daemon.manager
+    request = StartRequest(
+        command=params.command,
+        description=params.description,
+        session=params.session,
+        cwd=params.cwd,
+        env=params.env,
+        stdin=params.stdin,
+        timeout=_timeout_policy(context, params),
+        verdict=verdict,
+    )
+    if params.run_in_background:
+        return _background_result(await manager.start_and_wait(request))
+    shell = manager.start(request)
+    await _wait_in_foreground(context, shell)
+    raise_failure(shell)
+    if shell.released and shell.is_running:
+        return _background_result(shell)
+    result = _foreground_result(shell, strip=params.strip_ansi)
+    if shell.status is ShellStatus.TIMEOUT and request.timeout is not None:
+        data = msgspec.to_builtins(result)
+        if shell.survivors:
+            data["survivors"] = shell.survivors
+        raise timed_out(request.timeout.timeout_ms, data)
+    return result
+
+
+def check_text(params: BashParams) -> None:
+    """Refuse what execve(2) cannot express. Raises `RpcError` (invalid_params)."""
+    for name, value in (("command", params.command), ("cwd", params.cwd)):
+        if value is not None and "\0" in value:
+            raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
+    for key, value in (params.env or {}).items():
+        if not key or "=" in key or "\0" in key:
+            sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
+            raise invalid_params(sentence, "env")
+        if value is not None and "\0" in value:
+            raise invalid_params("Invalid value for env: must not contain NUL", "env")
+
+
+def _timeout_policy(context: Context, params: BashParams) -> TimeoutPolicy | None:
+    options = context.daemon.options
+    if params.run_in_background:
+        if params.timeout is None:
+            return None
+        return TimeoutPolicy(params.timeout, "kill", options.grace)
+    timeout_ms = options.default_timeout if params.timeout is None else params.timeout
+    return TimeoutPolicy(timeout_ms, params.on_timeout, options.grace)
+
+
+async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
+    """Wait until there is something to answer; if cancelled meanwhile, kill the command first."""
+
+    def answerable() -> bool:
+        if shell.status is ShellStatus.TIMEOUT:
+            # Only once it is known to be dead, or known not to die.
+            return shell.is_empty or bool(shell.survivors)
+        return not shell.is_running or shell.released or shell.is_empty
+
+    try:
+        await shell.wait_until(answerable)
+    except anyio.get_cancelled_exc_class():
+        survivors: list[int] = []
+        with anyio.CancelScope(shield=True):
+            survivors = await shell.kill(signal.SIGTERM, context.daemon.options.grace)
+        if survivors:
+            context.error_data["survivors"] = survivors
+        raise
+
+
+def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
+    final = not shell.leftover
+
+    def head(stream: OutputStream) -> tuple[str, bool]:
+        store = stream.store
+        if not store.written:
+            return "", False
+        text, end, cut = read_limited_text(
+            store, store.written, MAX_RESULT_BYTES, strip=strip, final=final
+        )
+        # What the answer holds has been read: bash_output goes on behind it.
+        stream.read_position = max(stream.read_position, end)
+        return text, cut
+
+    stdout, stdout_cut = head(shell.stdout)
+    stderr, stderr_cut = head(shell.stderr)
+    usage = shell.usage
+    return BashResult(
+        bash_id=shell.id,
+        command=shell.command,
+        stdout=stdout,
+        stderr=stderr,
+        exit_code=shell.exit_code,
+        signal=shell.signal,
+        status=shell.status.value,
+        duration_ms=shell.duration_ms,
+        truncated=stdout_cut or stderr_cut,
+        stdout_bytes=shell.stdout.store.written,
+        stderr_bytes=shell.stderr.store.written,
+        cwd=shell.working_dir,
+        leftover=shell.leftover,
+        usage=Usage(
+            user_ms=round(usage.user_us / 1000),
+            system_ms=round(usage.system_us / 1000),
+            max_rss_bytes=usage.max_rss_bytes,
+        ),
+        description=shell.description,
+    )
+
+
+def _background_result(shell: ShellProcess) -> BackgroundResult:
+    assert shell.pid is not None
+    return BackgroundResult(
+        bash_id=shell.id,
+        command=shell.command,
+        status="running",
+        pid=shell.pid,
+        message=f"Started background shell {shell.id}",
+        description=shell.description,
+    )
+
+
+def _dry_run(context: Context, params: BashParams, verdict: GuardVerdict) -> DryRunResult:
+    log = context.daemon.audit
+    if log is not None:
+        log.write(
+            AuditRecord(
+                time=timestamp(time.time()),
+                session=params.session,
+                bash_id=None,
+                command=params.command,
+                description=params.description,
+                status="dry_run",
+                exit_code=None,
+                signal=None,
+                duration_ms=0,
+                stdout_bytes=0,
+                stderr_bytes=0,
+                guard=verdict,
+            )
+        )
+    return DryRunResult(
+        dry_run=True,
+        command=params.command,
+        stdout=f"[Dry Run] Would execute: {params.command}",
+        verdict=verdict,
+        description=params.description,
+    )

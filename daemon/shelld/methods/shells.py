@@ -1,0 +1,62 @@
+"""``kill_shell`` and ``list_shells``."""
+
+from __future__ import annotations
+
+import signal
+
+from shelld.audit import timestamp
+from shelld.methods.context import Context
+from shelld.shells.process import ShellProcess
+from shelld_protocol.methods import (
+    KillShellParams,
+    KillShellResult,
+    ListShellsParams,
+    ListShellsResult,
+    ShellInfo,
+)
+
+
+async def kill_shell(context: Context, params: KillShellParams) -> KillShellResult:
+    manager = context.daemon.manager
+    shell = manager.get(params.shell_id)
+    grace = manager.options.grace_ms if params.grace is None else params.grace
+    # An ended shell with leftovers is stopped by this call, one without them was before.
+    stopped = shell.is_empty or not (shell.is_running or shell.leftover)
+    survivors = await shell.kill(signal.Signals[f"SIG{params.signal}"], grace)
+    return KillShellResult(
+        shell_id=shell.id,
+        command=shell.command,
+        status=shell.status.value,
+        already_stopped=stopped,
+        exit_code=shell.exit_code,
+        signal=shell.signal,
+        duration_ms=shell.duration_ms,
+        survivors=survivors,
+        message=f"Shell {shell.id} {'already stopped' if stopped else 'terminated'}",
+    )
+
+
+async def list_shells(context: Context, params: ListShellsParams) -> ListShellsResult:
+    shells = context.daemon.manager.list_shells()
+    if params.session is not None:
+        shells = [shell for shell in shells if shell.session == params.session]
+    return ListShellsResult([_info(shell) for shell in shells])
+
+
+def _info(shell: ShellProcess) -> ShellInfo:
+    return ShellInfo(
+        bash_id=shell.id,
+        command=shell.command,
+        description=shell.description,
+        session=shell.session,
+        status=shell.status.value,
+        is_running=shell.is_running,
+        exit_code=shell.exit_code,
+        signal=shell.signal,
+        pid=shell.pid,
+        cwd=shell.working_dir,
+        started_at=timestamp(shell.started_at or shell.created_at),
+        duration_ms=shell.duration_ms,
+        unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
+        leftover=shell.leftover,
+    )

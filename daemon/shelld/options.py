@@ -1,0 +1,110 @@
+"""The command line: what can be set, within what bounds, and what it is when it is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+DEFAULT_TIMEOUT_MS: Final = 120_000
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class Options(NamedTuple):
+    """Sizes in bytes, durations in milliseconds unless the name says otherwise."""
+
+    parent_pid: int | None = None
+    log_level: str = "warning"
+    log_file: str | None = None
+    audit_log: str | None = None
+    audit_max_bytes: int = 10 * 1024 * 1024
+    bash: str = "/bin/bash"
+    default_timeout: int = DEFAULT_TIMEOUT_MS
+    grace: int = 1_000
+    max_shells: int = 256
+    max_retained: int = 1_000
+    retain_seconds: int = 3_600
+    retain_bytes: int = 64 * 1024 * 1024
+    max_message_bytes: int = 64 * 1024 * 1024
+    max_in_flight: int = 4_096
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Return the options. Exits: 0 after --help and --version, 2 with the usage for bad ones."""
+    if not arguments:
+        # How harnesses start it. argparse alone would be a tenth of the start-up time.
+        return Options()
+    values = vars(_parser().parse_args(arguments))
+    del values["stdio"]
+    return Options(**values)
+
+
+def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
+    def integer(text: str) -> int:
+        value = int(text)
+        if not minimum <= value <= maximum:
+            raise ValueError
+        return value
+
+    integer.__name__ = f"integer from {minimum} to {maximum}"
+    return integer
+
+
+def _parser() -> argparse.ArgumentParser:
+    import argparse  # noqa: PLC0415
+
+    from shelld import __version__  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser(
+        prog="shelld",
+        description="Run shell commands for agents and editors: JSON-RPC 2.0 on stdin and stdout.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"shelld {__version__}")
+    parser.add_argument("--stdio", action="store_true", help="serve stdin and stdout (the default)")
+    default = Options()
+    size = _integer(0, 2**40)
+    count = _integer(1, 1_000_000)
+    milliseconds = _integer(0, 60_000)
+
+    def option(flag: str, *more: str, help: str, **settings: object) -> None:  # noqa: A002
+        name = flag.removeprefix("--").replace("-", "_")
+        value = getattr(default, name)
+        shown = "" if value is None else f" (default: {value})"
+        parser.add_argument(
+            flag,
+            *more,
+            dest=name,
+            default=value,
+            help=help + shown,
+            **settings,  # type: ignore[arg-type]
+        )
+
+    option(
+        "--parent-pid",
+        "--clientProcessId",
+        type=_integer(1, 2**31 - 1),
+        metavar="PID",
+        help="exit when this process ends",
+    )
+    option("--log-level", choices=LOG_LEVELS, help="what is logged")
+    option("--log-file", metavar="FILE", help="log there instead of stderr")
+    option("--audit-log", metavar="FILE", help="append one JSON line per command to FILE")
+    option("--audit-max-bytes", type=_integer(1, 2**40), metavar="N", help="rotate it at N bytes")
+    option("--bash", metavar="PATH", help="the bash that runs commands")
+    option(
+        "--default-timeout",
+        type=_integer(1_000, 600_000),
+        metavar="MS",
+        help="timeout of foreground commands in ms",
+    )
+    option("--grace", type=milliseconds, metavar="MS", help="from SIGTERM to SIGKILL in ms")
+    option("--max-shells", type=count, metavar="N", help="shells that may run at once")
+    option("--max-retained", type=count, metavar="N", help="ended shells that are kept")
+    option("--retain-seconds", type=size, metavar="S", help="how long ended shells are kept")
+    option("--retain-bytes", type=_integer(4096, 2**40), metavar="N", help="output kept per stream")
+    option("--max-message-bytes", type=_integer(1024, 2**31), metavar="N", help="largest request")
+    option("--max-in-flight", type=count, metavar="N", help="requests that may be unanswered")
+    return parser

@@ -1,0 +1,1 @@
+"""What commands write: kept within bounds, turned into text, filtered."""

@@ -1,0 +1,273 @@
+"""The loop: read, frame, decode, start a task for each request, settle each exactly once.
+
+Owns the table of requests in flight. A request is *accepted* when it is entered there, before
+anything is awaited; from then on every way it can end (result, error, cancel, shutdown, a result
+that cannot be encoded, a bug) leads to its one `settle`.
+
+Never lets one request delay another, and never lets a client that does not read delay a command:
+when too many requests or too many unread answers are outstanding, it stops *reading* requests,
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import anyio
+import anyio.abc
+import msgspec
+
+from shelld.dispatch import Method, dispatch
+from shelld.methods.context import Context, Daemon
+from shelld.stdio import Input, Output
+from shelld_protocol.errors import (
+    RpcError,
+    cancelled,
+    internal_error,
+    invalid_request,
+    parse_error,
+    shutting_down,
+)
+from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing, encode_frame
+from shelld_protocol.jsonrpc import (
+    NULL_ID,
+    Batch,
+    IdKey,
+    Invalid,
+    Request,
+    Single,
+    decode_message,
+    encode_batch,
+    encode_error,
+    encode_result,
+    id_key,
+)
+
+logger = logging.getLogger("shelld.serve")
+
+# Answers that wait for the client to read them, before no more requests are read.
+MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
+
+
+class Cancellation(enum.Enum):
+    """How a request that was cancelled is answered."""
+
+    ANSWERED = enum.auto()
+    SILENT = enum.auto()
+
+
+# Method -> (the param that names the request, how it is answered): LSP, ACP, MCP.
+CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
+    "$/cancelRequest": ("id", Cancellation.ANSWERED),
+    "$/cancel_request": ("requestId", Cancellation.ANSWERED),
+    "notifications/cancelled": ("requestId", Cancellation.SILENT),
+}
+
+_cancel_params: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+Deliver = Callable[[bytes | None], None]
+
+
+class InFlight:
+    """A request between its acceptance and its one settlement."""
+
+    __slots__ = ("cancellation", "context", "deliver", "id", "key", "scope", "settled")
+
+    def __init__(self, raw_id: bytes | None, context: Context, deliver: Deliver) -> None:
+        self.id = raw_id
+        self.key: IdKey | None = None if raw_id is None else id_key(raw_id)
+        self.context = context
+        self.deliver = deliver
+        self.scope = anyio.CancelScope()
+        self.cancellation: Cancellation | None = None
+        self.settled = False
+
+
+class Server:
+    """Serves one client. `ended_by_exit` tells how the stream ended: None, or exit's code."""
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        methods: Mapping[str, Method],
+        source: Input,
+        output: Output,
+        tasks: anyio.abc.TaskGroup,
+    ) -> None:
+        self.exit_code: int | None = None
+        self._daemon = daemon
+        self._methods = methods
+        self._source = source
+        self._output = output
+        self._tasks = tasks
+        self._frames = FrameReader(daemon.options.max_message_bytes)
+        # By id; a client may have one id in flight several times.
+        self._in_flight: dict[IdKey | None, list[InFlight]] = {}
+        self._in_flight_count = 0
+        self._fewer = anyio.Event()
+
+    # -- reading ----------------------------------------------------------------------------
+
+    async def read_requests(self) -> None:
+        """Start a task for every request, until the stream ends or `exit` arrives."""
+        while self.exit_code is None and not self._output.is_broken:
+            data = await self._source.receive()
+            if data:
+                self._frames.receive_data(data)
+            else:
+                self._frames.receive_eof()
+            await self._start_requests()
+            if not data:
+                return
+
+    async def _start_requests(self) -> None:
+        while self.exit_code is None:
+            event = self._frames.next_event()
+            if event is NEED_DATA:
+                return
+            if isinstance(event, FrameError):
+                self._refuse_frame(event)
+            else:
+                self._accept(event)
+            if self._in_flight_count >= self._daemon.options.max_in_flight:
+                await self._wait_for_fewer()
+            if self._output.backlog >= MAX_BACKLOG_BYTES:
+                await self._output.wait_progress()
+
+    async def _wait_for_fewer(self) -> None:
+        while self._in_flight_count >= self._daemon.options.max_in_flight:
+            self._fewer = anyio.Event()
+            await self._fewer.wait()
+
+    def _refuse_frame(self, event: FrameError) -> None:
+        too_large = event is FrameError.TOO_LARGE
+        error = invalid_request(event.value) if too_large else parse_error()
+        self._write(encode_error(NULL_ID, error))
+
+    def _accept(self, data: bytes) -> None:
+        message = decode_message(data)
+        if isinstance(message, Batch):
+            self._accept_batch(message)
+        else:
+            self._accept_single(message, self._write)
+
+    def _accept_batch(self, batch: Batch) -> None:
+        outstanding = len(batch.members)
+        replies: list[bytes | None] = [None] * outstanding
+
+        def deliver_member(position: int) -> Deliver:
+            def deliver(reply: bytes | None) -> None:
+                nonlocal outstanding
+                replies[position] = reply
+                outstanding -= 1
+                if not outstanding:
+                    answers = [reply for reply in replies if reply is not None]
+                    if answers:
+                        self._write(encode_batch(answers))
+
+            return deliver
+
+        for position, member in enumerate(batch.members):
+            self._accept_single(member, deliver_member(position))
+
+    def _accept_single(self, message: Single, deliver: Deliver) -> None:
+        """Start one request. `deliver` is called exactly once, with None for "no answer"."""
+        if isinstance(message, Request):
+            self._accept_request(message, deliver)
+        elif isinstance(message, Invalid):
+            deliver(encode_error(message.id, message.error))
+        else:
+            deliver(None)
+
+    def _accept_request(self, request: Request, deliver: Deliver) -> None:
+        self._daemon.requests += 1
+        if request.method == "exit":
+            self.exit_code = 0 if self._daemon.draining else 1
+            deliver(None if request.id is None else encode_result(request.id, None))
+            return
+        if request.id is None and request.method in CANCEL_METHODS:
+            self._cancel(request)
+            deliver(None)
+            return
+        if self._daemon.draining:
+            refusal = None if request.id is None else encode_error(request.id, shutting_down())
+            deliver(refusal)
+            return
+        entry = InFlight(request.id, Context(self._daemon), deliver)
+        self._in_flight.setdefault(entry.key, []).append(entry)
+        self._in_flight_count += 1
+        self._tasks.start_soon(self._answer, entry, request)
+
+    # -- answering --------------------------------------------------------------------------
+
+    async def _answer(self, entry: InFlight, request: Request) -> None:
+        reply: bytes | None = None
+        raw_id = NULL_ID if request.id is None else request.id
+        try:
+            with entry.scope:
+                result = await dispatch(
+                    self._methods, entry.context, request.method, request.params
+                )
+                reply = encode_result(raw_id, result)
+            if entry.scope.cancelled_caught:
+                reply = encode_error(raw_id, cancelled(entry.context.error_data))
+        except RpcError as error:
+            reply = encode_error(raw_id, error)
+        except Exception:
+            # The result could not be encoded.
+            logger.exception("unexpected error while answering")
+            reply = encode_error(raw_id, internal_error())
+        finally:
+            self._settle(entry, reply or encode_error(raw_id, shutting_down()))
+
+    def _settle(self, entry: InFlight, reply: bytes) -> None:
+        """Deliver the one answer of a request; anything after the first is nothing."""
+        if entry.settled:
+            return
+        entry.settled = True
+        same_id = self._in_flight[entry.key]
+        same_id.remove(entry)
+        if not same_id:
+            del self._in_flight[entry.key]
+        self._in_flight_count -= 1
+        self._fewer.set()
+        silent = entry.id is None or entry.cancellation is Cancellation.SILENT
+        entry.deliver(None if silent else reply)
+
+    def _cancel(self, request: Request) -> None:
+        member, cancellation = CANCEL_METHODS[request.method]
+        try:
+            named = _cancel_params.decode(request.params).get(member)
+        except msgspec.ValidationError:
+            return
+        key = None if named is None else id_key(bytes(named))
+        if key is None:
+            return
+        for entry in self._in_flight.get(key, ()):
+            entry.cancellation = cancellation
+            entry.scope.cancel()
+
+    def _write(self, reply: bytes | None) -> None:
+        if reply is not None:
+            framing = self._frames.framing or Framing.LINES
+            self._output.write(encode_frame(reply, framing))
+
+    # -- stopping ---------------------------------------------------------------------------
+
+    async def drain(self, seconds: float) -> None:
+        """Give requests in flight that long to end by themselves; answer the rest."""
+        with anyio.move_on_after(seconds):
+            while self._in_flight_count:
+                self._fewer = anyio.Event()
+                await self._fewer.wait()
+        self.refuse_in_flight()
+
+    def refuse_in_flight(self) -> None:
+        """Answer everything in flight with shutting_down, and cancel it."""
+        for entry in [entry for same_id in self._in_flight.values() for entry in same_id]:
+            raw_id = NULL_ID if entry.id is None else entry.id
+            self._settle(entry, encode_error(raw_id, shutting_down()))
+            entry.scope.cancel()

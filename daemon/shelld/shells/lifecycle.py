@@ -1,0 +1,47 @@
+"""The states of a shell and the events that move it: a table, and nothing else.
+
+An ended shell never changes its state again; what its leftovers do is not its state.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class ShellStatus(enum.Enum):
+    """The values are the words of the wire."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    KILLED = "killed"
+    TIMEOUT = "timeout"
+
+
+class ShellEvent(enum.Enum):
+    STARTED = enum.auto()
+    EXITED_ZERO = enum.auto()
+    EXITED_NONZERO = enum.auto()
+    KILLED = enum.auto()
+    TIMED_OUT = enum.auto()
+
+
+TRANSITIONS: Final[dict[tuple[ShellStatus, ShellEvent], ShellStatus]] = {
+    (ShellStatus.PENDING, ShellEvent.STARTED): ShellStatus.RUNNING,
+    (ShellStatus.RUNNING, ShellEvent.EXITED_ZERO): ShellStatus.COMPLETED,
+    (ShellStatus.RUNNING, ShellEvent.EXITED_NONZERO): ShellStatus.FAILED,
+    (ShellStatus.RUNNING, ShellEvent.KILLED): ShellStatus.KILLED,
+    (ShellStatus.RUNNING, ShellEvent.TIMED_OUT): ShellStatus.TIMEOUT,
+}
+
+LIVE: Final = frozenset({ShellStatus.PENDING, ShellStatus.RUNNING})
+
+
+def next_status(status: ShellStatus, event: ShellEvent) -> ShellStatus:
+    """Return the state after `event`. Raises ValueError where the table has no such transition."""
+    try:
+        return TRANSITIONS[status, event]
+    except KeyError:
+        raise ValueError(f"a {status.value} shell cannot take {event.name}") from None

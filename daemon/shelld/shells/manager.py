@@ -1,0 +1,312 @@
+"""The manager owns every shell: nobody else starts, kills or forgets one.
+
+Its running scope (``async with``) holds one task a shell, in one task group, and the pool of
+runners. Leaving the scope kills what still runs.
+
+Invariants:
+
+* A shell is in the table, and its task started, before anything is awaited after its command was
+  handed to a runner.
+* At most `max_shells` shells are running or have processes left; none of those is ever evicted.
+* An id is given once. Whether an unknown id was ever given can be told from the id itself, so
+  nothing has to be remembered of a shell that is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import zlib
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+import anyio
+import anyio.abc
+from msgspec import Struct
+
+from shelld.keeper.channel import RUN, Channel, anonymous_file
+from shelld.keeper.pool import RunnerPool
+from shelld.output.store import DEFAULT_RETAIN_BYTES
+from shelld.shells.process import ShellProcess
+from shelld.shells.session import DEFAULT_SESSION, Session
+from shelld.shells.supervision import Supervision, TimeoutPolicy
+from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
+
+# execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
+# bash from a descriptor, which is closed again before the command runs.
+MAX_ARGUMENT_BYTES: Final = 131_071
+_READ_COMMAND: Final = b'eval "$(</dev/fd/3)" 3<&-'
+
+# For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
+EXIT_KILL_S: Final = 0.3
+
+# How often ended shells are looked through for expired ones.
+_SWEEP_S: Final = 15.0
+
+
+class ManagerOptions(Struct, frozen=True):
+    """Limits (contract: Retention). `bash` is what runs commands."""
+
+    bash: str = "/bin/bash"
+    max_shells: int = 256
+    max_retained: int = 1_000
+    retain_seconds: int = 3_600
+    retain_bytes: int = DEFAULT_RETAIN_BYTES
+    grace_ms: int = 1_000
+
+
+class StartRequest(Struct, frozen=True):
+    """One command to start.
+
+    `session` None: of no session. `timeout` None: without end. `verdict` is the guard's.
+    """
+
+    command: str
+    description: str | None = None
+    session: str | None = DEFAULT_SESSION
+    cwd: str | None = None
+    env: dict[str, str | None] | None = None
+    stdin: str | None = None
+    timeout: TimeoutPolicy | None = None
+    verdict: str = "unresolved"
+
+
+class ShellManager:
+    def __init__(
+        self,
+        options: ManagerOptions | None = None,
+        *,
+        pool: RunnerPool | None = None,
+        on_end: Callable[[ShellProcess], None] = lambda _shell: None,
+    ) -> None:
+        self.options = options or ManagerOptions()
+        self.started_count = 0
+        self._pool = pool or RunnerPool()
+        self._on_end = on_end
+        # In start order, which is also nearly the order of ending.
+        self._shells: dict[str, ShellProcess] = {}
+        self._live_count = 0
+        self._sessions: dict[str, Session] = {}
+        self._base = Session(None, _current_directory(), dict(os.environb))
+        self._salt = os.urandom(8)
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    async def __aenter__(self) -> ShellManager:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._sweep)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._tasks is not None
+        try:
+            with anyio.move_on_after(EXIT_KILL_S, shield=True):
+                await self.kill_all(0)
+        finally:
+            tasks, self._tasks = self._tasks, None
+            tasks.cancel_scope.cancel()
+            try:
+                result = await tasks.__aexit__(kind, error, traceback)
+            finally:
+                self._pool.close()
+        return result
+
+    # -- starting ---------------------------------------------------------------------------
+
+    async def create_shell(
+        self, command: str, working_dir: str, env: dict[str, str | None] | None = None
+    ) -> ShellProcess:
+        """Start a command in the background. Raises `RpcError`: spawn_failed and others."""
+        return await self.start_and_wait(StartRequest(command, cwd=working_dir, env=env))
+
+    async def start_and_wait(self, request: StartRequest) -> ShellProcess:
+        """Start a command and return once it runs. Raises `RpcError`, as `start` does."""
+        shell = self.start(request)
+        await shell.wait_until(lambda: shell.pid is not None or shell.failure is not None)
+        raise_failure(shell)
+        return shell
+
+    def start(self, request: StartRequest) -> ShellProcess:
+        """Hand a command to a runner, without waiting to hear whether it could be started.
+
+        Raises `RpcError` (resource_exhausted, spawn_failed).
+        """
+        tasks = self._tasks
+        if tasks is None:
+            raise RuntimeError("the manager is not running")
+        limit = self.options.max_shells
+        if self._live_count >= limit:
+            raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
+        session = self._session(request.session)
+        shell = ShellProcess(
+            id=self._next_id(),
+            command=request.command,
+            working_dir=session.resolve(request.cwd),
+            description=request.description,
+            session=request.session,
+            verdict=request.verdict,
+            retain_bytes=self.options.retain_bytes,
+        )
+        try:
+            supervision = self._hand_over(shell, session, request)
+        except OSError as error:
+            raise spawn_failed(error.errno or 0, "exec") from error
+        shell.supervision = supervision
+        self._shells[shell.id] = shell
+        self._live_count += 1
+        self.started_count += 1
+        tasks.start_soon(supervision.run)
+        return shell
+
+    def _hand_over(
+        self, shell: ShellProcess, session: Session, request: StartRequest
+    ) -> Supervision:
+        argv = [os.fsencode(self.options.bash), b"-c"]
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+
+            def pipe() -> tuple[int, int]:
+                read, write = os.pipe()
+                ours.callback(os.close, read)
+                theirs.callback(os.close, write)
+                os.set_blocking(read, False)
+                return read, write
+
+            def content(text: bytes) -> int:
+                descriptor = anonymous_file(text)
+                theirs.callback(os.close, descriptor)
+                return descriptor
+
+            if request.stdin is None:
+                stdin = os.open(os.devnull, os.O_RDONLY)
+                theirs.callback(os.close, stdin)
+            else:
+                stdin = content(request.stdin.encode())
+            stdout, stdout_end = pipe()
+            stderr, stderr_end = pipe()
+            descriptors = [stdin, stdout_end, stderr_end]
+            command = request.command.encode()
+            if len(command) <= MAX_ARGUMENT_BYTES:
+                argv.append(command)
+            else:
+                argv.append(_READ_COMMAND)
+                descriptors.append(content(command))
+            # Where a command is to run is only a path if the request names one: the daemon's own
+            # directory may have been deleted or renamed meanwhile, and is used all the same.
+            cwd = os.fsencode(shell.working_dir) if request.cwd is not None else b""
+            env = session.environment(request.env)
+            channel = self._pool.acquire()
+            ours.callback(channel.close)
+            channel.send((RUN, argv, env, cwd), tuple(descriptors))
+            supervision = Supervision(
+                shell,
+                channel,
+                stdout,
+                stderr,
+                timeout=request.timeout,
+                on_end=self._on_end,
+                release=self._released,
+            )
+            ours.pop_all()
+            return supervision
+
+    def _released(self, shell: ShellProcess, channel: Channel | None) -> None:
+        self._live_count -= 1
+        if channel is not None:
+            self._pool.release(channel)
+        if shell.failure is not None:
+            del self._shells[shell.id]
+        elif len(self._shells) - self._live_count > self.options.max_retained:
+            oldest = next(shell for shell in self._shells.values() if shell.is_empty)
+            del self._shells[oldest.id]
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def get(self, shell_id: str) -> ShellProcess:
+        """Return a shell. Raises `RpcError` (shell_not_found)."""
+        shell = self._shells.get(shell_id)
+        if shell is None:
+            raise shell_not_found(shell_id, expired=self._was_given(shell_id))
+        return shell
+
+    def get_shell(self, shell_id: str) -> ShellProcess | None:
+        return self._shells.get(shell_id)
+
+    def list_shells(self) -> list[ShellProcess]:
+        """Return running and retained shells in start order."""
+        return list(self._shells.values())
+
+    def list_running(self) -> list[ShellProcess]:
+        return [shell for shell in self._shells.values() if shell.is_running]
+
+    # -- ending -----------------------------------------------------------------------------
+
+    async def kill_all(self, grace_ms: int | None = None) -> int:
+        """Kill every shell and everything any of them left; return how many were not empty."""
+        shells = [shell for shell in self._shells.values() if not shell.is_empty]
+        grace = self.options.grace_ms if grace_ms is None else grace_ms
+        number = signal.SIGTERM if grace else signal.SIGKILL
+        async with anyio.create_task_group() as kills:
+            for shell in shells:
+                kills.start_soon(shell.kill, number, grace)
+        return len(shells)
+
+    def cleanup_completed(self, max_age_seconds: float) -> int:
+        """Forget shells that ended longer ago and left nothing running; return how many."""
+        oldest = time.time() - max_age_seconds
+        expired = [
+            shell
+            for shell in self._shells.values()
+            if shell.is_empty and shell.completed_at is not None and shell.completed_at <= oldest
+        ]
+        for shell in expired:
+            del self._shells[shell.id]
+        return len(expired)
+
+    async def _sweep(self) -> None:
+        while True:
+            await anyio.sleep(_SWEEP_S)
+            self.cleanup_completed(self.options.retain_seconds)
+
+    # -- names ------------------------------------------------------------------------------
+
+    def _session(self, name: str | None) -> Session:
+        if name is None:
+            return self._base
+        session = self._sessions.get(name)
+        if session is None:
+            session = Session(name, self._base.cwd, self._base.env)
+            self._sessions[name] = session
+        return session
+
+    def _next_id(self) -> str:
+        number = f"{self.started_count + 1:x}"
+        return f"shell_{number}{self._check_digits(number)}"
+
+    def _check_digits(self, number: str) -> str:
+        # Not a secret: it only tells an id that was given from one that was made up.
+        return f"{zlib.crc32(self._salt + number.encode()):08x}"
+
+    def _was_given(self, shell_id: str) -> bool:
+        number, check = shell_id.removeprefix("shell_")[:-8], shell_id[-8:]
+        return len(shell_id) < 40 and bool(number) and check == self._check_digits(number)
+
+
+def raise_failure(shell: ShellProcess) -> None:
+    """Raise `RpcError` (spawn_failed, resource_exhausted) if the command could not be started."""
+    if shell.failure is not None:
+        raise spawn_failed(*shell.failure)
+
+
+def _current_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        # Deleted under the daemon: commands still run there, and say so themselves.
+        return os.environ.get("PWD", "/")

@@ -1,0 +1,162 @@
+"""One shell as others see it: its command, its state, its outcome, its output, its leftovers.
+
+A shell *ends* when bash does. It is *empty* when every process that bash left behind is gone too.
+
+Only `supervision` moves a shell from state to state. Everybody else reads, asks (`kill`) and
+waits (`wait_until`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+from msgspec import Struct
+
+from shelld.output.store import DEFAULT_RETAIN_BYTES, StreamStore
+from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
+
+
+class OutputStream:
+    """What one stream wrote, and the position that plain reads share."""
+
+    def __init__(self, retain_bytes: int) -> None:
+        self.store = StreamStore(retain_bytes)
+        self.read_position = 0
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.store.written - self.read_position
+
+
+class CommandUsage(Struct, frozen=True):
+    """From wait4(2), in microseconds and bytes."""
+
+    user_us: int = 0
+    system_us: int = 0
+    max_rss_bytes: int = 0
+
+
+class Killer(Protocol):
+    """What `kill` needs of the supervision: to start a kill and be told no more."""
+
+    def begin_kill(self, number: int, grace_ms: int, event: ShellEvent) -> None: ...
+
+
+class ShellProcess:
+    """`created_at`, `started_at` and `completed_at` are seconds as of time.time()."""
+
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 - the name that the specification gives it
+        command: str,
+        working_dir: str,
+        description: str | None = None,
+        session: str | None = None,
+        verdict: str = "unresolved",
+        retain_bytes: int = DEFAULT_RETAIN_BYTES,
+    ) -> None:
+        self.id = id
+        self.command = command
+        self.working_dir = working_dir
+        self.description = description
+        self.session = session
+        self.verdict = verdict
+        self.stdout = OutputStream(retain_bytes)
+        self.stderr = OutputStream(retain_bytes)
+        self.status = ShellStatus.PENDING
+        self.pid: int | None = None
+        self.exit_code: int | None = None
+        self.signal: str | None = None
+        self.usage = CommandUsage()
+        # Pids that were alive after bash had ended, as last seen.
+        self.leftover: list[int] = []
+        # Pids that were alive after the last kill's deadline.
+        self.survivors: list[int] = []
+        # (errno, what) if nothing could be started.
+        self.failure: tuple[int, str] | None = None
+        # The timeout has passed and was to move the shell to the background.
+        self.released = False
+        # Nothing that the command started is left, or nothing was started.
+        self.is_empty = False
+        self.created_at = time.time()
+        self.started_at: float | None = None
+        self.completed_at: float | None = None
+        self.supervision: Killer | None = None
+        self._began = time.monotonic()
+        self._lasted = math.nan
+        self._changed: anyio.Event | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.status in LIVE
+
+    @property
+    def duration_ms(self) -> int:
+        lasted = self._lasted
+        return round((time.monotonic() - self._began if math.isnan(lasted) else lasted) * 1000)
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` holds; it is looked at whenever something happened here."""
+        while not condition():
+            if self._changed is None:
+                self._changed = anyio.Event()
+            await self._changed.wait()
+
+    def notify(self) -> None:
+        """Wake those who wait, to look again."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    async def kill(
+        self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
+    ) -> list[int]:
+        """Signal the whole tree, SIGKILL it after the grace; return once it is dead.
+
+        Returns the pids that are still alive a second after the grace, else []. `event` says
+        what the shell ends with if this is what ends it.
+        """
+        if self.supervision is not None and not self.is_empty:
+            self.survivors = []
+            self.supervision.begin_kill(number, grace_ms, event)
+            await self.wait_until(lambda: self.is_empty or bool(self.survivors))
+        return self.survivors
+
+    # -- for supervision --------------------------------------------------------------------
+
+    def started(self, pid: int) -> None:
+        self.pid = pid
+        self.started_at = time.time()
+        self.status = next_status(self.status, ShellEvent.STARTED)
+
+    def stop_clock(self) -> None:
+        """Bash has ended now, although its outcome is still to be settled."""
+        self._lasted = time.monotonic() - self._began
+
+    def end(self, wait_status: int, kill_event: ShellEvent | None) -> None:
+        """Settle the outcome; `kill_event` if a kill of ours is what ended it."""
+        code = os.waitstatus_to_exitcode(wait_status)
+        if code >= 0:
+            self.exit_code = code
+        else:
+            self.signal = _signal_name(-code)
+        own = ShellEvent.EXITED_ZERO if code == 0 else ShellEvent.EXITED_NONZERO
+        self.status = next_status(self.status, kill_event or own)
+        self.completed_at = time.time()
+        if math.isnan(self._lasted):
+            self.stop_clock()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # Real-time signals between SIGRTMIN and SIGRTMAX have no name of their own.
+        return f"SIG{number}"

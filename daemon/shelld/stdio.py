@@ -1,0 +1,157 @@
+"""The two protocol streams: read without blocking, written without blocking.
+
+Owns the protocol's descriptors. No flag of theirs is changed: the parent shares them.
+
+`Output.write` never waits. What the client does not take is queued, and a thread of its own waits
+for the client; the reader of requests looks at `backlog` and stops reading until it shrinks. The
+thread is a daemon thread: one that is stuck in a write cannot keep the process.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import select
+import selectors
+import socket
+import stat
+import threading
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+
+READ_BYTES: Final = 256 * 1024
+
+# What is handed to the kernel in one go by the thread: many small answers in one call.
+_WRITE_BYTES: Final = 1024 * 1024
+
+
+class Input:
+    """The stream of requests, whatever it is: pipe, socket, terminal, file or null device."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        # Regular files and the null device cannot be waited for, and never need to be.
+        self._can_wait = True
+        with selectors.DefaultSelector() as selector:
+            try:
+                selector.register(descriptor, selectors.EVENT_READ)
+            except PermissionError:
+                self._can_wait = False
+
+    async def receive(self) -> bytes:
+        """Return the next bytes, b"" at end of file or if the stream is broken."""
+        if self._can_wait:
+            await anyio.wait_readable(self._descriptor)
+        else:
+            await anyio.lowlevel.checkpoint()
+        try:
+            # This process is the only reader, so what was readable does not block.
+            return os.read(self._descriptor, READ_BYTES)
+        except OSError:
+            return b""
+
+
+class Output:
+    """The stream of answers."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._mode = os.fstat(descriptor).st_mode
+        self._socket: socket.socket | None = None
+        if stat.S_ISSOCK(self._mode):
+            self._socket = socket.socket(fileno=descriptor)
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self._lock = threading.Lock()
+        self._queue: collections.deque[bytes] = collections.deque()
+        self._queued = threading.Condition(self._lock)
+        # Bytes that were written here and not yet taken by the kernel.
+        self._backlog = 0
+        self._broken = False
+        self._thread: threading.Thread | None = None
+        self._progress = anyio.Event()
+        self._token = anyio.lowlevel.current_token()
+
+    @property
+    def backlog(self) -> int:
+        return self._backlog
+
+    @property
+    def is_broken(self) -> bool:
+        return self._broken
+
+    def write(self, data: bytes) -> None:
+        """Write `data` as one piece, now or as soon as the client takes it."""
+        if self._broken:
+            return
+        if not self._backlog:
+            data = data[self._write_at_once(data) :]
+        if not data or self._broken:
+            return
+        with self._lock:
+            self._queue.append(data)
+            self._backlog += len(data)
+            self._queued.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="shelld-stdout", daemon=True)
+            self._thread.start()
+
+    def _write_at_once(self, data: bytes) -> int:
+        """Write what surely does not block, saving the hop to the thread; return how much."""
+        try:
+            if self._socket is not None:
+                return self._socket.send(data, socket.MSG_DONTWAIT)
+            # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
+            small = stat.S_ISFIFO(self._mode) and len(data) <= select.PIPE_BUF
+            if small and self._poll.poll(0):
+                return os.write(self._descriptor, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._broken = True
+            self._signal_progress()
+        return 0
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not self._queue:
+                    self._queued.wait()
+                pieces = [self._queue.popleft()]
+                size = len(pieces[0])
+                while self._queue and size < _WRITE_BYTES:
+                    pieces.append(self._queue.popleft())
+                    size += len(pieces[-1])
+            view = memoryview(b"".join(pieces))
+            try:
+                while view:
+                    view = view[os.write(self._descriptor, view) :]
+            except OSError:
+                self._broken = True
+            with self._lock:
+                self._backlog -= size
+                wake = self._broken or not self._queue
+            if wake:
+                # RunFinishedError and its kin: the loop has ended, nobody waits any more.
+                with suppress(RuntimeError):
+                    anyio.from_thread.run_sync(self._signal_progress, token=self._token)
+            if self._broken:
+                return
+
+    def _signal_progress(self) -> None:
+        self._progress.set()
+        self._progress = anyio.Event()
+
+    async def wait_progress(self) -> None:
+        """Wait until the queue has been emptied or the stream has broken."""
+        if self._backlog and not self._broken:
+            await self._progress.wait()
+
+    async def wait_broken(self) -> None:
+        """Wait until a write has found that nobody reads any more."""
+        while not self._broken:
+            await self._progress.wait()

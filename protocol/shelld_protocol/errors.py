@@ -1,0 +1,126 @@
+"""The one table of errors: code, stable kind, and the sentence each one is told with.
+
+Nothing else in the project spells a code or a kind. Sentences are for people, kinds for programs.
+No sentence and no data member ever carries an exception's text, a traceback or a path that the
+peer did not send itself.
+
+Codes below -32000 are JSON-RPC's and LSP's. Ours are positive: -32768..-32000 is reserved by
+JSON-RPC, and MCP claims most of the part that is left to servers.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno as errno_module
+from collections.abc import Mapping
+from typing import Any, Final
+
+
+class ErrorKind(enum.Enum):
+    """`value` is the stable name on the wire (``error.data.kind``), `code` the number."""
+
+    code: int
+
+    PARSE_ERROR = ("parse_error", -32700)
+    INVALID_REQUEST = ("invalid_request", -32600)
+    METHOD_NOT_FOUND = ("method_not_found", -32601)
+    INVALID_PARAMS = ("invalid_params", -32602)
+    INTERNAL_ERROR = ("internal_error", -32603)
+    CANCELLED = ("cancelled", -32800)
+    TIMEOUT = ("timeout", 1001)
+    BLOCKED = ("blocked", 1002)
+    SHELL_NOT_FOUND = ("shell_not_found", 1003)
+    SPAWN_FAILED = ("spawn_failed", 1004)
+    RESOURCE_EXHAUSTED = ("resource_exhausted", 1005)
+    SHUTTING_DOWN = ("shutting_down", 1006)
+    SESSION_NOT_FOUND = ("session_not_found", 1007)
+
+    def __new__(cls, kind: str, code: int) -> ErrorKind:
+        member = object.__new__(cls)
+        member._value_ = kind
+        member.code = code
+        return member
+
+
+class RpcError(Exception):
+    """An error as the peer gets it: `kind`, a sentence, and `data` (without ``kind``)."""
+
+    def __init__(
+        self, kind: ErrorKind, message: str, data: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.data: dict[str, Any] = {"kind": kind.value, **(data or {})}
+
+
+def parse_error() -> RpcError:
+    return RpcError(ErrorKind.PARSE_ERROR, "Parse error: not a JSON text in UTF-8")
+
+
+def invalid_request(reason: str) -> RpcError:
+    return RpcError(ErrorKind.INVALID_REQUEST, f"Invalid request: {reason}")
+
+
+def method_not_found(method: str) -> RpcError:
+    # A method's name is the peer's own text, but it can be megabytes of it.
+    shown = method if len(method) <= 100 else method[:100] + "..."
+    return RpcError(ErrorKind.METHOD_NOT_FOUND, f"Method not found: {shown}")
+
+
+def invalid_params(message: str, parameter: str | None = None) -> RpcError:
+    return RpcError(ErrorKind.INVALID_PARAMS, message, {"parameter": parameter})
+
+
+def internal_error() -> RpcError:
+    return RpcError(ErrorKind.INTERNAL_ERROR, "Internal error")
+
+
+def cancelled(data: Mapping[str, Any] | None = None) -> RpcError:
+    return RpcError(ErrorKind.CANCELLED, "Request cancelled", data)
+
+
+def timed_out(timeout_ms: int, data: Mapping[str, Any]) -> RpcError:
+    message = f"Command timed out after {timeout_ms}ms"
+    return RpcError(ErrorKind.TIMEOUT, message, {**data, "timeout_ms": timeout_ms})
+
+
+def shell_not_found(bash_id: str, *, expired: bool) -> RpcError:
+    shown = bash_id if len(bash_id) <= 100 else bash_id[:100] + "..."
+    data = {"bash_id": shown, "expired": expired}
+    return RpcError(ErrorKind.SHELL_NOT_FOUND, f"Shell not found: {shown}", data)
+
+
+# What the system calls that start a process say when it is the system that is short of something.
+_EXHAUSTED: Final = {
+    "EAGAIN": "processes",
+    "ENOMEM": "memory",
+    "EMFILE": "files",
+    "ENFILE": "files",
+    "ENOSPC": "disk",
+    "EDQUOT": "disk",
+}
+
+
+def spawn_failed(error_number: int, what: str) -> RpcError:
+    """`what` names the part that failed: ``cwd``, ``bash``, or ``exec``.
+
+    A shortage (EAGAIN, ENOMEM, EMFILE, ...) is `RESOURCE_EXHAUSTED`, as it is worth a retry.
+    """
+    name = errno_module.errorcode.get(error_number, "EIO")
+    if name in _EXHAUSTED:
+        return resource_exhausted(_EXHAUSTED[name], f"Cannot start the command: {name}")
+    sentences = {
+        "cwd": f"Cannot use the working directory: {name}",
+        "bash": f"Cannot run bash: {name}",
+    }
+    message = sentences.get(what, f"Cannot start the command: {name}")
+    return RpcError(ErrorKind.SPAWN_FAILED, message, {"errno": name})
+
+
+def resource_exhausted(limit: str, message: str) -> RpcError:
+    return RpcError(ErrorKind.RESOURCE_EXHAUSTED, message, {"limit": limit})
+
+
+def shutting_down() -> RpcError:
+    return RpcError(ErrorKind.SHUTTING_DOWN, "The daemon is shutting down")

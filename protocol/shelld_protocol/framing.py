@@ -1,0 +1,214 @@
+"""Bytes in, messages out, and back: the two framings of a stdio JSON-RPC stream.
+
+Owns the bytes that were received and not yet handed out. Never does I/O, never looks inside a
+message.
+
+A stream is either newline-delimited (one JSON value a line) or LSP-framed (``Content-Length``
+headers). The first byte that is neither blank nor part of a byte order mark decides, for good:
+a JSON-RPC message starts with ``{`` or ``[``, never with a letter, so ``C`` or ``c`` can only be
+a header.
+
+Invariants:
+
+* At most ``max_message_bytes`` plus what one ``receive_data`` call brought is ever held.
+* A message over the limit yields one `FrameError` and is skipped; what follows is intact.
+* Each byte is searched for a line end once, however small the pieces it arrives in.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+
+# Real headers are under 60 bytes. The limit only bounds what a peer that never ends a header
+# line can make us hold.
+MAX_HEADER_LINE_BYTES: Final = 4096
+
+_BLANK: Final = b" \t\r\n"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class Framing(enum.Enum):
+    """How messages are told apart on the stream."""
+
+    LINES = "lines"
+    CONTENT_LENGTH = "content-length"
+
+
+class FrameError(enum.Enum):
+    """What stood where a message was expected. The value is a sentence for people."""
+
+    TOO_LARGE = "Message exceeds the size limit"
+    BAD_HEADER = "Header section has no valid Content-Length"
+
+
+class NeedData(enum.Enum):
+    """The type of `NEED_DATA`."""
+
+    TOKEN = enum.auto()
+
+
+NEED_DATA: Final = NeedData.TOKEN
+
+
+def encode_frame(payload: bytes, framing: Framing) -> bytes:
+    """Return `payload` (one JSON value without raw newlines) as it goes on the stream."""
+    if framing is Framing.LINES:
+        return payload + b"\n"
+    # Emacs looks for this header, first and alone.
+    return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
+
+
+class FrameReader:
+    """Turns a stream of bytes into messages.
+
+    Feed it with `receive_data` and `receive_eof`, then call `next_event` until it returns
+    `NEED_DATA`. `framing` is None until the first significant byte has been seen.
+    """
+
+    framing: Framing | None
+
+    def __init__(self, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
+        self.framing = None
+        self._limit = max_message_bytes
+        self._buffer = bytearray()
+        self._searched = 0
+        self._eof = False
+        # Lines: the rest of an over-long line is being dropped.
+        self._skipping_line = False
+        # Content-Length: bytes of an over-long body still to drop.
+        self._skip_bytes = 0
+        # Content-Length: the body's length once its header section has ended.
+        self._body_length: int | None = None
+        self._header_length: int | None = None
+        self._header_seen = False
+
+    def receive_data(self, data: bytes) -> None:
+        """Take the next bytes of the stream, any number of them."""
+        self._buffer += data
+
+    def receive_eof(self) -> None:
+        """The stream has ended: an unfinished last line counts as a message."""
+        self._eof = True
+
+    def next_event(self) -> bytes | FrameError | NeedData:
+        """Return the next message, the error that stands in its place, or `NEED_DATA`."""
+        if self.framing is None and not self._detect():
+            return NEED_DATA
+        if self.framing is Framing.LINES:
+            return self._next_line()
+        return self._next_body()
+
+    def _detect(self) -> bool:
+        buffer = self._buffer
+        while True:
+            stripped = buffer.lstrip(_BLANK)
+            if stripped.startswith(_BYTE_ORDER_MARK):
+                buffer[:] = stripped[len(_BYTE_ORDER_MARK) :]
+                continue
+            break
+        buffer[:] = stripped
+        if not buffer or (not self._eof and _BYTE_ORDER_MARK.startswith(bytes(buffer[:3]))):
+            return False
+        self.framing = Framing.CONTENT_LENGTH if buffer[0] in b"cC" else Framing.LINES
+        return True
+
+    # -- newline-delimited ------------------------------------------------------------------
+
+    def _next_line(self) -> bytes | FrameError | NeedData:
+        while True:
+            line = self._take_line()
+            if line is None:
+                if self._skipping_line:
+                    self._drop_buffer()
+                elif len(self._buffer) > self._limit:
+                    self._drop_buffer()
+                    self._skipping_line = True
+                    return FrameError.TOO_LARGE
+                return NEED_DATA
+            if self._skipping_line:
+                self._skipping_line = False
+                continue
+            if len(line) > self._limit:
+                return FrameError.TOO_LARGE
+            line = line.strip(_BLANK)
+            if line:
+                return line
+
+    def _take_line(self) -> bytes | None:
+        """Remove and return the next line without its end, or None while it is unfinished."""
+        buffer = self._buffer
+        end = buffer.find(b"\n", self._searched)
+        if end < 0:
+            if not (self._eof and buffer):
+                self._searched = len(buffer)
+                return None
+            line = bytes(buffer)
+            self._drop_buffer()
+            return line
+        line = bytes(buffer[:end])
+        del buffer[: end + 1]
+        self._searched = 0
+        return line
+
+    def _drop_buffer(self) -> None:
+        self._buffer.clear()
+        self._searched = 0
+
+    # -- Content-Length ---------------------------------------------------------------------
+
+    def _next_body(self) -> bytes | FrameError | NeedData:
+        while True:
+            if self._skip_bytes:
+                dropped = min(self._skip_bytes, len(self._buffer))
+                del self._buffer[:dropped]
+                self._skip_bytes -= dropped
+                if self._skip_bytes:
+                    return NEED_DATA
+            if self._body_length is not None:
+                if len(self._buffer) < self._body_length:
+                    return NEED_DATA
+                body = bytes(self._buffer[: self._body_length])
+                del self._buffer[: self._body_length]
+                self._body_length = None
+                if body.strip(_BLANK):
+                    return body
+                continue
+            event = self._read_header_line()
+            if event is not None:
+                return event
+
+    def _read_header_line(self) -> FrameError | NeedData | None:
+        """Consume one header line; None means: look again at what is due now."""
+        line = None if self._eof and b"\n" not in self._buffer else self._take_line()
+        if line is None:
+            if len(self._buffer) <= MAX_HEADER_LINE_BYTES:
+                return NEED_DATA
+            self._drop_buffer()
+            return self._header_error()
+        line = line.strip(_BLANK)
+        if line:
+            self._header_seen = True
+            name, _, value = line.partition(b":")
+            digits = value.strip(_BLANK)
+            # 18 digits are more than any limit; int() must not see thousands of them.
+            if name.strip(_BLANK).lower() == b"content-length":
+                valid = digits.isdigit() and len(digits) <= 18
+                self._header_length = int(digits) if valid else None
+            return None
+        length, seen = self._header_length, self._header_seen
+        self._header_length, self._header_seen = None, False
+        if length is None:
+            # A blank line with no header before it is only space between messages.
+            return FrameError.BAD_HEADER if seen else None
+        if length > self._limit:
+            self._skip_bytes = length
+            return FrameError.TOO_LARGE
+        self._body_length = length
+        return None
+
+    def _header_error(self) -> FrameError:
+        self._header_length, self._header_seen = None, False
+        return FrameError.BAD_HEADER

@@ -1,0 +1,165 @@
+"""JSON-RPC 2.0 envelopes: one message decoded to what it is, one reply encoded.
+
+Owns the shape of a message, nothing of its meaning: params stay undecoded JSON until the method
+that they are for is known. Ids are kept as the JSON text that the peer sent and echoed as such,
+so no number and no string is ever changed on the way.
+
+Reference: https://www.jsonrpc.org/specification
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from shelld_protocol.errors import RpcError, internal_error, invalid_request, parse_error
+
+NULL_ID: Final = b"null"
+
+IdKey: TypeAlias = tuple[Literal["string", "number", "null"], object]
+"""An id as it is compared: 1 and "1" differ, "a" and "\\u0061" do not."""
+
+
+class Request(Struct, frozen=True):
+    """A request, or a notification when `id` is None. `id` and `params` are JSON texts."""
+
+    method: str
+    params: bytes
+    id: bytes | None
+
+
+class Invalid(Struct, frozen=True):
+    """Something that must be answered with `error`, under `id` (JSON text)."""
+
+    error: RpcError
+    id: bytes = NULL_ID
+
+
+class Response(Struct, frozen=True):
+    """A reply sent by the peer. We never ask anything, so it is ignored."""
+
+
+Single: TypeAlias = Request | Invalid | Response
+
+
+class Batch(Struct, frozen=True):
+    """A batch with at least one member; every member stands for itself."""
+
+    members: list[Single]
+
+
+Message: TypeAlias = Single | Batch
+
+
+class _Envelope(Struct, frozen=True):
+    """Every member undecoded, so that one wrong type does not hide the id."""
+
+    jsonrpc: Raw = Raw()
+    id: Raw = Raw()
+    method: Raw = Raw()
+    params: Raw = Raw()
+    result: Raw = Raw()
+    error: Raw = Raw()
+
+
+_envelope_decoder: Final = msgspec.json.Decoder(_Envelope)
+_list_decoder: Final = msgspec.json.Decoder(list[Raw])
+_string_decoder: Final = msgspec.json.Decoder(str)
+_encoder: Final = msgspec.json.Encoder()
+
+_BLANK: Final = b" \t\r\n"
+_JSON_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+
+
+def decode_message(data: bytes) -> Message:
+    """Tell what `data` (one message without its framing) is. Never raises for bad input."""
+    data = data.strip(_BLANK)
+    try:
+        # msgspec does not check the UTF-8 of what it passes over undecoded.
+        str(data, "utf-8")
+        if data[:1] != b"[":
+            return _decode_single(data)
+        members = _list_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Invalid(parse_error())
+    if not members:
+        return Invalid(invalid_request("a batch must not be empty"))
+    return Batch([_decode_single(bytes(member)) for member in members])
+
+
+def _decode_single(data: bytes) -> Single:
+    if data[:1] != b"{":
+        # Outside a batch this may be no JSON at all, which has an error of its own.
+        msgspec.json.decode(data, type=Raw)
+        return Invalid(invalid_request("a request must be an object"))
+    envelope = _envelope_decoder.decode(data)
+    raw_id = bytes(envelope.id)
+    id_is_valid = not raw_id or raw_id == NULL_ID or raw_id[0] in b'"-0123456789'
+    reply_id = raw_id if raw_id and id_is_valid else NULL_ID
+    has_method = bool(bytes(envelope.method))
+    if not has_method and (bytes(envelope.result) or bytes(envelope.error)):
+        return Response()
+    reason = _why_invalid(envelope, id_is_valid)
+    if reason is not None:
+        return Invalid(invalid_request(reason), reply_id)
+    params = bytes(envelope.params) or b"null"
+    return Request(_string_decoder.decode(envelope.method), params, raw_id or None)
+
+
+def _why_invalid(envelope: _Envelope, id_is_valid: bool) -> str | None:
+    version = envelope.jsonrpc
+    if bytes(version)[:1] != b'"' or _string_decoder.decode(version) != "2.0":
+        return 'jsonrpc must be "2.0"'
+    if not id_is_valid:
+        return "id must be a string, a number or null"
+    if bytes(envelope.method)[:1] != b'"':
+        return "method must be a string"
+    if bytes(envelope.params)[:1] not in (b"", b"{", b"[", b"n"):
+        return "params must be an object or an array"
+    return None
+
+
+def id_key(raw_id: bytes) -> IdKey | None:
+    """Return the id in a form that can be compared, or None if it is no valid id."""
+    if raw_id == NULL_ID:
+        return ("null", None)
+    if raw_id[:1] == b'"':
+        return ("string", _string_decoder.decode(raw_id))
+    if _JSON_NUMBER.fullmatch(raw_id):
+        # Numbers are compared as text: 1 and 1.0 are two ids, and no size is too big.
+        return ("number", raw_id)
+    return None
+
+
+def encode_result(raw_id: bytes, result: Any) -> bytes:
+    """Encode a result of any type msgspec knows. Raises TypeError or ValueError otherwise."""
+    return _encoder.encode({"jsonrpc": "2.0", "id": Raw(raw_id), "result": result})
+
+
+def encode_error(raw_id: bytes, error: RpcError) -> bytes:
+    """Encode an error reply. Cannot fail: data that cannot be encoded becomes internal_error."""
+    try:
+        return _encode_error(raw_id, error)
+    except (TypeError, ValueError, RecursionError):
+        return _encode_error(raw_id, internal_error())
+
+
+def _encode_error(raw_id: bytes, error: RpcError) -> bytes:
+    body = {"code": error.kind.code, "message": error.message, "data": error.data}
+    return _encoder.encode({"jsonrpc": "2.0", "id": Raw(raw_id), "error": body})
+
+
+def encode_batch(replies: list[bytes]) -> bytes:
+    """Join encoded replies to the one array that answers a batch."""
+    return b"[" + b",".join(replies) + b"]"
+
+
+def encode_request(method: str, params: Any, request_id: int | str | None = None) -> bytes:
+    """Encode a request, or a notification when `request_id` is None."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+    if request_id is not None:
+        message["id"] = request_id
+    return _encoder.encode(message)

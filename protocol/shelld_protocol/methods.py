@@ -1,0 +1,349 @@
+"""One params Struct and one result Struct per method, and the table that joins them.
+
+These types are the documentation of the wire: the daemon validates with them, the client decodes
+with them, and the OpenRPC document is generated from them.
+
+Params keep the names that models know (snake_case). Result members are camelCase on the wire and
+snake_case in Python; an id keeps one name in both directions. Every duration is in milliseconds,
+every size and offset in bytes.
+
+A parameter whose type does not admit None may still be sent as null, which means absent; where
+the type admits None and the default is another value (`session`), null is a value of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Meta, Struct
+
+MIN_TIMEOUT_MS: Final = 1_000
+MAX_TIMEOUT_MS: Final = 600_000
+MAX_WAIT_MS: Final = 600_000
+MAX_GRACE_MS: Final = 60_000
+MAX_READ_BYTES: Final = 16 * 1024 * 1024
+DEFAULT_READ_BYTES: Final = 1024 * 1024
+
+Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
+SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
+GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
+
+_WIRE_NAMES: Final = frozenset({"bash_id", "shell_id"})
+
+
+def _wire_name(name: str) -> str:
+    if name in _WIRE_NAMES:
+        return name
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
+class Params(Struct, forbid_unknown_fields=True, kw_only=False):
+    """Base of all params. `aliases` maps another accepted name to the parameter it stands for."""
+
+    aliases: ClassVar[dict[str, str]] = {}
+
+
+class Result(Struct, rename=_wire_name, omit_defaults=True):
+    """Base of all results. A member with a default is left out while it has that value."""
+
+
+class NoParams(Params):
+    """Of methods that take nothing: `params` may be missing, null, [] or {}."""
+
+
+class Empty(Result):
+    """The result ``{}``."""
+
+
+# -- bash -------------------------------------------------------------------------------------
+
+
+class BashParams(Params):
+    command: Annotated[
+        str, Meta(min_length=1, description="The command, run with the semantics of bash -c.")
+    ]
+    description: Annotated[str, Meta(description="What the command does, echoed.")] | None = None
+    timeout: (
+        Annotated[
+            int,
+            Meta(
+                ge=MIN_TIMEOUT_MS,
+                le=MAX_TIMEOUT_MS,
+                description="Milliseconds until on_timeout applies. Default: the daemon's "
+                "--default-timeout in the foreground, none in the background.",
+            ),
+        ]
+        | None
+    ) = None
+    run_in_background: Annotated[
+        bool, Meta(description="Answer at once; read the output with bash_output.")
+    ] = False
+    cwd: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="Working directory of this command; relative to the session's.",
+            ),
+        ]
+        | None
+    ) = None
+    env: (
+        Annotated[
+            dict[str, str | None],
+            Meta(description="Environment of this command, over the session's; null removes."),
+        ]
+        | None
+    ) = None
+    session: Annotated[
+        str | None, Meta(description="The session the command belongs to; null for none.")
+    ] = "main"
+    stdin: Annotated[str, Meta(description="Given to the command, then end of file.")] | None = None
+    strip_ansi: Annotated[bool, Meta(description="Remove terminal escape sequences.")] = True
+    dry_run: Annotated[bool, Meta(description="Validate and judge the command only.")] = False
+    on_timeout: Annotated[
+        Literal["kill", "background"],
+        Meta(description="At the timeout: kill the command, or answer and let it go on."),
+    ] = "kill"
+
+
+class Usage(Result):
+    """What the command and the children it waited for used, from wait4(2)."""
+
+    user_ms: int
+    system_ms: int
+    max_rss_bytes: int
+
+
+class BashResult(Result):
+    """Of a foreground command. Exactly one of `exit_code` and `signal` is set."""
+
+    bash_id: str
+    command: str
+    stdout: str
+    stderr: str
+    exit_code: int | None
+    signal: str | None
+    status: Status
+    duration_ms: int
+    truncated: bool
+    stdout_bytes: int
+    stderr_bytes: int
+    cwd: str
+    leftover: list[int]
+    usage: Usage
+    description: str | None = None
+
+
+class BackgroundResult(Result):
+    """Of a command that was started in, or at its timeout moved to, the background."""
+
+    bash_id: str
+    command: str
+    status: Status
+    pid: int
+    message: str
+    description: str | None = None
+
+
+class DryRunResult(Result):
+    """Of `dry_run`: nothing ran. `verdict` is the guard's."""
+
+    dry_run: bool
+    command: str
+    stdout: str
+    verdict: GuardVerdict
+    description: str | None = None
+
+
+# -- bash_output ------------------------------------------------------------------------------
+
+Offset: TypeAlias = Annotated[
+    int, Meta(ge=0, description="Read this stream from here; moves no shared position.")
+]
+
+
+class BashOutputParams(Params):
+    bash_id: Annotated[str, Meta(description="The id that bash returned.")]
+    filter: (
+        Annotated[
+            str,
+            Meta(description="RE2 pattern: only lines it matches are returned, all are consumed."),
+        ]
+        | None
+    ) = None
+    wait: Annotated[
+        int, Meta(ge=0, le=MAX_WAIT_MS, description="Milliseconds to wait for `until`.")
+    ] = 0
+    until: Annotated[
+        Literal["output", "exit"], Meta(description="What to wait for: anything to return, or exit")
+    ] = "output"
+    stdout_offset: Offset | None = None
+    stderr_offset: Offset | None = None
+    max_bytes: Annotated[
+        int, Meta(ge=1, le=MAX_READ_BYTES, description="Per stream; the rest stays unread.")
+    ] = DEFAULT_READ_BYTES
+    strip_ansi: Annotated[bool, Meta(description="Remove terminal escape sequences.")] = True
+
+
+class OutputRange(Result):
+    """Byte offsets into all that the command wrote to one stream.
+
+    `start` is where the read was asked to begin, `end` where the next one goes on, `dropped` how
+    many bytes between them the retention limit had discarded.
+    """
+
+    start: int
+    end: int
+    dropped: int
+
+
+class BashOutputResult(Result):
+    bash_id: str
+    command: str
+    stdout: str
+    stderr: str
+    status: Status
+    is_running: bool
+    exit_code: int | None
+    signal: str | None
+    duration_ms: int
+    stdout_range: OutputRange
+    stderr_range: OutputRange
+    dropped_bytes: int
+    more: bool
+
+
+# -- kill_shell, list_shells ------------------------------------------------------------------
+
+
+class KillShellParams(Params):
+    aliases: ClassVar[dict[str, str]] = {"bash_id": "shell_id"}
+
+    shell_id: Annotated[str, Meta(description="The id that bash returned.")]
+    signal: Annotated[SignalName, Meta(description="Sent first, to the whole group.")] = "TERM"
+    grace: (
+        Annotated[
+            int,
+            Meta(
+                ge=0, le=MAX_GRACE_MS, description="Milliseconds before SIGKILL; 1000 unless given."
+            ),
+        ]
+        | None
+    ) = None
+
+
+class KillShellResult(Result):
+    """`survivors` lists the pids that were still alive at the deadline; empty is success."""
+
+    shell_id: str
+    command: str
+    status: Status
+    already_stopped: bool
+    exit_code: int | None
+    signal: str | None
+    duration_ms: int
+    survivors: list[int]
+    message: str
+
+
+class ListShellsParams(Params):
+    session: Annotated[str, Meta(description="Only the shells of this session.")] | None = None
+
+
+class ShellInfo(Result):
+    """`started_at` is RFC 3339 in UTC; `leftover` the pids that outlived an ended shell."""
+
+    bash_id: str
+    command: str
+    description: str | None
+    session: str | None
+    status: Status
+    is_running: bool
+    exit_code: int | None
+    signal: str | None
+    pid: int | None
+    cwd: str
+    started_at: str
+    duration_ms: int
+    unread_bytes: int
+    leftover: list[int]
+
+
+class ListShellsResult(Result):
+    shells: list[ShellInfo]
+
+
+# -- about the daemon -------------------------------------------------------------------------
+
+
+class Limits(Result):
+    max_message_bytes: int
+    max_in_flight: int
+    max_shells: int
+    max_retained: int
+    retain_seconds: int
+    retain_bytes: int
+    default_timeout_ms: int
+    grace_ms: int
+
+
+class Counters(Result):
+    """Since the daemon started; `shells_running` and `shells_retained` are of this moment."""
+
+    requests: int
+    shells_started: int
+    shells_running: int
+    shells_retained: int
+
+
+class Containment(Result):
+    """What guarantees that nothing outlives its command.
+
+    `mechanism`: "subreaper" (Linux: all descendants, wherever they hide) or "process-group"
+    (elsewhere: what stays in the command's group).
+    """
+
+    mechanism: Literal["subreaper", "process-group"]
+
+
+class ServerInfoResult(Result):
+    name: str
+    version: str
+    pid: int
+    uptime_ms: int
+    limits: Limits
+    containment: Containment
+    counters: Counters
+
+
+class MethodTypes(NamedTuple):
+    """`results` lists the shapes of an answer; empty where it is null."""
+
+    params: type[Params]
+    results: tuple[Any, ...]
+    summary: str
+
+
+METHODS: Final[dict[str, MethodTypes]] = {
+    "bash": MethodTypes(
+        BashParams, (BashResult, BackgroundResult, DryRunResult), "Run a command in bash."
+    ),
+    "bash_output": MethodTypes(
+        BashOutputParams, (BashOutputResult,), "Read what a shell wrote since the last read."
+    ),
+    "kill_shell": MethodTypes(
+        KillShellParams, (KillShellResult,), "End a shell and every process it started."
+    ),
+    "list_shells": MethodTypes(
+        ListShellsParams, (ListShellsResult,), "List running and retained shells in start order."
+    ),
+    "server_info": MethodTypes(
+        NoParams, (ServerInfoResult,), "Tell the daemon's version, limits and counters."
+    ),
+    "ping": MethodTypes(NoParams, (Empty,), "Answer at once."),
+    "rpc.discover": MethodTypes(NoParams, (dict[str, Any],), "Return this OpenRPC document."),
+    "shutdown": MethodTypes(NoParams, (), "Refuse new requests; `exit` is expected next."),
+    "exit": MethodTypes(NoParams, (), "End the daemon."),
+}
