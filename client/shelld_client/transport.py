@@ -35,7 +35,7 @@ class Transport:
         self._stdout = process.stdout
         self._stderr = process.stderr
         self._stderr_tail = bytearray()
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
 
     @classmethod
     async def spawn(

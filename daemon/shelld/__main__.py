@@ -9,9 +9,9 @@ from __future__ import annotations
 import signal
 import sys
 
-from shelld.claim import claim_stdio
 from shelld.keeper.pool import RunnerPool
 from shelld.options import Options, parse_options
+from shelld.startup import claim_stdio, undo_locale_coercion
 
 USAGE_ERROR = 2
 
@@ -22,6 +22,7 @@ def main() -> int:
         streams = claim_stdio()
     except OSError:
         return _refuse("stdin and stdout must be open")
+    undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     pool = RunnerPool()

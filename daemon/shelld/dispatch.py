@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -71,6 +72,8 @@ def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> M
             error = internal_error()
             raise _JsonRpcError(error.kind.code, error.message, error) from None
 
+    # jsonrpcserver asks for the signature at every call; this answers without working it out.
+    method.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
     return method
 
 

@@ -38,7 +38,7 @@ from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_fa
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
-_READ_COMMAND: Final = b'eval "$(</dev/fd/3)" 3<&-'
+_READ_COMMAND: Final = b'eval "exec 3<&-;$(</dev/fd/3)"'
 
 # For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
 EXIT_KILL_S: Final = 0.3

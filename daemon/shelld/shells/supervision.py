@@ -141,8 +141,7 @@ class Supervision:
             self._channel.send((KILL, int(number), grace_ms))
         patience = (grace_ms + KILL_DEADLINE_MS) / 1000 + RUNNER_MARGIN_S
         self._stuck_at = min(self._stuck_at, anyio.current_time() + patience)
-        if self._scope is not None:
-            self._scope.deadline = self._next_deadline()
+        self._deadline_changed()
 
     async def run(self) -> None:
         """Read the pipes and the runner until nothing is left of the command."""
@@ -150,13 +149,13 @@ class Supervision:
         try:
             while not shell.is_empty:
                 with anyio.CancelScope(deadline=self._next_deadline()) as self._scope:
-                    # One descriptor, epoll's or kqueue's own, stands for all three.
-                    await anyio.wait_readable(self._selector.fileno())
+                    while not shell.is_empty:
+                        # One descriptor, epoll's or kqueue's own, stands for all three.
+                        await anyio.wait_readable(self._selector.fileno())
+                        self._advance()
                 if self._scope.cancelled_caught:
                     self._meet_deadlines()
-                self._read_ready()
-                self._conclude()
-                shell.notify()
+                    self._advance()
         finally:
             self._scope = None
             self._selector.close()
@@ -171,6 +170,15 @@ class Supervision:
 
     def _next_deadline(self) -> float:
         return min(self._timeout_at, self._answer_at, self._stuck_at)
+
+    def _deadline_changed(self) -> None:
+        if self._scope is not None:
+            self._scope.deadline = self._next_deadline()
+
+    def _advance(self) -> None:
+        self._read_ready()
+        self._conclude()
+        self._shell.notify()
 
     def _meet_deadlines(self) -> None:
         now = anyio.current_time()
@@ -260,11 +268,13 @@ class Supervision:
             self._end()
         elif self._answer_at == math.inf:
             self._answer_at = anyio.current_time() + LEFTOVER_OUTPUT_GRACE_S
+            self._deadline_changed()
 
     def _end(self) -> None:
         if not self._shell.is_running or self._wait_status is None:
             return
         self._timeout_at = self._answer_at = math.inf
+        self._deadline_changed()
         event = self._kill_event or ShellEvent.KILLED if self._was_signalled else None
         self._shell.end(self._wait_status, event)
         self._on_end(self._shell)

@@ -1,6 +1,6 @@
-"""Claims stdin and stdout for the protocol, before anything else opens a descriptor.
+"""What comes before everything else: the streams claimed, the environment as it was given.
 
-Afterwards fd 0 is the null device and fd 1 is stderr, so nothing in this process or below it can
+After `claim_stdio` fd 0 is the null device and fd 1 is stderr, so nothing in this process or below it can
 read a request or write into an answer by accident, and nothing that the parent left open reaches
 a command.
 """
@@ -35,6 +35,28 @@ def claim_stdio() -> tuple[int, int]:
         with suppress(OSError):
             os.set_inheritable(descriptor, False)
     return incoming, outgoing
+
+
+def undo_locale_coercion() -> None:
+    """Take LC_CTYPE back to what the parent gave; commands are to see nothing of ours.
+
+    In the C locale Python sets LC_CTYPE for itself and its children (PEP 538). The kernel still
+    shows the environment as it was; where it does not, the variable stays.
+    """
+    given = None
+    try:
+        # pathlib would be imported for this alone.
+        with open("/proc/self/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        return
+    for variable in variables:
+        if variable.startswith(b"LC_CTYPE="):
+            given = variable.removeprefix(b"LC_CTYPE=")
+    if given is None:
+        os.environb.pop(b"LC_CTYPE", None)
+    else:
+        os.environb[b"LC_CTYPE"] = given
 
 
 def _open_descriptors() -> list[int]:

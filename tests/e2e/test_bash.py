@@ -1,0 +1,409 @@
+"""``bash`` in the foreground, with the real daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from support import RawDaemon, is_alive, raw_daemon, wait_for
+
+
+def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
+    result = daemon.bash("echo out; echo err >&2; exit 3", description="say both")
+    assert result.pop("bash_id").startswith("shell_")
+    assert result.pop("durationMs") >= 0
+    usage = result.pop("usage")
+    assert set(usage) == {"userMs", "systemMs", "maxRssBytes"}
+    assert usage["maxRssBytes"] > 100_000
+    assert result == {
+        "command": "echo out; echo err >&2; exit 3",
+        "stdout": "out\n",
+        "stderr": "err\n",
+        "exitCode": 3,
+        "signal": None,
+        "status": "failed",
+        "truncated": False,
+        "stdoutBytes": 4,
+        "stderrBytes": 4,
+        "cwd": os.getcwd(),
+        "leftover": [],
+        "description": "say both",
+    }
+
+
+def test_description_is_left_out_unless_given(daemon: RawDaemon) -> None:
+    assert "description" not in daemon.bash("true")
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 126, 127, 128, 137, 143, 255])
+def test_exit_code_is_never_taken_for_a_signal(daemon: RawDaemon, code: int) -> None:
+    result = daemon.bash(f"exit {code}")
+    assert (result["exitCode"], result["signal"]) == (code, None)
+    assert result["status"] == ("completed" if code == 0 else "failed")
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "KILL", "SEGV", "HUP", "PIPE", "USR1"])
+def test_death_by_a_signal_of_its_own_is_a_failure_with_the_signals_name(
+    daemon: RawDaemon, name: str
+) -> None:
+    result = daemon.bash(f"kill -{name} $$; sleep 30")
+    assert (result["exitCode"], result["signal"]) == (None, f"SIG{name}")
+    assert result["status"] == "failed"
+
+
+def test_unknown_command_is_a_result_with_bashs_own_words(daemon: RawDaemon) -> None:
+    result = daemon.bash("no_such_command_here")
+    assert result["exitCode"] == 127
+    assert result["stderr"] == "bash: line 1: no_such_command_here: command not found\n"
+
+
+def test_permission_denied_is_a_result(daemon: RawDaemon, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    result = daemon.bash("./script", cwd=str(tmp_path))
+    assert result["exitCode"] == 126
+    assert "Permission denied" in result["stderr"]
+
+
+def test_syntax_error_is_a_result(daemon: RawDaemon) -> None:
+    result = daemon.bash("if true; fi")
+    assert result["exitCode"] == 2
+    assert result["stderr"].startswith("bash: -c: line 1: syntax error")
+
+
+def test_command_is_run_as_bash_c_runs_it(daemon: RawDaemon) -> None:
+    result = daemon.bash('echo "$0:$#:$-"')
+    assert result["stdout"] == "bash:0:hBc\n"
+
+
+def test_stdin_is_empty_and_never_the_protocols(daemon: RawDaemon) -> None:
+    first = daemon.request("bash", {"command": "cat; wc -c"})
+    second = daemon.request("ping")
+    assert daemon.answer(second)["result"] == {}
+    assert daemon.answer(first)["result"]["stdout"] == "0\n"
+
+
+def test_stdin_is_given_and_then_ends(daemon: RawDaemon) -> None:
+    text = "line\u2028one\nümlaut" * 10_000
+    result = daemon.bash("cat", stdin=text)
+    assert result["stdout"] == text
+
+
+def test_env_is_laid_over_the_daemons_and_null_removes() -> None:
+    with raw_daemon(env={**os.environ, "KEPT": "kept", "GONE": "gone"}) as daemon:
+        env = {"NEW": "n=1\n", "GONE": None}
+        result = daemon.bash('echo "$KEPT|${GONE-unset}|$NEW"', env=env)
+        assert result["stdout"] == "kept|unset|n=1\n\n"
+        again = daemon.bash('echo "$KEPT|$GONE|${NEW-unset}"')
+        assert again["stdout"] == "kept|gone|unset\n"
+
+
+def test_nothing_is_injected_into_the_environment() -> None:
+    env = {"PATH": os.environ["PATH"], "ONLY": "this"}
+    with raw_daemon(env=env) as daemon:
+        names = set(daemon.bash("env")["stdout"].splitlines())
+    # PWD, SHLVL and _ are bash's own.
+    own = {line.partition("=")[0] for line in names} - {"PWD", "SHLVL", "_", "OLDPWD"}
+    assert own == {"PATH", "ONLY"}
+
+
+def test_cwd_is_for_this_command_only(daemon: RawDaemon, tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    result = daemon.bash("pwd", cwd=str(tmp_path / "below"))
+    assert result["stdout"] == f"{tmp_path}/below\n"
+    assert result["cwd"] == f"{tmp_path}/below"
+    assert daemon.bash("pwd")["stdout"] == os.getcwd() + "\n"
+
+
+def test_relative_cwd_starts_from_the_sessions(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    with raw_daemon(cwd=tmp_path) as daemon:
+        assert daemon.bash("pwd", cwd="below")["stdout"] == f"{tmp_path}/below\n"
+
+
+def test_deleted_cwd_of_the_daemon_does_not_keep_commands_from_running(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    with raw_daemon(cwd=here) as daemon:
+        daemon.call("ping")
+        here.rmdir()
+        result = daemon.bash("echo still here")
+        assert result["stdout"] == "still here\n"
+
+
+def test_answer_does_not_wait_for_a_grandchild_that_holds_the_pipes(daemon: RawDaemon) -> None:
+    result = daemon.bash("sleep 300 & echo first; exit 7")
+    assert (result["stdout"], result["exitCode"]) == ("first\n", 7)
+    assert result["durationMs"] < 5_000
+    (pid,) = result["leftover"]
+    assert is_alive(pid)
+    (shell,) = daemon.call("list_shells")["shells"]
+    assert shell["leftover"] == [pid]
+    killed = daemon.call("kill_shell", {"shell_id": result["bash_id"]})
+    assert killed["alreadyStopped"] is False
+    assert killed["status"] == "failed"
+    assert killed["survivors"] == []
+    assert not is_alive(pid)
+
+
+def test_every_byte_that_bash_wrote_is_there_although_a_grandchild_writes_on(
+    daemon: RawDaemon,
+) -> None:
+    result = daemon.bash("yes noise >/dev/null & head -c 500000 /dev/zero | tr '\\0' x")
+    assert result["stdout"] == "x" * 500_000
+    assert len(result["leftover"]) == 1
+
+
+def test_process_substitution_gets_a_moment_to_finish(daemon: RawDaemon) -> None:
+    for _ in range(20):
+        assert daemon.bash("exec > >(cat); echo through cat")["stdout"] == "through cat\n"
+
+
+def test_leftover_that_ends_by_itself_leaves_the_list(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    result = daemon.bash(f"cat {gate} & disown; setsid cat {gate} & echo x")
+    assert len(result["leftover"]) == 2
+    with gate.open("w"):
+        pass
+    # Each opening of the gate lets those through that wait for it.
+    wait_for(lambda: _open_gate(gate) or _leftover(daemon) == [], "an empty list of leftovers")
+
+
+def _open_gate(gate: Path) -> None:
+    try:
+        os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        pass
+
+
+def _leftover(daemon: RawDaemon) -> list[int]:
+    (shell,) = daemon.call("list_shells")["shells"]
+    leftover: list[int] = shell["leftover"]
+    return leftover
+
+
+def test_output_of_a_leftover_is_read_under_the_same_id(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    result = daemon.bash(f"(cat {gate}; echo later) & echo now")
+    assert result["stdout"] == "now\n"
+    gate.write_text("")
+    texts: list[str] = []
+
+    def said_later() -> bool:
+        texts.append(daemon.call("bash_output", {"bash_id": result["bash_id"]})["stdout"])
+        return "".join(texts) == "later\n"
+
+    wait_for(said_later, "the leftover's output")
+
+
+def test_timeout_carries_what_was_written(daemon: RawDaemon) -> None:
+    error = daemon.fail("bash", {"command": "echo so far; sleep 300", "timeout": 1000})
+    assert (error["code"], error["message"]) == (1001, "Command timed out after 1000ms")
+    data = error["data"]
+    assert data["kind"] == "timeout"
+    assert data["timeout_ms"] == 1000
+    assert data["stdout"] == "so far\n"
+    assert data["status"] == "timeout"
+    assert (data["exitCode"], data["signal"]) == (None, "SIGTERM")
+    assert "survivors" not in data
+
+
+def test_timeout_kills_the_whole_tree_and_says_so_only_then(daemon: RawDaemon) -> None:
+    command = "trap '' TERM; setsid sleep 300 & sleep 301 & echo $! ; wait; sleep 302"
+    error = daemon.fail("bash", {"command": command, "timeout": 1000})
+    assert error["data"]["signal"] == "SIGKILL"
+    assert not is_alive(int(error["data"]["stdout"]))
+    (shell,) = daemon.call("list_shells")["shells"]
+    assert shell["leftover"] == []
+
+
+def test_grace_lets_a_trap_finish(daemon: RawDaemon) -> None:
+    command = "trap 'echo cleaning; sleep 0.2; echo clean; exit 9' TERM; sleep 300 & wait"
+    error = daemon.fail("bash", {"command": command, "timeout": 1000})
+    assert error["data"]["stdout"] == "cleaning\nclean\n"
+    assert error["data"]["exitCode"] == 9
+    assert error["data"]["status"] == "timeout"
+
+
+def test_sigterm_reaches_each_process_of_the_group_once(daemon: RawDaemon, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = f"trap 'echo term >> {log}' TERM; for i in $(seq 60); do sleep 0.05; done"
+    command = f"bash -c \"{script.replace('$', chr(92) + '$')}\" & wait"
+    daemon.fail("bash", {"command": command, "timeout": 1000})
+    assert log.read_text() == "term\n"
+
+
+def test_timeout_to_the_background_answers_as_a_background_start(daemon: RawDaemon) -> None:
+    command = "echo one; sleep 1.5; echo two"
+    result = daemon.bash(command, timeout=1000, on_timeout="background")
+    assert result["status"] == "running"
+    assert result["message"] == f"Started background shell {result['bash_id']}"
+    assert is_alive(result["pid"])
+    read = daemon.call(
+        "bash_output", {"bash_id": result["bash_id"], "wait": 20_000, "until": "exit"}
+    )
+    assert (read["stdout"], read["status"]) == ("one\ntwo\n", "completed")
+
+
+def test_background_shell_has_a_timeout_only_if_given(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300", timeout=1000)
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    assert (read["status"], read["signal"]) == ("timeout", "SIGTERM")
+
+
+def test_default_timeout_can_be_set() -> None:
+    with raw_daemon("--default-timeout", "1000") as daemon:
+        assert daemon.fail("bash", {"command": "sleep 300"})["data"]["timeout_ms"] == 1000
+        bash_id = daemon.background("sleep 1.3; echo not killed")
+        read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        assert read["stdout"] == "not killed\n"
+
+
+def test_long_output_keeps_the_head_and_the_rest_can_be_read(daemon: RawDaemon) -> None:
+    result = daemon.bash("seq 300000; seq 300000 >&2")
+    whole = "".join(f"{number}\n" for number in range(1, 300_001))
+    limit = 1_048_576
+    for name in ("stdout", "stderr"):
+        assert len(result[name]) == limit
+        assert result[name].endswith("... (truncated)")
+        assert result[f"{name}Bytes"] == len(whole)
+    assert result["truncated"] is True
+    head = result["stdout"].removesuffix("... (truncated)")
+    rest = daemon.call("bash_output", {"bash_id": result["bash_id"]})
+    assert head + rest["stdout"] == whole
+    assert rest["more"] is False
+
+
+def test_colours_are_stripped_unless_asked_for(daemon: RawDaemon) -> None:
+    command = r"printf '\e[31mred\e[0m \e]8;;http://x\e\\link\e]8;;\a'"
+    assert daemon.bash(command)["stdout"] == "red link"
+    raw = daemon.bash(command, strip_ansi=False)["stdout"]
+    assert raw == "\x1b[31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x1b]8;;\x07"
+
+
+def test_bytes_that_are_no_text_are_replaced_and_control_characters_survive(
+    daemon: RawDaemon,
+) -> None:
+    result = daemon.bash(r"printf 'a\0b\xffc\r\n\x7f'")
+    assert result["stdout"] == "a\0b\ufffdc\r\n\x7f"
+    assert result["stdoutBytes"] == 8
+
+
+def test_dry_run_runs_nothing(daemon: RawDaemon, tmp_path: Path) -> None:
+    command = f"touch {tmp_path}/ran"
+    result = daemon.bash(command, dry_run=True)
+    assert result["dryRun"] is True
+    assert result["command"] == command
+    assert result["stdout"].startswith("[Dry Run] ")
+    assert result["verdict"] in {"allow", "unresolved"}
+    assert daemon.call("list_shells")["shells"] == []
+    assert not (tmp_path / "ran").exists()
+
+
+def test_each_command_has_a_session_and_group_of_its_own(daemon: RawDaemon) -> None:
+    result = daemon.bash("ps -o pid=,pgid=,sid=,tty= -p $$")
+    pid, group, session, terminal = result["stdout"].split()
+    assert pid == group == session
+    assert terminal == "?"
+
+
+def test_commands_inherit_no_descriptors_and_default_signals(tmp_path: Path) -> None:
+    extra = os.open(tmp_path, os.O_RDONLY)
+    os.set_inheritable(extra, True)
+    ignoring = [signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGTTOU]
+    before = [signal.signal(number, signal.SIG_IGN) for number in ignoring]
+    blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR2])
+    try:
+        with raw_daemon(pass_fds=(extra,)) as daemon:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
+            for number, handler in zip(ignoring, before, strict=True):
+                signal.signal(number, handler)
+            listed = daemon.bash("ls /proc/$$/fd; true")["stdout"].split()
+            mask = daemon.bash("grep -E 'Sig(Blk|Ign)' /proc/$$/status")["stdout"].split()
+        assert listed == ["0", "1", "2"]
+        blocked, ignored = int(mask[1], 16), int(mask[3], 16)
+        assert blocked == 0
+        # Bits 31 and 32 are the C library's own signals, which no process can set.
+        assert ignored & ~0x180000000 == 0
+    finally:
+        os.close(extra)
+
+
+def test_yes_into_head_ends_by_sigpipe(daemon: RawDaemon) -> None:
+    assert daemon.bash("yes | head -1; echo ${PIPESTATUS[0]}")["stdout"] == "y\n141\n"
+
+
+def test_commands_run_at_the_same_time(daemon: RawDaemon) -> None:
+    ids = [daemon.request("bash", {"command": "sleep 1"}) for _ in range(20)]
+    durations = [daemon.answer(request_id)["result"]["durationMs"] for request_id in ids]
+    # One after another they would take 20 s, which is the deadline of `answer`.
+    assert max(durations) < 10_000
+
+
+def test_command_of_any_length_runs(daemon: RawDaemon) -> None:
+    filler = "#" * 3_000_000
+    result = daemon.bash(f'echo "$0:$#"; ls /proc/$$/fd; exit 5\n{filler}')
+    assert result["exitCode"] == 5
+    assert result["stdout"] == "bash:0\n0\n1\n2\n"
+
+
+def test_environment_over_the_systems_limit_is_spawn_failed(daemon: RawDaemon) -> None:
+    error = daemon.fail("bash", {"command": "true", "env": {"BIG": "x" * 200_000}})
+    assert (error["code"], error["data"]["kind"]) == (1004, "spawn_failed")
+    assert error["data"]["errno"] == "E2BIG"
+    assert daemon.bash("echo fine")["stdout"] == "fine\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "errno"),
+    [
+        (lambda path: path / "missing", "ENOENT"),
+        (lambda path: (path / "file").touch() or path / "file", "ENOTDIR"),
+        (lambda path: (path / "loop").symlink_to("loop") or path / "loop", "ELOOP"),
+        (lambda path: path / ("x" * 300), "ENAMETOOLONG"),
+    ],
+)
+def test_cwd_that_cannot_be_used_is_spawn_failed(
+    daemon: RawDaemon, tmp_path: Path, make: object, errno: str
+) -> None:
+    assert callable(make)
+    error = daemon.fail("bash", {"command": "pwd", "cwd": str(make(tmp_path))})
+    assert error["code"] == 1004
+    assert error["data"] == {"kind": "spawn_failed", "errno": errno}
+    assert daemon.call("list_shells")["shells"] == []
+
+
+def test_missing_bash_is_spawn_failed(tmp_path: Path) -> None:
+    with raw_daemon("--bash", str(tmp_path / "bash")) as daemon:
+        error = daemon.fail("bash", {"command": "true"})
+        assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
+        assert daemon.fail("bash", {"command": "true", "run_in_background": True})["code"] == 1004
+
+
+def test_too_many_shells_are_refused_and_none_is_evicted() -> None:
+    with raw_daemon("--max-shells", "2") as daemon:
+        ids = [daemon.background("sleep 300") for _ in range(2)]
+        error = daemon.fail("bash", {"command": "true"})
+        assert error["code"] == 1005
+        assert error["data"] == {"kind": "resource_exhausted", "limit": "max_shells"}
+        daemon.call("kill_shell", {"shell_id": ids[0]})
+        assert daemon.bash("echo room")["stdout"] == "room\n"
+        listed = daemon.call("list_shells")["shells"]
+        assert [shell["isRunning"] for shell in listed] == [False, True, False]
+
+
+def test_ended_shells_are_kept_up_to_a_number_and_then_expired() -> None:
+    with raw_daemon("--max-retained", "3") as daemon:
+        ids = [daemon.bash(f"echo {number}")["bash_id"] for number in range(6)]
+        wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 3, "the oldest to expire")
+        error = daemon.fail("bash_output", {"bash_id": ids[0]})
+        assert error["message"] == f"Shell not found: {ids[0]}"
+        assert error["data"] == {"kind": "shell_not_found", "bash_id": ids[0], "expired": True}
+        made_up = daemon.fail("bash_output", {"bash_id": "shell_1deadbeef"})
+        assert made_up["data"]["expired"] is False
+        assert daemon.call("bash_output", {"bash_id": ids[5]})["isRunning"] is False
+        assert len(set(ids)) == 6

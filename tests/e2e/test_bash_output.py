@@ -1,0 +1,286 @@
+"""``bash_output`` and ``list_shells``, with the real daemon."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import RawDaemon, raw_daemon, wait_for
+
+
+def read(daemon: RawDaemon, bash_id: str, **params: Any) -> dict[str, Any]:
+    result: dict[str, Any] = daemon.call("bash_output", {"bash_id": bash_id, **params})
+    return result
+
+
+def finished(daemon: RawDaemon, command: str) -> str:
+    """Run in the background to the end, reading nothing."""
+    bash_id = daemon.background(command)
+
+    def ended() -> bool:
+        (shell,) = [s for s in daemon.call("list_shells")["shells"] if s["bash_id"] == bash_id]
+        return not shell["isRunning"]
+
+    wait_for(ended, "the end of the command")
+    return bash_id
+
+
+def test_background_start_answers_at_once(daemon: RawDaemon) -> None:
+    result = daemon.bash("sleep 300", run_in_background=True, description="nap")
+    bash_id = result["bash_id"]
+    assert re.fullmatch("shell_[a-z0-9]+", bash_id)
+    assert result == {
+        "bash_id": bash_id,
+        "command": "sleep 300",
+        "status": "running",
+        "pid": result["pid"],
+        "message": f"Started background shell {bash_id}",
+        "description": "nap",
+    }
+
+
+def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "printf out; printf error >&2; exit 4")
+    result = read(daemon, bash_id)
+    assert result.pop("durationMs") >= 0
+    assert result == {
+        "bash_id": bash_id,
+        "command": "printf out; printf error >&2; exit 4",
+        "stdout": "out",
+        "stderr": "error",
+        "status": "failed",
+        "isRunning": False,
+        "exitCode": 4,
+        "signal": None,
+        "stdoutRange": {"start": 0, "end": 3, "dropped": 0},
+        "stderrRange": {"start": 0, "end": 5, "dropped": 0},
+        "droppedBytes": 0,
+        "more": False,
+    }
+
+
+def test_a_read_returns_only_what_came_since_the_last(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    bash_id = daemon.background(f"echo one; read < {gate}; echo two; read < {gate}; echo three")
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "one\n"
+    again = read(daemon, bash_id)
+    assert (again["stdout"], again["isRunning"], again["status"]) == ("", True, "running")
+    assert again["stdoutRange"] == {"start": 4, "end": 4, "dropped": 0}
+    gate.write_text("\n")
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "two\n"
+    gate.write_text("\n")
+    last = read(daemon, bash_id, wait=20_000, until="exit")
+    assert (last["stdout"], last["isRunning"]) == ("three\n", False)
+
+
+def test_wait_without_output_ends_in_time(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300")
+    began = time.monotonic()
+    assert read(daemon, bash_id, wait=300)["isRunning"] is True
+    assert time.monotonic() - began >= 0.29
+
+
+def test_wait_ends_with_the_shell_although_it_wrote_nothing(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 0.3")
+    assert read(daemon, bash_id, wait=600_000)["status"] == "completed"
+
+
+def test_wait_until_exit_collects_all_output(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("for i in 1 2 3; do echo $i; sleep 0.05; done")
+    result = read(daemon, bash_id, wait=20_000, until="exit")
+    assert (result["stdout"], result["exitCode"]) == ("1\n2\n3\n", 0)
+
+
+def test_a_waiting_read_delays_nobody(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300")
+    waiting = daemon.request("bash_output", {"bash_id": bash_id, "wait": 600_000})
+    assert daemon.bash("echo quick")["stdout"] == "quick\n"
+    daemon.call("kill_shell", {"shell_id": bash_id})
+    assert daemon.answer(waiting)["result"]["status"] == "killed"
+
+
+def test_cancelling_a_wait_leaves_the_shell_alone(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300")
+    waiting = daemon.request("bash_output", {"bash_id": bash_id, "wait": 600_000})
+    daemon.notify("$/cancelRequest", {"id": waiting})
+    assert daemon.answer(waiting)["error"]["code"] == -32800
+    assert read(daemon, bash_id)["isRunning"] is True
+
+
+def test_explicit_offsets_move_no_shared_position(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "printf 0123456789; printf abcdef >&2")
+    part = read(daemon, bash_id, stdout_offset=3, max_bytes=4)
+    assert (part["stdout"], part["stderr"], part["more"]) == ("3456", "", True)
+    assert part["stdoutRange"] == {"start": 3, "end": 7, "dropped": 0}
+    other = read(daemon, bash_id, stderr_offset=4)
+    assert (other["stdout"], other["stderr"]) == ("", "ef")
+    beyond = read(daemon, bash_id, stdout_offset=100)
+    assert (beyond["stdout"], beyond["more"]) == ("", False)
+    both = read(daemon, bash_id)
+    assert (both["stdout"], both["stderr"]) == ("0123456789", "abcdef")
+
+
+def test_max_bytes_leaves_the_rest_for_the_next_read(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "printf 0123456789")
+    pieces = [read(daemon, bash_id, max_bytes=4) for _ in range(3)]
+    assert [piece["stdout"] for piece in pieces] == ["0123", "4567", "89"]
+    assert [piece["more"] for piece in pieces] == [True, True, False]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
+def test_characters_and_escapes_are_never_cut_in_two(daemon: RawDaemon, size: int) -> None:
+    bash_id = finished(daemon, r"printf 'ä€😀\e[1;31mx\e[0m€'")
+    text = ""
+    while True:
+        piece = read(daemon, bash_id, max_bytes=size, strip_ansi=False)
+        assert "\ufffd" not in piece["stdout"]
+        assert piece["stdout"].count("\x1b") == piece["stdout"].count("m")
+        text += piece["stdout"]
+        if not piece["more"]:
+            break
+    assert text == "ä€😀\x1b[1;31mx\x1b[0m€"
+
+
+def test_unfinished_character_of_a_running_shell_waits_for_its_rest(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    bash_id = daemon.background(rf"printf 'a\xe2\x82'; read < {gate}; printf '\xac'")
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "a"
+    gate.write_text("\n")
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "€"
+
+
+def test_prompt_without_a_line_end_is_returned(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    bash_id = daemon.background(f"printf 'Continue? '; read < {gate}")
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "Continue? "
+    gate.write_text("\n")
+
+
+def test_filter_returns_matching_lines_and_consumes_the_others(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "for i in 1 2 3 12; do echo line $i; done")
+    result = read(daemon, bash_id, filter=r"\b1\d?$")
+    assert result["stdout"] == "line 1\nline 12\n"
+    assert result["stdoutRange"] == {"start": 0, "end": 29, "dropped": 0}
+    assert read(daemon, bash_id)["stdout"] == ""
+
+
+def test_filter_holds_an_unfinished_line_back(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    bash_id = daemon.background(f"printf 'a\\nerr'; read < {gate}; printf 'or\\n'; read < {gate}")
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 5, "the output")
+    first = read(daemon, bash_id, filter="err")
+    assert (first["stdout"], first["stdoutRange"]["end"], first["more"]) == ("", 2, False)
+    gate.write_text("\n")
+    second = read(daemon, bash_id, filter="err", wait=20_000)
+    assert second["stdout"] == "error\n"
+    gate.write_text("\n")
+
+
+def test_wait_with_a_filter_waits_for_a_line_that_matches(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    bash_id = daemon.background(f"seq 100; read < {gate}; echo ready; sleep 300")
+    waiting = daemon.request(
+        "bash_output", {"bash_id": bash_id, "wait": 20_000, "filter": "^ready"}
+    )
+    daemon.call("ping")
+    gate.write_text("\n")
+    result = daemon.answer(waiting)["result"]
+    assert result["stdout"] == "ready\n"
+    assert result["stdoutRange"]["start"] == 0
+
+
+@pytest.mark.parametrize("pattern", ["(", "[invalid(regex", "(?=lookahead)", "a{5000}"])
+def test_bad_filter_is_refused_with_its_own_sentence(daemon: RawDaemon, pattern: str) -> None:
+    bash_id = daemon.background("sleep 300")
+    error = daemon.fail("bash_output", {"bash_id": bash_id, "filter": pattern})
+    assert error["code"] == -32602
+    assert error["message"].startswith("Invalid filter regex: ")
+    assert error["data"]["parameter"] == "filter"
+
+
+def test_a_pattern_that_would_explode_elsewhere_stalls_nobody(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "printf 'a%.0s' {1..60}; echo '!'")
+    assert read(daemon, bash_id, filter="(a+)+$")["stdout"] == ""
+
+
+def test_two_readers_share_the_output_between_them(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("for i in $(seq 2000); do echo $i; done")
+    numbers: list[int] = []
+    running = True
+    while running:
+        ids = [daemon.request("bash_output", {"bash_id": bash_id}) for _ in range(2)]
+        for request_id in ids:
+            result = daemon.answer(request_id)["result"]
+            numbers += [int(line) for line in result["stdout"].split()]
+            running = result["isRunning"]
+    rest = read(daemon, bash_id)["stdout"]
+    numbers += [int(line) for line in rest.split()]
+    assert numbers == sorted(numbers)
+    assert "".join(map(str, numbers)) == "".join(map(str, range(1, 2001)))
+
+
+def test_what_the_limit_discards_is_counted_exactly() -> None:
+    with raw_daemon("--retain-bytes", "8192") as daemon:
+        bash_id = finished(daemon, "for i in $(seq -w 10000); do echo $i; done")
+        total = 60_000
+        kept = ""
+        dropped = 0
+        position = 0
+        while True:
+            piece = read(daemon, bash_id)
+            span = piece["stdoutRange"]
+            assert span["start"] == position
+            assert span["end"] - span["start"] == span["dropped"] + len(piece["stdout"])
+            assert piece["droppedBytes"] == span["dropped"]
+            kept += piece["stdout"]
+            dropped += span["dropped"]
+            position = span["end"]
+            if not piece["more"]:
+                break
+        assert position == total
+        assert len(kept) == 8192
+        assert dropped == total - 8192
+        whole = "".join(f"{number:05}\n" for number in range(1, 10_001))
+        assert kept == whole[:4096] + whole[-4096:]
+
+
+def test_list_shells_is_in_start_order_and_by_session(daemon: RawDaemon) -> None:
+    daemon.bash("echo unread; exit 2", session="a", description="first")
+    daemon.background("sleep 300", session="b")
+    daemon.bash("true", session=None)
+    shells = daemon.call("list_shells")["shells"]
+    assert [shell["session"] for shell in shells] == ["a", "b", None]
+    assert [shell["isRunning"] for shell in shells] == [False, True, False]
+    first = shells[0]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["startedAt"])
+    assert set(first) == {
+        *("bash_id", "command", "description", "session", "status", "isRunning", "exitCode"),
+        *("signal", "pid", "cwd", "startedAt", "durationMs", "unreadBytes", "leftover"),
+    }
+    assert (first["description"], first["exitCode"], first["unreadBytes"]) == ("first", 2, 0)
+    only_b = daemon.call("list_shells", {"session": "b"})["shells"]
+    assert [shell["session"] for shell in only_b] == ["b"]
+
+
+def test_reading_an_unknown_shell_is_an_error(daemon: RawDaemon) -> None:
+    error = daemon.fail("bash_output", {"bash_id": "shell_nonexistent"})
+    assert (error["code"], error["message"]) == (1003, "Shell not found: shell_nonexistent")
+    assert error["data"] == {
+        "kind": "shell_not_found",
+        "bash_id": "shell_nonexistent",
+        "expired": False,
+    }

@@ -1,0 +1,179 @@
+"""``kill_shell``, with the real daemon and processes that do not want to die."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
+
+
+def running_after(daemon: RawDaemon, command: str, ready: Path) -> str:
+    """Start a command in the background and wait for the file that says it is ready."""
+    bash_id = daemon.background(f"{{ {command}\n}} & touch {ready}; wait")
+    wait_for(ready.exists, "the command to be ready")
+    return bash_id
+
+
+def family_of(daemon: RawDaemon, bash_id: str) -> list[int]:
+    (pid,) = [s["pid"] for s in daemon.call("list_shells")["shells"] if s["bash_id"] == bash_id]
+    return [pid, *descendants(pid)]
+
+
+def test_kill_ends_the_shell_and_says_how(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300")
+    result = daemon.call("kill_shell", {"shell_id": bash_id})
+    assert result.pop("durationMs") >= 0
+    assert result == {
+        "shell_id": bash_id,
+        "command": "sleep 300",
+        "status": "killed",
+        "alreadyStopped": False,
+        "exitCode": None,
+        "signal": "SIGTERM",
+        "survivors": [],
+        "message": f"Shell {bash_id} terminated",
+    }
+
+
+def test_killing_an_ended_shell_changes_nothing(daemon: RawDaemon) -> None:
+    bash_id = daemon.bash("exit 3")["bash_id"]
+    result = daemon.call("kill_shell", {"bash_id": bash_id})
+    assert result["alreadyStopped"] is True
+    assert (result["status"], result["exitCode"]) == ("failed", 3)
+    assert result["message"] == f"Shell {bash_id} already stopped"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 300 & sleep 300 & sleep 300",
+        "setsid sleep 300 & (setsid sleep 300 &) ; sleep 300",
+        "nohup sleep 300 >/dev/null 2>&1 & disown; sleep 300",
+        "(env -i setsid sh -c 'sleep 300 & sleep 300' </dev/null >/dev/null 2>&1 &); sleep 300",
+        "set -m; sleep 300 & sleep 300",
+        "trap '' TERM HUP INT; sleep 300",
+        "sleep 300 & kill -STOP $!; sleep 300",
+        "kill -STOP $BASHPID",
+        "for i in $(seq 30); do setsid sleep 300 & done; sleep 300",
+        "cat <(sleep 300) & coproc sleep 300; sleep 300",
+    ],
+)
+def test_nothing_of_the_tree_is_left(daemon: RawDaemon, tmp_path: Path, command: str) -> None:
+    bash_id = running_after(daemon, command, tmp_path / "ready")
+    family = family_of(daemon, bash_id)
+    before = set(descendants(daemon.pid))
+    result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 200})
+    assert result["survivors"] == []
+    assert (result["status"], result["alreadyStopped"]) == ("killed", False)
+    assert not [pid for pid in family if is_alive(pid)]
+    # Whatever escaped bash is below its runner, so nothing new may be left there either.
+    after = {pid for pid in descendants(daemon.pid) if is_alive(pid)}
+    assert after <= before - set(family)
+    names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in after}
+    assert names <= {"shelld-keeper", "shelld-runner"}
+
+
+def test_signal_and_grace_are_honoured(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("trap 'echo int; exit 5' INT; echo set; while :; do sleep 0.01; done")
+    assert daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"] == "set\n"
+    result = daemon.call("kill_shell", {"shell_id": bash_id, "signal": "INT", "grace": 60_000})
+    assert (result["status"], result["exitCode"], result["signal"]) == ("killed", 5, None)
+    assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == "int\n"
+
+
+def test_sigkill_follows_when_the_grace_is_over(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("trap '' TERM; echo set; while :; do sleep 0.01; done")
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    began = time.monotonic()
+    result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 300})
+    assert result["signal"] == "SIGKILL"
+    assert time.monotonic() - began >= 0.29
+
+
+def test_kill_signal_needs_no_grace(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("trap '' TERM; sleep 300")
+    result = daemon.call("kill_shell", {"shell_id": bash_id, "signal": "KILL", "grace": 60_000})
+    assert result["signal"] == "SIGKILL"
+
+
+def test_two_kills_at_once_are_both_answered(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("trap '' TERM; echo set; while :; do sleep 0.01; done")
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    slow = daemon.request("kill_shell", {"shell_id": bash_id, "grace": 60_000})
+    fast = daemon.request("kill_shell", {"shell_id": bash_id, "grace": 50})
+    for request_id in (slow, fast):
+        result = daemon.answer(request_id)["result"]
+        assert (result["status"], result["survivors"]) == ("killed", [])
+
+
+def test_output_before_the_kill_can_be_read_after_it(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("echo before; printf unfinished; sleep 300")
+    wait_for(
+        lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 17, "the command's output"
+    )
+    daemon.call("kill_shell", {"shell_id": bash_id})
+    read = daemon.call("bash_output", {"bash_id": bash_id})
+    assert (read["stdout"], read["status"]) == ("before\nunfinished", "killed")
+
+
+def test_a_command_that_kills_its_runner_is_reported_and_nothing_survives(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    other = daemon.background("sleep 300")
+    command = f"setsid sleep 300 & echo $! > {tmp_path}/pid; sync; kill -9 $PPID; sleep 300"
+    result = daemon.bash(command)
+    assert (result["status"], result["signal"]) == ("killed", "SIGKILL")
+    escaped = int((tmp_path / "pid").read_text())
+    wait_for(lambda: not is_alive(escaped), "the keeper to kill what the runner left")
+    assert daemon.call("bash_output", {"bash_id": other})["isRunning"] is True
+    assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+def test_a_stopped_runner_does_not_stop_a_kill(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("kill -STOP $PPID; echo done; sleep 300")
+    assert daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"] == "done\n"
+    family = family_of(daemon, bash_id)
+    result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+    assert result["status"] == "killed"
+    wait_for(lambda: not any(map(is_alive, family)), "the keeper to kill what the runner left")
+
+
+def test_keeper_that_was_killed_comes_back(daemon: RawDaemon) -> None:
+    busy = daemon.background("sleep 300")
+    (keeper,) = [
+        pid
+        for pid in descendants(daemon.pid)
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "shelld-keeper"
+    ]
+    import os  # noqa: PLC0415
+    import signal  # noqa: PLC0415
+
+    os.kill(keeper, signal.SIGKILL)
+    wait_for(lambda: not is_alive(keeper), "the keeper's end")
+    ids = [daemon.background("sleep 300") for _ in range(4)]
+    assert daemon.call("bash_output", {"bash_id": busy})["isRunning"] is True
+    for bash_id in [busy, *ids]:
+        assert daemon.call("kill_shell", {"shell_id": bash_id})["survivors"] == []
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"shell_id": "a", "bash_id": "b"},
+        {"shell_id": "a", "signal": "NOPE"},
+        {"shell_id": "a", "grace": -1},
+        {"shell_id": "a", "grace": 60_001},
+        {"shell_id": 1},
+    ],
+)
+def test_bad_params_are_refused(daemon: RawDaemon, params: object) -> None:
+    assert daemon.fail("kill_shell", params)["code"] == -32602
+
+
+def test_unknown_shell_is_an_error() -> None:
+    with raw_daemon() as daemon:
+        assert daemon.fail("kill_shell", {"shell_id": "../../x"})["data"]["expired"] is False

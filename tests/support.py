@@ -1,0 +1,210 @@
+"""A real daemon as a child process, driven byte by byte, and helpers that wait for things.
+
+Nothing here sleeps a fixed time: everything polls for what it expects, with a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
+
+DAEMON_COMMAND = [sys.executable, "-W", "error", "-m", "shelld"]
+DEADLINE_S = 20.0
+
+Json = dict[str, Any]
+
+
+def wait_for(condition: Callable[[], object], what: str = "the condition") -> None:
+    """Poll until `condition` is true; fail after the deadline."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true in {DEADLINE_S:.0f} s")
+        select.select([], [], [], 0.005)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def descendants(pid: int) -> list[int]:
+    """The pids below `pid`, in no order."""
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
+    return found
+
+
+class RawDaemon:
+    """Speaks the wire without the client library. Answers are collected as they come."""
+
+    def __init__(
+        self, *args: str, stdin: int | None = None, stdout: int | None = None, **popen: Any
+    ) -> None:
+        self.process = subprocess.Popen(
+            [*DAEMON_COMMAND, *args],
+            stdin=subprocess.PIPE if stdin is None else stdin,
+            stdout=subprocess.PIPE if stdout is None else stdout,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            **popen,
+        )
+        self._frames = FrameReader()
+        self._ids = itertools.count(1)
+        self._unclaimed: list[Any] = []
+        self.stderr = b""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def send_raw(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        view = memoryview(data)
+        while view:
+            view = view[self.process.stdin.write(view) or 0 :]
+
+    def send(self, message: Any) -> None:
+        self.send_raw(json.dumps(message).encode() + b"\n")
+
+    def request(self, method: str, params: Any = None, request_id: Any = None) -> Any:
+        """Send a request and return its id."""
+        request_id = next(self._ids) if request_id is None else request_id
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if params is not None:
+            message["params"] = params
+        self.send(message)
+        return request_id
+
+    def notify(self, method: str, params: Any) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def end_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def read_bytes(self, seconds: float = DEADLINE_S) -> bytes:
+        """The next bytes of stdout, b"" at its end."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        assert ready, f"no answer in {seconds:.0f} s"
+        return os.read(self.process.stdout.fileno(), 1 << 20)
+
+    def receive(self, seconds: float = DEADLINE_S) -> Any:
+        """The next message, of any id."""
+        if self._unclaimed:
+            return self._unclaimed.pop(0)
+        return self._receive_new(seconds)
+
+    def _receive_new(self, seconds: float = DEADLINE_S) -> Any:
+        while (event := self._frames.next_event()) is NEED_DATA:
+            data = self.read_bytes(seconds)
+            assert data, f"stdout ended; stderr: {self.read_stderr()!r}"
+            self._frames.receive_data(data)
+        assert not isinstance(event, FrameError)
+        return json.loads(event)
+
+    def answer(self, request_id: Any) -> Json:
+        """The answer to one request; others are kept for later."""
+        for position, message in enumerate(self._unclaimed):
+            if isinstance(message, dict) and cast("Json", message).get("id") == request_id:
+                return cast("Json", self._unclaimed.pop(position))
+        while True:
+            message = self._receive_new()
+            if isinstance(message, dict) and cast("Json", message).get("id") == request_id:
+                return cast("Json", message)
+            self._unclaimed.append(message)
+
+    def call(self, method: str, params: Any = None) -> Any:
+        """The result of a request that must succeed."""
+        answer = self.answer(self.request(method, params))
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def fail(self, method: str, params: Any = None) -> Json:
+        """The error of a request that must fail."""
+        answer = self.answer(self.request(method, params))
+        assert "result" not in answer, answer
+        return cast("Json", answer["error"])
+
+    def bash(self, command: str, **params: Any) -> Json:
+        return cast("Json", self.call("bash", {"command": command, **params}))
+
+    def background(self, command: str, **params: Any) -> str:
+        """Start in the background and return the id."""
+        result = self.bash(command, run_in_background=True, **params)
+        return cast("str", result["bash_id"])
+
+    def rest(self) -> bytes:
+        """Everything until stdout ends."""
+        data = b""
+        while chunk := self.read_bytes():
+            data += chunk
+        return data
+
+    def read_stderr(self) -> bytes:
+        assert self.process.stderr is not None
+        while select.select([self.process.stderr], [], [], 0)[0]:
+            data = os.read(self.process.stderr.fileno(), 65536)
+            if not data:
+                break
+            self.stderr += data
+        return self.stderr
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def wait(self, seconds: float = DEADLINE_S) -> int:
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        """End it however it can be ended; what it started goes with it."""
+        with contextlib.suppress(OSError):
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+        try:
+            self.process.wait(6)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        self.read_stderr()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@contextlib.contextmanager
+def raw_daemon(*args: str, **options: Any) -> Iterator[RawDaemon]:
+    """A daemon for the length of the block; it must have been silent on stderr."""
+    daemon = RawDaemon(*args, **options)
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+    assert daemon.stderr == b"", daemon.stderr.decode()
+
+
+def ids_of(messages: Sequence[Json]) -> list[Any]:
+    return [message["id"] for message in messages]
