@@ -31,7 +31,10 @@ def main() -> int:
         pool.prepare()
     except OSError as error:
         return _refuse(f"cannot start the keeper: {error.strerror}")
-    return _serve(options, streams, pool)
+    try:
+        return _serve(options, streams, pool)
+    finally:
+        pool.close()
 
 
 def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:

@@ -232,7 +232,7 @@ def test_grace_lets_a_trap_finish(daemon: RawDaemon) -> None:
 def test_sigterm_reaches_each_process_of_the_group_once(daemon: RawDaemon, tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = f"trap 'echo term >> {log}' TERM; for i in $(seq 60); do sleep 0.05; done"
-    command = f"bash -c \"{script.replace('$', chr(92) + '$')}\" & wait"
+    command = f'bash -c "{script.replace("$", chr(92) + "$")}" & wait'
     daemon.fail("bash", {"command": command, "timeout": 1000})
     assert log.read_text() == "term\n"
 

@@ -77,7 +77,9 @@ def test_nothing_of_the_tree_is_left(daemon: RawDaemon, tmp_path: Path, command:
 
 
 def test_signal_and_grace_are_honoured(daemon: RawDaemon) -> None:
-    bash_id = daemon.background("trap 'echo int; exit 5' INT; echo set; while :; do sleep 0.01; done")
+    bash_id = daemon.background(
+        "trap 'echo int; exit 5' INT; echo set; while :; do sleep 0.01; done"
+    )
     assert daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"] == "set\n"
     result = daemon.call("kill_shell", {"shell_id": bash_id, "signal": "INT", "grace": 60_000})
     assert (result["status"], result["exitCode"], result["signal"]) == ("killed", 5, None)

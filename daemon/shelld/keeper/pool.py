@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,9 @@ from shelld.keeper.channel import SPAWN_RUNNER, Channel
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
+
+# With nothing left to kill, the family ends in a few milliseconds.
+CLOSE_TIMEOUT_MS: Final = 200
 
 _BOOT: Final = (
     "import sys; sys.path.append(sys.argv[1]); from shelld.keeper.supervisor import main; main(3)"
@@ -52,11 +56,30 @@ class RunnerPool:
             channel.close()
 
     def close(self) -> None:
-        """End the idle runners, and the keeper once the last runner has ended."""
+        """End the idle runners and, once the last runner has ended, the keeper.
+
+        Waits for that at most `CLOSE_TIMEOUT_MS`: a runner that is still killing goes on alone.
+        """
         for channel in self._idle:
             channel.close()
         self._idle.clear()
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+            self._wait_for_keeper()
         self._forget_keeper()
+
+    def _wait_for_keeper(self) -> None:
+        if self._keeper_pid is None or not hasattr(os, "pidfd_open"):
+            return
+        try:
+            handle = os.pidfd_open(self._keeper_pid)
+        except OSError:
+            return
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        ended.poll(CLOSE_TIMEOUT_MS)
+        os.close(handle)
 
     def _new_runner(self) -> Channel:
         channel, theirs = Channel.pair()

@@ -1,0 +1,132 @@
+"""The three dialects of cancellation, and their races."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support import RawDaemon, is_alive, wait_for
+
+ANSWERED = [("$/cancelRequest", "id"), ("$/cancel_request", "requestId")]
+
+
+def running_pid(daemon: RawDaemon) -> int:
+    pids: list[int] = []
+
+    def started() -> bool:
+        shells = daemon.call("list_shells")["shells"]
+        pids[:] = [shell["pid"] for shell in shells if shell["pid"] and shell["isRunning"]]
+        return bool(pids)
+
+    wait_for(started, "the command's start")
+    return pids[0]
+
+
+@pytest.mark.parametrize(("method", "member"), ANSWERED)
+@pytest.mark.parametrize("request_id", ["text", 0, 1.5, None])
+def test_a_cancelled_command_is_dead_when_the_answer_says_so(
+    daemon: RawDaemon, method: str, member: str, request_id: Any
+) -> None:
+    daemon.send(
+        {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "method": "bash",
+            "params": {"command": "setsid sleep 300 & sleep 300"},
+        }
+    )
+    pid = running_pid(daemon)
+    daemon.notify(method, {member: request_id})
+    answer = daemon.answer(request_id)
+    assert answer["error"] == {
+        "code": -32800,
+        "message": "Request cancelled",
+        "data": {"kind": "cancelled"},
+    }
+    assert not is_alive(pid)
+    (shell,) = daemon.call("list_shells")["shells"]
+    assert (shell["status"], shell["leftover"]) == ("killed", [])
+
+
+def test_mcps_cancellation_is_not_answered(daemon: RawDaemon) -> None:
+    daemon.request("bash", {"command": "sleep 300"}, "gone")
+    pid = running_pid(daemon)
+    daemon.notify("notifications/cancelled", {"requestId": "gone", "reason": "changed my mind"})
+    wait_for(lambda: not is_alive(pid), "the command's end")
+    daemon.request("ping", request_id="next")
+    assert daemon.receive()["id"] == "next"
+
+
+@pytest.mark.parametrize("request_id", ["1", 2, None])
+def test_an_id_of_another_type_cancels_nothing(daemon: RawDaemon, request_id: Any) -> None:
+    daemon.request("bash", {"command": "sleep 0.3; echo done"}, 1)
+    daemon.notify("$/cancelRequest", {"id": request_id})
+    assert daemon.answer(1)["result"]["stdout"] == "done\n"
+
+
+@pytest.mark.parametrize("params", [None, [], {}, {"id": {}}, {"id": [1]}, [1], {"x": 1}])
+def test_a_malformed_cancellation_is_ignored(daemon: RawDaemon, params: Any) -> None:
+    for method in ("$/cancelRequest", "$/cancel_request", "notifications/cancelled"):
+        daemon.notify(method, params)
+    daemon.request("ping", request_id="next")
+    assert daemon.receive()["id"] == "next"
+
+
+def test_a_cancellation_right_behind_its_request_ends_it(daemon: RawDaemon) -> None:
+    for number in range(50):
+        request = b'{"jsonrpc":"2.0","id":%d,"method":"bash","params":{"command":"sleep 300"}}\n'
+        cancel = b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}\n'
+        daemon.send_raw(request % number + cancel % number)
+    answers = [daemon.receive() for _ in range(50)]
+    assert {answer["error"]["code"] for answer in answers} == {-32800}
+    assert sorted(answer["id"] for answer in answers) == list(range(50))
+    wait_for(
+        lambda: not any(shell["isRunning"] for shell in daemon.call("list_shells")["shells"]),
+        "all commands to be dead",
+    )
+
+
+def test_a_cancellation_at_any_moment_leaves_exactly_one_answer(daemon: RawDaemon) -> None:
+    for number in range(100):
+        command = f"sleep 0.00{number % 10}"
+        daemon.request("bash", {"command": command}, number)
+        for _ in range(number % 3):
+            daemon.call("ping")
+        daemon.notify("$/cancelRequest", {"id": number})
+        daemon.notify("$/cancelRequest", {"id": number})
+        answer = daemon.answer(number)
+        assert ("result" in answer) != ("error" in answer)
+    daemon.request("ping", request_id="last")
+    assert daemon.receive()["id"] == "last"
+
+
+def test_a_cancel_hits_all_requests_of_that_id(daemon: RawDaemon) -> None:
+    for _ in range(2):
+        daemon.request("bash", {"command": "sleep 300"}, "same")
+    daemon.notify("$/cancelRequest", {"id": "same"})
+    assert [daemon.receive()["error"]["code"] for _ in range(2)] == [-32800, -32800]
+
+
+def test_cancelling_a_background_start_leaves_no_unanswered_request(daemon: RawDaemon) -> None:
+    params = {"command": "sleep 300", "run_in_background": True}
+    daemon.request("bash", params, "start")
+    daemon.notify("$/cancelRequest", {"id": "start"})
+    answer = daemon.answer("start")
+    assert "result" in answer or answer["error"]["code"] == -32800
+
+
+def test_a_cancelled_request_in_a_batch_leaves_the_others(daemon: RawDaemon) -> None:
+    daemon.send(
+        [
+            {"jsonrpc": "2.0", "id": "a", "method": "bash", "params": {"command": "sleep 300"}},
+            {"jsonrpc": "2.0", "id": "b", "method": "bash", "params": {"command": "sleep 300"}},
+            {"jsonrpc": "2.0", "id": "c", "method": "bash", "params": {"command": "echo c"}},
+        ]
+    )
+    daemon.notify("$/cancelRequest", {"id": "a"})
+    daemon.notify("notifications/cancelled", {"requestId": "b"})
+    answers = daemon.receive()
+    assert [answer["id"] for answer in answers] == ["a", "c"]
+    assert answers[0]["error"]["code"] == -32800
+    assert answers[1]["result"]["stdout"] == "c\n"

@@ -1,0 +1,441 @@
+"""JSON-RPC 2.0 over the real daemon: the specification's examples, batches, ids, framing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from shelld_protocol.framing import FrameReader
+from support import RawDaemon, raw_daemon, wait_for
+
+
+def error_of(answer: dict[str, Any]) -> tuple[int, str]:
+    return answer["error"]["code"], answer["error"]["data"]["kind"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "request_id"),
+    [
+        # https://www.jsonrpc.org/specification#examples
+        (b'{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": 1, "params": "bar"}', -32600, None),
+        (b"[]", -32600, None),
+        (b'[{"jsonrpc": "2.0", "method": "sum"}, {"jsonrpc": "2.0", "method"', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "foobar", "id": "1"}', -32601, "1"),
+        # An invalid request whose id can be read is answered with it.
+        (b'{"jsonrpc": "1.0", "method": "ping", "id": 7}', -32600, 7),
+        (b'{"method": "ping", "id": 7}', -32600, 7),
+        (b'{"jsonrpc": "2.0", "id": 7}', -32600, 7),
+        (b'{"jsonrpc": "2.0", "method": null, "id": 7}', -32600, 7),
+        (b'{"jsonrpc": "2.0", "method": "ping", "params": 3, "id": "x"}', -32600, "x"),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": true}', -32600, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": []}', -32600, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": {}}', -32600, None),
+        (b"1", -32600, None),
+        (b"null", -32600, None),
+        (b'"ping"', -32600, None),
+        (b"true false", -32700, None),
+        (b"\xff\xfe", -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": "\xff"}', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": 1, "x": "\xc3"}', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": "\\ud800"}', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": 1, "params": {"\\udfff": 1}}', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": NaN}', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "id": 01}', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "pi\0ng", "id": 1}', -32700, None),
+        (b'{"jsonrpc": "2.0", "method": "rpc.nope", "id": 1}', -32601, 1),
+        (b'{"jsonrpc": "2.0", "method": "$/nope", "id": 1}', -32601, 1),
+        (b'{"jsonrpc": "2.0", "method": "", "id": 1}', -32601, 1),
+    ],
+)
+def test_what_is_no_request_gets_the_error_of_the_table(
+    daemon: RawDaemon, line: bytes, code: int, request_id: object
+) -> None:
+    daemon.send_raw(line + b"\n")
+    answer = daemon.receive()
+    assert answer["error"]["code"] == code
+    assert answer["id"] == request_id
+    assert set(answer) == {"jsonrpc", "id", "error"}
+    assert daemon.call("ping") == {}
+
+
+@pytest.mark.parametrize(
+    "raw_id",
+    [
+        *("0", "-0", "1", "-5", "1.5", "1.0", "1e400", '""', '"1"', '"a\\u0000b"', "null"),
+        *("9" * 5000, '"\\ud83d\\ude00"', "18446744073709551616"),
+    ],
+)
+def test_ids_are_echoed_exactly(daemon: RawDaemon, raw_id: str) -> None:
+    daemon.send_raw(b'{"jsonrpc":"2.0","method":"ping","id":%b}\n' % raw_id.encode())
+    data = b""
+    while not data.endswith(b"\n"):
+        data += daemon.read_bytes()
+    assert data == b'{"jsonrpc":"2.0","id":%b,"result":{}}\n' % raw_id.encode()
+
+
+def test_of_duplicate_members_the_last_counts(daemon: RawDaemon) -> None:
+    daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"nope","method":"ping","id":2}\n')
+    assert daemon.receive() == {"jsonrpc": "2.0", "id": 2, "result": {}}
+
+
+@pytest.mark.parametrize("params", [None, [], {}, [None], [None, None]])
+def test_no_params_may_be_said_in_any_way(daemon: RawDaemon, params: object) -> None:
+    daemon.send({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params})
+    assert daemon.receive()["result"] == {}
+    daemon.send({"jsonrpc": "2.0", "id": 1, "method": "bash", "params": params})
+    assert daemon.receive()["error"]["message"] == "Missing required parameter: command"
+
+
+def test_positional_params_are_in_schema_order(daemon: RawDaemon) -> None:
+    result = daemon.call("bash", ["echo hi", "greet", 5000, None, "/", None])
+    assert (result["stdout"], result["description"], result["cwd"]) == ("hi\n", "greet", "/")
+    error = daemon.fail("ping", [1])
+    assert error["code"] == -32602
+
+
+def test_null_means_absent_for_optional_params(daemon: RawDaemon) -> None:
+    names = ("description", "timeout", "run_in_background", "cwd", "env", "stdin", "strip_ansi")
+    result = daemon.bash("echo hi", **dict.fromkeys(names))
+    assert result["stdout"] == "hi\n"
+
+
+def test_notifications_are_never_answered(daemon: RawDaemon, tmp_path: Any) -> None:
+    daemon.notify("nope", {})
+    daemon.notify("ping", {"bad": "params"})
+    daemon.notify("bash", {"command": f"touch {tmp_path}/ran"})
+    daemon.send({"jsonrpc": "2.0", "method": "bash", "params": {"command": ""}})
+    wait_for((tmp_path / "ran").exists, "the notification's command")
+    daemon.request("ping", request_id="only")
+    assert daemon.receive()["id"] == "only"
+
+
+def test_responses_sent_by_the_client_are_ignored(daemon: RawDaemon) -> None:
+    daemon.send({"jsonrpc": "2.0", "id": 9, "result": 1})
+    daemon.send({"jsonrpc": "2.0", "id": 9, "error": {"code": 1, "message": "x"}})
+    daemon.send([{"jsonrpc": "2.0", "id": 9, "result": 1}])
+    daemon.request("ping", request_id="only")
+    assert daemon.receive()["id"] == "only"
+
+
+def test_batch_is_answered_member_by_member(daemon: RawDaemon) -> None:
+    daemon.send(
+        [
+            {"jsonrpc": "2.0", "id": "slow", "method": "bash", "params": {"command": "sleep 0.2"}},
+            {"jsonrpc": "2.0", "method": "ping"},
+            1,
+            {"foo": "boo"},
+            {"jsonrpc": "2.0", "id": 9, "result": 1},
+            {"jsonrpc": "2.0", "id": 5, "method": "foo.get"},
+            {"jsonrpc": "2.0", "id": "fast", "method": "ping"},
+            {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": "none"}},
+        ]
+    )
+    answers = daemon.receive()
+    assert [answer["id"] for answer in answers] == ["slow", None, None, 5, "fast"]
+    codes = [answer.get("error", {}).get("code") for answer in answers]
+    assert codes == [None, -32600, -32600, -32601, None]
+
+
+def test_batch_of_junk_is_answered_junk_by_junk(daemon: RawDaemon) -> None:
+    daemon.send_raw(b"[1,2,3]\n")
+    assert [error_of(answer) for answer in daemon.receive()] == [(-32600, "invalid_request")] * 3
+
+
+def test_batch_of_notifications_is_not_answered(daemon: RawDaemon) -> None:
+    daemon.send([{"jsonrpc": "2.0", "method": "ping"}] * 3)
+    daemon.request("ping", request_id="only")
+    assert daemon.receive()["id"] == "only"
+
+
+def test_batch_of_ten_thousand_is_answered_in_one_array(daemon: RawDaemon) -> None:
+    total = 10_000
+    daemon.send([{"jsonrpc": "2.0", "id": i, "method": "ping"} for i in range(total)])
+    assert [answer["id"] for answer in daemon.receive()] == list(range(total))
+
+
+def test_answers_come_as_they_finish(daemon: RawDaemon) -> None:
+    for name, command in (("c", "sleep 0.6"), ("b", "sleep 0.3"), ("a", "true")):
+        daemon.request("bash", {"command": command}, name)
+    assert [daemon.receive()["id"] for _ in range(3)] == ["a", "b", "c"]
+
+
+def test_one_id_twice_in_flight_is_answered_twice(daemon: RawDaemon) -> None:
+    for text in ("one", "two"):
+        daemon.request("bash", {"command": f"sleep 0.1; echo {text}"}, "same")
+    outputs = {daemon.receive()["result"]["stdout"] for _ in range(2)}
+    assert outputs == {"one\n", "two\n"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "message", "parameter"),
+    [
+        ("bash", {}, "Missing required parameter: command", "command"),
+        ("bash", {"command": 1}, "Invalid type for command: expected string", "command"),
+        ("bash", {"command": None}, "Invalid type for command: expected string", "command"),
+        (
+            "bash",
+            {"command": ""},
+            "Value for command is shorter than minimum length: 1",
+            "command",
+        ),
+        (
+            "bash",
+            {"command": "x", "timeout": "5"},
+            "Invalid type for timeout: expected integer",
+            "timeout",
+        ),
+        (
+            "bash",
+            {"command": "x", "timeout": True},
+            "Invalid type for timeout: expected integer",
+            "timeout",
+        ),
+        (
+            "bash",
+            {"command": "x", "timeout": 1500.5},
+            "Invalid type for timeout: expected integer",
+            "timeout",
+        ),
+        (
+            "bash",
+            {"command": "x", "timeout": 999},
+            "Value for timeout is below minimum: 1000",
+            "timeout",
+        ),
+        (
+            "bash",
+            {"command": "x", "timeout": 600_001},
+            "Value for timeout exceeds maximum: 600000",
+            "timeout",
+        ),
+        (
+            "bash",
+            {"command": "x", "run_in_background": "yes"},
+            "Invalid type for run_in_background: expected boolean",
+            "run_in_background",
+        ),
+        (
+            "bash",
+            {"command": "x", "cwd": ""},
+            "Value for cwd is shorter than minimum length: 1",
+            "cwd",
+        ),
+        ("bash", {"command": "x", "env": []}, "Invalid type for env: expected object", "env"),
+        (
+            "bash",
+            {"command": "x", "env": {"A": 1}},
+            "Invalid type for env: expected object of strings",
+            "env",
+        ),
+        (
+            "bash",
+            {"command": "x", "env": {"": "x"}},
+            "Invalid value for env: a name must not be empty nor contain = or NUL",
+            "env",
+        ),
+        (
+            "bash",
+            {"command": "x", "env": {"A=B": "x"}},
+            "Invalid value for env: a name must not be empty nor contain = or NUL",
+            "env",
+        ),
+        (
+            "bash",
+            {"command": "x", "env": {"A": "\0"}},
+            "Invalid value for env: must not contain NUL",
+            "env",
+        ),
+        ("bash", {"command": "a\0b"}, "Invalid value for command: must not contain NUL", "command"),
+        (
+            "bash",
+            {"command": "a", "cwd": "\0"},
+            "Invalid value for cwd: must not contain NUL",
+            "cwd",
+        ),
+        (
+            "bash",
+            {"command": "x", "on_timeout": "explode"},
+            "Invalid value for on_timeout: must be one of ['kill', 'background']",
+            "on_timeout",
+        ),
+        ("bash", {"command": "x", "foo": 1}, "Unknown parameter: foo", "foo"),
+        ("ping", {"foo": 1}, "Unknown parameter: foo", "foo"),
+        ("bash_output", {"bash_id": "x", "wait": -1}, "Value for wait is below minimum: 0", "wait"),
+        (
+            "bash_output",
+            {"bash_id": "x", "max_bytes": 16_777_217},
+            "Value for max_bytes exceeds maximum: 16777216",
+            "max_bytes",
+        ),
+        (
+            "bash_output",
+            {"bash_id": "x", "until": "never"},
+            "Invalid value for until: must be one of ['output', 'exit']",
+            "until",
+        ),
+    ],
+)
+def test_bad_params_get_the_sentence_of_the_contract(
+    daemon: RawDaemon, method: str, params: object, message: str, parameter: str
+) -> None:
+    error = daemon.fail(method, params)
+    assert error == {
+        "code": -32602,
+        "message": message,
+        "data": {"kind": "invalid_params", "parameter": parameter},
+    }
+
+
+@pytest.mark.parametrize("number", ["1e308", "-1e308", "1e400", "9" * 400])
+def test_numbers_of_any_size_are_refused_and_not_fatal(daemon: RawDaemon, number: str) -> None:
+    line = b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"x","timeout":%b}}\n'
+    daemon.send_raw(line % number.encode())
+    assert daemon.receive()["error"]["code"] == -32602
+
+
+def test_an_integral_float_is_an_integer(daemon: RawDaemon) -> None:
+    assert daemon.bash("echo hi", timeout=2000.0)["stdout"] == "hi\n"
+
+
+def test_discover_returns_an_openrpc_document(daemon: RawDaemon) -> None:
+    document = daemon.call("rpc.discover")
+    assert document["openrpc"].startswith("1.")
+    names = [method["name"] for method in document["methods"]]
+    assert names[:4] == ["bash", "bash_output", "kill_shell", "list_shells"]
+
+
+def test_server_info_tells_limits_and_counters(daemon: RawDaemon) -> None:
+    daemon.bash("true")
+    daemon.background("sleep 300")
+    info = daemon.call("server_info")
+    assert info["name"] == "shelld"
+    assert info["pid"] == daemon.pid
+    assert info["limits"]["maxShells"] == 256
+    assert info["limits"]["maxMessageBytes"] == 64 * 1024 * 1024
+    assert info["containment"]["mechanism"] in {"subreaper", "process-group"}
+    assert info["counters"]["shellsStarted"] == 2
+    assert info["counters"]["shellsRunning"] == 1
+    assert info["uptimeMs"] >= 0
+
+
+# -- framing ----------------------------------------------------------------------------------
+
+
+def test_content_length_is_answered_in_kind(daemon: RawDaemon) -> None:
+    del daemon
+    with raw_daemon() as lsp:
+        body = '{"jsonrpc":"2.0","id":"ü","method":"ping"}'.encode()
+        lsp.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        lsp.send_raw(b"content-type: x\r\ncontent-length:%d\r\n\r\n%b" % (len(body), body))
+        expected = '{"jsonrpc":"2.0","id":"ü","result":{}}'.encode()
+        frame = b"Content-Length: %d\r\n\r\n%b" % (len(expected), expected)
+        lsp.end_input()
+        assert lsp.rest() == frame * 2
+
+
+def test_bad_headers_are_an_error_and_the_stream_goes_on() -> None:
+    with raw_daemon() as lsp:
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        lsp.send_raw(b"Content-Length: nope\r\n\r\n")
+        lsp.send_raw(b"Content-Length: 3\r\n\r\n{]}")
+        lsp.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        lsp.end_input()
+        frames = FrameReader()
+        frames.receive_data(lsp.rest())
+        answers = [json.loads(bytes(frames.next_event())) for _ in range(3)]  # type: ignore[arg-type]
+        assert [answer.get("error", {}).get("code") for answer in answers] == [-32700, -32700, None]
+
+
+def test_nothing_is_written_before_something_was_read() -> None:
+    with raw_daemon() as daemon:
+        daemon.send_raw(b" \n\t\r\n\xef\xbb\xbf\n")
+        daemon.end_input()
+        assert daemon.rest() == b""
+        assert daemon.wait() == 0
+
+
+def test_requests_may_arrive_byte_by_byte(daemon: RawDaemon) -> None:
+    line = '{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo ä€😀"}}\r\n'
+    for byte in line.encode():
+        daemon.send_raw(bytes([byte]))
+    assert daemon.receive()["result"]["stdout"] == "ä€😀\n"
+
+
+def test_a_message_over_the_limit_is_skipped() -> None:
+    with raw_daemon("--max-message-bytes", "10000") as daemon:
+        daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"%b"}\n' % (b"x" * 100_000))
+        answer = daemon.receive()
+        assert (answer["id"], answer["error"]["code"]) == (None, -32600)
+        assert daemon.call("ping") == {}
+
+
+def test_a_hundred_megabytes_without_a_line_end_cost_no_memory(daemon: RawDaemon) -> None:
+    def peak_mb() -> int:
+        with open(f"/proc/{daemon.pid}/status") as status:  # noqa: PTH123
+            return next(int(line.split()[1]) // 1024 for line in status if "VmHWM" in line)
+
+    before = peak_mb()
+    megabyte = b"[" * (1 << 20)
+    for _ in range(100):
+        daemon.send_raw(megabyte)
+    daemon.send_raw(b"\n")
+    assert daemon.receive()["error"]["code"] == -32600
+    assert daemon.call("ping") == {}
+    # The limit is 64 MiB, and growing a buffer may hold it twice.
+    assert peak_mb() - before < 160
+
+
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+@pytest.mark.parametrize("where", [b'{"jsonrpc":"2.0","id":1,"method":"bash","params":%b}', b"%b"])
+def test_deep_nesting_is_a_parse_error_and_never_a_crash(
+    daemon: RawDaemon, where: bytes, depth: int
+) -> None:
+    for nest in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth):
+        daemon.send_raw(where % nest + b"\n")
+        answer = daemon.receive()
+        codes = {-32700} if depth > 10_000 else {-32700, -32600, -32602}
+        found = answer if isinstance(answer, dict) else answer[0]
+        assert found["error"]["code"] in codes
+    assert daemon.call("ping") == {}
+
+
+def test_a_flood_that_nobody_reads_is_stopped_at_the_source_and_then_answered() -> None:
+    with raw_daemon() as daemon:
+        line = b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}\n'
+        pid = os.fork()
+        if pid == 0:
+            # A writer that blocks once the daemon stops reading.
+            try:
+                for _ in range(3_000):
+                    daemon.send_raw(line)
+            finally:
+                os._exit(0)
+        side = daemon.process
+        try:
+            wait_for(lambda: _is_blocked_writing(pid), "the daemon to stop reading")
+            with open(f"/proc/{side.pid}/status") as status:  # noqa: PTH123
+                rss = next(int(row.split()[1]) // 1024 for row in status if "VmRSS" in row)
+            assert rss < 200
+            for _ in range(3_000):
+                assert daemon.receive()["id"] == 1
+            assert os.waitpid(pid, 0)[1] == 0
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        assert daemon.call("ping") == {}
+
+
+def _is_blocked_writing(pid: int) -> bool:
+    with open(f"/proc/{pid}/wchan") as file:  # noqa: PTH123
+        return "pipe" in file.read()
+
+
+def test_numbers_used_above_are_really_out_of_range() -> None:
+    assert math.isinf(float("1e400"))

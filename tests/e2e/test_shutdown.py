@@ -1,0 +1,283 @@
+"""How the daemon ends: exit codes, what is still answered, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shelld import __version__
+from support import DAEMON_COMMAND, RawDaemon, descendants, is_alive, raw_daemon, wait_for
+
+STUBBORN = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
+
+
+def start_stubborn_family(daemon: RawDaemon) -> list[int]:
+    """Shells that ignore SIGTERM or have hidden themselves; returns every pid."""
+    bash_id = daemon.background(STUBBORN)
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    daemon.bash("(setsid sleep 300 &) ; nohup sleep 300 >/dev/null 2>&1 & disown")
+    daemon.background("env -i setsid sleep 300 & sleep 300")
+    return descendants(daemon.pid)
+
+
+def assert_all_gone(pids: list[int]) -> None:
+    wait_for(lambda: not any(map(is_alive, pids)), "the end of everything the daemon started")
+
+
+def test_end_of_input_ends_everything_in_time() -> None:
+    with raw_daemon() as daemon:
+        family = start_stubborn_family(daemon)
+        began = time.monotonic()
+        daemon.end_input()
+        assert daemon.wait() == 0
+        assert time.monotonic() - began < 2
+        # At once: keeper and runners have ended before the daemon has.
+        assert not [pid for pid in family if is_alive(pid)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_everything_in_time(number: signal.Signals) -> None:
+    with raw_daemon() as daemon:
+        family = start_stubborn_family(daemon)
+        began = time.monotonic()
+        daemon.process.send_signal(number)
+        assert daemon.wait() == 0
+        assert time.monotonic() - began < 2
+    assert_all_gone(family)
+
+
+def test_a_second_signal_waits_for_no_grace() -> None:
+    with raw_daemon() as daemon:
+        daemon.request("bash", {"command": STUBBORN}, "running")
+        wait_for(lambda: daemon.call("list_shells")["shells"][0]["pid"], "the command")
+        daemon.process.send_signal(signal.SIGTERM)
+        daemon.process.send_signal(signal.SIGINT)
+        assert daemon.answer("running")["error"]["code"] == 1006
+        assert daemon.wait() == 0
+
+
+def test_sigkill_of_the_daemon_leaves_nothing() -> None:
+    daemon = RawDaemon()
+    try:
+        family = start_stubborn_family(daemon)
+        daemon.process.kill()
+        daemon.wait()
+    finally:
+        daemon.close()
+    assert_all_gone(family)
+
+
+def test_requests_in_flight_at_the_end_of_input_get_their_results() -> None:
+    with raw_daemon() as daemon:
+        daemon.request("bash", {"command": "sleep 0.2; echo made it"}, 1)
+        daemon.request("ping", request_id=2)
+        daemon.end_input()
+        assert daemon.answer(1)["result"]["stdout"] == "made it\n"
+        assert daemon.answer(2)["result"] == {}
+        assert daemon.wait() == 0
+
+
+@pytest.mark.parametrize("end", ["input", "signal"])
+def test_requests_that_do_not_end_are_refused(end: str) -> None:
+    with raw_daemon() as daemon:
+        waiting = daemon.background("sleep 300")
+        daemon.request("bash", {"command": STUBBORN}, 1)
+        daemon.request("bash_output", {"bash_id": waiting, "wait": 600_000}, 2)
+        daemon.send(
+            [
+                {"jsonrpc": "2.0", "id": 3, "method": "bash", "params": {"command": "sleep 300"}},
+                {"jsonrpc": "2.0", "id": 4, "method": "ping"},
+            ]
+        )
+        daemon.call("ping")
+        if end == "input":
+            daemon.end_input()
+        else:
+            daemon.process.send_signal(signal.SIGTERM)
+        for request_id in (1, 2):
+            error = daemon.answer(request_id)["error"]
+            assert (error["code"], error["data"]["kind"]) == (1006, "shutting_down")
+        batch = daemon.receive()
+        assert [answer["id"] for answer in batch] == [3, 4]
+        assert batch[0]["error"]["code"] == 1006
+        assert daemon.wait() == 0
+
+
+def test_a_last_line_without_its_end_is_processed() -> None:
+    with raw_daemon() as daemon:
+        daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo x"}}')
+        daemon.end_input()
+        assert daemon.answer(1)["result"]["stdout"] == "x\n"
+
+
+def test_an_unfinished_body_is_not_processed(tmp_path: Path) -> None:
+    with raw_daemon() as daemon:
+        body = b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"touch x"}}'
+        daemon.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body) + 1, body))
+        daemon.end_input()
+        assert daemon.rest() == b""
+        assert daemon.wait() == 0
+
+
+def test_shutdown_then_exit_is_zero() -> None:
+    with raw_daemon() as daemon:
+        daemon.request("bash", {"command": "sleep 0.3; echo kept"}, "before")
+        assert daemon.call("shutdown") is None
+        assert daemon.fail("ping")["code"] == 1006
+        assert daemon.answer("before")["result"]["stdout"] == "kept\n"
+        daemon.notify("exit", None)
+        assert daemon.wait() == 0
+
+
+def test_exit_alone_is_one() -> None:
+    with raw_daemon() as daemon:
+        bash_id = daemon.background("sleep 300")
+        assert bash_id
+        daemon.notify("exit", None)
+        assert daemon.wait() == 1
+
+
+def test_exit_with_an_id_is_answered() -> None:
+    with raw_daemon() as daemon:
+        assert daemon.call("exit") is None
+        assert daemon.wait() == 1
+
+
+def test_a_reader_that_is_gone_ends_the_daemon() -> None:
+    daemon = RawDaemon()
+    try:
+        pid = daemon.bash("sleep 300", run_in_background=True)["pid"]
+        assert daemon.process.stdout is not None
+        daemon.process.stdout.close()
+        daemon.request("ping")
+        assert daemon.wait() == 0
+        assert not is_alive(pid)
+    finally:
+        daemon.process.stdout = None
+        daemon.close()
+    assert daemon.stderr == b""
+
+
+def test_a_reader_that_does_not_read_delays_the_end_by_little(tmp_path: Path) -> None:
+    with raw_daemon() as daemon:
+        daemon.bash("true")
+        for _ in range(50):
+            daemon.request("rpc.discover")
+        daemon.background(f"touch {tmp_path}/ran; sleep 300")
+        wait_for((tmp_path / "ran").exists, "a command that nobody listens to")
+        began = time.monotonic()
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.wait() == 0
+        assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("flag", ["--parent-pid", "--clientProcessId", "--clientProcessId="])
+def test_the_daemon_ends_with_the_process_it_was_told_of(flag: str) -> None:
+    parent = subprocess.Popen(["sleep", "300"])
+    arguments = [f"{flag}{parent.pid}"] if flag.endswith("=") else [flag, str(parent.pid)]
+    with raw_daemon(*arguments) as daemon:
+        assert daemon.bash("echo up")["stdout"] == "up\n"
+        assert daemon.process.poll() is None
+        parent.kill()
+        began = time.monotonic()
+        assert daemon.wait() == 0
+        assert time.monotonic() - began < 3
+    parent.wait()
+
+
+def test_a_parent_that_is_already_gone_ends_the_daemon() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with raw_daemon("--parent-pid", str(gone.pid)) as daemon:
+        assert daemon.wait() == 0
+
+
+def run_daemon(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [*DAEMON_COMMAND, *arguments]
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+def test_version_and_help() -> None:
+    version = run_daemon("--version")
+    assert (version.returncode, version.stdout) == (0, f"shelld {__version__}\n")
+    shown = run_daemon("--help")
+    assert shown.returncode == 0
+    for option in ("--stdio", "--max-shells", "--audit-log", "--default-timeout", "--parent-pid"):
+        assert option in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--nope"],
+        ["--std"],
+        ["extra"],
+        ["--max-shells", "0"],
+        ["--max-shells", "many"],
+        ["--default-timeout", "999"],
+        ["--log-level", "loud"],
+        ["--log-file", "/nonexistent/log"],
+        ["--audit-log", "/nonexistent/log"],
+    ],
+)
+def test_arguments_that_cannot_be_used_exit_2_and_say_why(arguments: list[str]) -> None:
+    ended = run_daemon(*arguments)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "shelld: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_console_script_is_the_same_program() -> None:
+    script = Path(sys.executable).with_name("shelld")
+    ended = subprocess.run(
+        [script, "--stdio"],
+        input='{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert ended.stdout == '{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "0 1 2"])
+def test_closed_streams_are_refused(closed: str) -> None:
+    close = " ".join(f"{number}>&-" for number in closed.split())
+    quoted = " ".join(f"'{part}'" for part in DAEMON_COMMAND)
+    ended = subprocess.run(
+        ["/bin/bash", "-c", f"{quoted} {close}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+
+
+def test_two_daemons_never_see_each_others_shells() -> None:
+    with raw_daemon() as one, raw_daemon() as two:
+        bash_id = one.background("sleep 300")
+        assert two.call("list_shells")["shells"] == []
+        assert two.fail("kill_shell", {"shell_id": bash_id})["code"] == 1003
+        assert one.call("bash_output", {"bash_id": bash_id})["isRunning"] is True
+
+
+def test_starts_and_ends_leave_no_files_behind() -> None:
+    before = set(os.listdir("/tmp"))  # noqa: PTH208
+    for _ in range(20):
+        with raw_daemon() as daemon:
+            daemon.end_input()
+            assert daemon.wait() == 0
+    left = {name for name in set(os.listdir("/tmp")) - before if "shelld" in name}  # noqa: PTH208
+    assert left == set()

@@ -1,0 +1,185 @@
+"""The daemon's stdin and stdout are whatever the parent made them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from support import DAEMON_COMMAND, RawDaemon, is_alive, raw_daemon, wait_for
+
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"cat; echo done"}}\n'
+
+
+def stdout_of(answer: bytes) -> str:
+    text: str = json.loads(answer)["result"]["stdout"]
+    return text
+
+
+def test_stdin_may_be_a_file_and_so_may_stdout(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(REQUEST)
+    with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
+        ended = subprocess.run(DAEMON_COMMAND, stdin=stdin, stdout=stdout, timeout=20, check=True)
+    assert ended.returncode == 0
+    assert stdout_of((tmp_path / "out").read_bytes()) == "done\n"
+
+
+def test_stdin_may_be_the_null_device() -> None:
+    ended = subprocess.run(
+        DAEMON_COMMAND, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=True
+    )
+    assert (ended.stdout, ended.stderr) == (b"", b"")
+
+
+def test_stdin_and_stdout_may_be_one_socket() -> None:
+    # As Node gives its children.
+    ours, theirs = socket.socketpair()
+    with ours, subprocess.Popen(DAEMON_COMMAND, stdin=theirs, stdout=theirs) as process:
+        theirs.close()
+        ours.sendall(REQUEST)
+        assert stdout_of(ours.makefile("rb").readline()) == "done\n"
+        ours.shutdown(socket.SHUT_WR)
+        assert process.wait(20) == 0
+
+
+def test_stdin_and_stdout_may_be_a_terminal() -> None:
+    ours, theirs = os.openpty()
+    subprocess.run(["stty", "raw", "-echo"], stdin=theirs, check=True)
+    process = subprocess.Popen(DAEMON_COMMAND, stdin=theirs, stdout=theirs)
+    os.close(theirs)
+    try:
+        os.write(ours, REQUEST)
+        data = b""
+        while not data.endswith(b"\n"):
+            assert select.select([ours], [], [], 20)[0]
+            data += os.read(ours, 4096)
+        assert stdout_of(data) == "done\n"
+    finally:
+        os.close(ours)
+        assert process.wait(20) == 0
+
+
+def test_flags_of_inherited_streams_are_left_alone() -> None:
+    read, write = os.pipe()
+    with raw_daemon(stdin=read) as daemon:
+        os.write(write, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        assert daemon.receive()["id"] == 1
+        assert os.get_blocking(read)
+        assert os.get_blocking(write)
+        os.close(write)
+        assert daemon.wait() == 0
+    os.close(read)
+
+
+def test_nothing_but_the_protocol_reaches_stdout(tmp_path: Path) -> None:
+    # A module that prints, from Python and to the descriptor itself, when the daemon loads it.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, os\n"
+        "atexit.register(lambda: (print('printed'), os.write(1, b'written\\n')))\n"
+    )
+    ended = subprocess.run(
+        DAEMON_COMMAND,
+        input=REQUEST,
+        capture_output=True,
+        timeout=20,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert stdout_of(ended.stdout) == "done\n"
+    assert sorted(ended.stderr.split()) == [b"printed", b"written"]
+
+
+def test_what_a_command_writes_to_the_terminal_devices_is_not_on_stdout() -> None:
+    with raw_daemon() as daemon:
+        result = daemon.bash("echo a >/dev/stdout; echo b >/dev/stderr; echo c >/dev/tty")
+        assert (result["stdout"], result["stderr"][:2]) == ("a\n", "b\n")
+        assert result["exitCode"] == 1
+
+
+@pytest.mark.parametrize("size", [4096, 1 << 16])
+def test_a_client_that_does_not_read_never_stalls_a_command(tmp_path: Path, size: int) -> None:
+    read, write = os.pipe()
+    # The pipe's smallest and its usual size.
+    import fcntl  # noqa: PLC0415
+
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, size)
+    with raw_daemon(stdout=write) as daemon:
+        os.close(write)
+        for number in range(20):
+            params = {"command": f"seq 50000; touch {tmp_path}/{number}"}
+            daemon.request("bash", params, number)
+        wait_for(lambda: len(list(tmp_path.iterdir())) == 20, "all commands to have ended")
+        # The timeout of a command fires although nothing can be answered.
+        daemon.request("bash", {"command": f"echo $$ >{tmp_path}/pid; sleep 300", "timeout": 1000})
+        wait_for((tmp_path / "pid").exists, "the last command's start")
+        wait_for(lambda: not _is_running(tmp_path / "pid"), "its timeout")
+        with open(read, "rb") as answers:  # noqa: PTH123
+            ids = {json.loads(answers.readline())["id"] for _ in range(21)}
+            assert ids == {*range(20), 1}
+            daemon.end_input()
+            assert answers.read() == b""
+
+
+def _is_running(pid_file: Path) -> bool:
+    text = pid_file.read_text().strip()
+    return not text or is_alive(int(text))
+
+
+def test_a_client_that_reads_slowly_gets_everything() -> None:
+    read, write = os.pipe()
+    with raw_daemon(stdout=write) as daemon:
+        os.close(write)
+        daemon.send_raw(b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n' * 300)
+        daemon.request("bash", {"command": "seq 20000"}, 8)
+        data = b""
+        deadline = time.monotonic() + 20
+        while data.count(b"\n") < 301:
+            assert time.monotonic() < deadline
+            data += os.read(read, 7 if len(data) < 2000 else 65536)
+        assert [json.loads(line)["id"] for line in data.splitlines()] == [7] * 300 + [8]
+    os.close(read)
+
+
+def test_descriptors_threads_and_memory_do_not_grow(daemon: RawDaemon) -> None:
+    def figures() -> tuple[int, int, int]:
+        descriptors = len(os.listdir(f"/proc/{daemon.pid}/fd"))  # noqa: PTH208
+        status = Path(f"/proc/{daemon.pid}/status").read_text()
+        rows = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        return descriptors, int(rows["Threads"]), int(rows["VmRSS"].split()[0])
+
+    def exercise() -> None:
+        for _ in range(30):
+            ids = [daemon.request("bash", {"command": "echo x; echo y >&2"}) for _ in range(5)]
+            ids.append(daemon.request("bash", {"command": "sleep 300 &"}))
+            ids.append(daemon.request("bash", {"command": "true", "cwd": "/nonexistent"}))
+            ids.append(daemon.request("bash", {"command": "cat", "stdin": "x" * 1000}))
+            daemon.send_raw(b"junk\n")
+            for request_id in ids:
+                answer = daemon.answer(request_id)
+                for _ in answer.get("result", {}).get("leftover", ()):
+                    daemon.call("kill_shell", {"shell_id": answer["result"]["bash_id"]})
+
+    exercise()
+    before = figures()
+    for _ in range(3):
+        exercise()
+    after = figures()
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]
+    # 720 shells are retained meanwhile, a few KiB each.
+    assert after[2] - before[2] < 8_000
+
+
+def test_no_temporary_files_are_made() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        with raw_daemon(env={**os.environ, "TMPDIR": directory}) as daemon:
+            daemon.bash("cat >/dev/null", stdin="x" * 1_000_000)
+            daemon.bash("true" + "#" * 1_000_000)
+            assert list(Path(directory).iterdir()) == []

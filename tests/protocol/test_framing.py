@@ -1,0 +1,157 @@
+"""Bytes in, messages out: tables, every split, and what comes after a bad message."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld_protocol.framing import (
+    MAX_HEADER_LINE_BYTES,
+    NEED_DATA,
+    FrameError,
+    FrameReader,
+    Framing,
+    encode_frame,
+)
+
+LIMIT = 64
+TOO_LARGE = FrameError.TOO_LARGE
+BAD_HEADER = FrameError.BAD_HEADER
+
+
+def events(pieces: list[bytes], *, eof: bool = True) -> list[bytes | FrameError]:
+    reader = FrameReader(LIMIT)
+    found: list[bytes | FrameError] = []
+
+    def collect() -> None:
+        while not isinstance(event := reader.next_event(), type(NEED_DATA)):
+            found.append(event)
+
+    for piece in pieces:
+        reader.receive_data(piece)
+        collect()
+    if eof:
+        reader.receive_eof()
+        collect()
+    return found
+
+
+CASES = [
+    (b"", []),
+    (b"\n \r\n\t\n", []),
+    (b"{}\n", [b"{}"]),
+    (b"{}\r\n[]\n", [b"{}", b"[]"]),
+    (b"\xef\xbb\xbf{}\n", [b"{}"]),
+    (b"\n \xef\xbb\xbf \n{}\n", [b"{}"]),
+    (b"\xef\xbb", [b"\xef\xbb"]),
+    (b"{}", [b"{}"]),
+    (b"{}\n\n\n{}\n", [b"{}", b"{}"]),
+    (b"{ }\x0b\n", [b"{ }\x0b"]),
+    (b"\xff\n{}\n", [b"\xff", b"{}"]),
+    (b"{\xe2\x80\xa8}\n", [b"{\xe2\x80\xa8}"]),
+    (b"x" * LIMIT + b"\n{}\n", [b"x" * LIMIT, b"{}"]),
+    (b"x" * (LIMIT + 1) + b"\n{}\n", [TOO_LARGE, b"{}"]),
+    (b"x" * 1000 + b"\n{}\n", [TOO_LARGE, b"{}"]),
+    (b"{}\n" + b"x" * 1000, [b"{}", TOO_LARGE]),
+    (b"Content-Length: 2\r\n\r\n{}", [b"{}"]),
+    (b"content-length:2\r\nX: y\r\n\r\n{}", [b"{}"]),
+    (b"Content-Type: x\r\nContent-Length: 2\r\n\r\n{}", [b"{}"]),
+    (b"Content-Length: 2\n\n{}", [b"{}"]),
+    (b"Content-Length: 2\r\n\r\n{}\r\n\r\nContent-Length: 2\r\n\r\n[]", [b"{}", b"[]"]),
+    (b"Content-Length: 0\r\n\r\nContent-Length: 2\r\n\r\n[]", [b"[]"]),
+    (b"Content-Length: x\r\n\r\nContent-Length: 2\r\n\r\n{}", [BAD_HEADER, b"{}"]),
+    (b"Content-Length: -2\r\n\r\nContent-Length: 2\r\n\r\n{}", [BAD_HEADER, b"{}"]),
+    (b"Content-Length: " + b"9" * 30 + b"\r\n\r\nContent-Length: 2\r\n\r\n{}", [BAD_HEADER, b"{}"]),
+    (b"Connection: x\r\n\r\nContent-Length: 2\r\n\r\n{}", [BAD_HEADER, b"{}"]),
+    (
+        b"Content-Length: 100\r\n\r\n" + b"x" * 100 + b"Content-Length: 2\r\n\r\n{}",
+        [TOO_LARGE, b"{}"],
+    ),
+    (b"Content-Length: 3\r\n\r\n{}", []),
+    (b"Content-Length: 3\r\n\r", []),
+    (b"Content-Length: 64\r\n\r\n" + b"x" * 64, [b"x" * 64]),
+]
+
+
+@pytest.mark.parametrize(("stream", "expected"), CASES)
+def test_a_stream_in_one_piece(stream: bytes, expected: list[bytes | FrameError]) -> None:
+    assert events([stream]) == expected
+
+
+@pytest.mark.parametrize(("stream", "expected"), CASES)
+def test_the_same_stream_byte_by_byte(stream: bytes, expected: list[bytes | FrameError]) -> None:
+    assert events([bytes([byte]) for byte in stream]) == expected
+
+
+@given(
+    st.lists(st.sampled_from([stream for stream, _ in CASES]), max_size=4),
+    st.lists(st.integers(0, 400), max_size=6),
+)
+def test_how_a_stream_is_split_changes_nothing(streams: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(streams)
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    pieces = [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    assert events(pieces) == events([stream])
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=LIMIT).map(lambda data: data.hex().encode()[:LIMIT]))
+)
+def test_what_was_encoded_is_decoded(messages: list[bytes]) -> None:
+    for framing in Framing:
+        # The first byte must tell the framing, as it does for JSON.
+        stream = b"".join(encode_frame(b"[" + message, framing) for message in messages)
+        expected = [b"[" + message if len(message) < LIMIT else TOO_LARGE for message in messages]
+        assert events([stream]) == expected
+
+
+def test_an_over_long_line_is_reported_before_it_ends_and_not_held() -> None:
+    reader = FrameReader(LIMIT)
+    reader.receive_data(b"[" * 100)
+    assert reader.next_event() is TOO_LARGE
+    for _ in range(1000):
+        reader.receive_data(b"[" * 1000)
+        assert reader.next_event() is NEED_DATA
+    assert len(reader._buffer) == 0  # pyright: ignore[reportPrivateUsage]
+    reader.receive_data(b"\n{}\n")
+    assert reader.next_event() == b"{}"
+
+
+def test_an_endless_header_line_is_not_held() -> None:
+    reader = FrameReader(LIMIT)
+    reader.receive_data(b"C" * (MAX_HEADER_LINE_BYTES + 1))
+    assert reader.next_event() is BAD_HEADER
+    reader.receive_data(b"\r\nContent-Length: 2\r\n\r\n{}")
+    assert reader.next_event() == b"{}"
+
+
+def test_a_line_in_many_pieces_is_searched_once() -> None:
+    class CountingBuffer(bytearray):
+        searched = 0
+
+        def find(self, sub: bytes, start: int = 0, *_: int) -> int:  # type: ignore[override]
+            CountingBuffer.searched += len(self) - start
+            return super().find(sub, start)
+
+    reader = FrameReader(1 << 20)
+    reader._buffer = CountingBuffer()  # pyright: ignore[reportPrivateUsage]
+    reader.receive_data(b"[")
+    for _ in range(1000):
+        assert reader.next_event() is NEED_DATA
+        reader.receive_data(b"x" * 100)
+    assert CountingBuffer.searched <= 200_000
+
+
+def test_framing_is_unknown_until_the_first_significant_byte() -> None:
+    reader = FrameReader()
+    for data, framing in (
+        (b" \r\n", None),
+        (b"\xef\xbb", None),
+        (b"\xbf", None),
+        (b"c", "headers"),
+    ):
+        reader.receive_data(data)
+        assert reader.next_event() is NEED_DATA
+        assert (reader.framing is None) == (framing is None)
+    assert reader.framing is Framing.CONTENT_LENGTH

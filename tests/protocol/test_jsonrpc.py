@@ -1,0 +1,130 @@
+"""Envelopes, pure: what a message is, and what an answer looks like."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld_protocol.errors import ErrorKind, RpcError, internal_error
+from shelld_protocol.jsonrpc import (
+    Batch,
+    Invalid,
+    Request,
+    Response,
+    decode_message,
+    encode_error,
+    encode_request,
+    encode_result,
+    id_key,
+)
+
+
+def test_a_request_keeps_params_and_id_as_they_were_sent() -> None:
+    data = b'{"jsonrpc":"2.0","id": 1.0 ,"method":"x","params": [1, 2] }'
+    assert decode_message(data) == Request("x", b"[1, 2]", b"1.0")
+
+
+@pytest.mark.parametrize("missing", [b"", b',"params":null'])
+def test_missing_params_are_null(missing: bytes) -> None:
+    data = b'{"jsonrpc":"2.0","method":"x"%b}' % missing
+    assert decode_message(data) == Request("x", b"null", None)
+
+
+def test_the_version_may_be_spelled_with_escapes() -> None:
+    data = b'{"jsonrpc":"\\u0032.0","id":1,"method":"\\u0078"}'
+    assert decode_message(data) == Request("x", b"null", b"1")
+
+
+@pytest.mark.parametrize(
+    "data", [b'{"id":1,"result":2}', b'{"id":1,"error":{}}', b'{"jsonrpc":"2.0","result":null}']
+)
+def test_a_response_is_told_from_a_request(data: bytes) -> None:
+    assert isinstance(decode_message(data), Response)
+
+
+def test_a_batch_keeps_the_order_of_its_members() -> None:
+    batch = decode_message(b'[{"jsonrpc":"2.0","method":"a"},7,{"jsonrpc":"2.0","method":"b"}]')
+    assert isinstance(batch, Batch)
+    kinds = [type(member) for member in batch.members]
+    assert kinds == [Request, Invalid, Request]
+
+
+def test_a_batch_in_a_batch_is_an_invalid_member() -> None:
+    batch = decode_message(b"[[]]")
+    assert isinstance(batch, Batch)
+    (member,) = batch.members
+    assert isinstance(member, Invalid)
+    assert member.error.kind is ErrorKind.INVALID_REQUEST
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_make_decoding_raise(data: bytes) -> None:
+    decode_message(data)
+    decode_message(b"[" + data + b"]")
+    decode_message(b'{"jsonrpc":"2.0","method":"x","id":' + data + b"}")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(json_values)
+def test_any_json_gets_a_verdict_and_never_a_parse_error(value: object) -> None:
+    message = decode_message(json.dumps(value).encode("utf-8", "surrogatepass"))
+    members = message.members if isinstance(message, Batch) else [message]
+    for member in members:
+        if isinstance(member, Invalid):
+            assert member.error.kind is ErrorKind.INVALID_REQUEST
+
+
+def test_ids_are_equal_by_type_and_value() -> None:
+    different = [b"1", b'"1"', b"1.0", b"null", b'""', b"-1", b'"a"']
+    assert len({id_key(raw) for raw in different}) == len(different)
+    assert id_key(b'"a"') == id_key(b'"\\u0061"')
+
+
+@pytest.mark.parametrize("raw", [b"true", b"{}", b"[]", b"01", b"+1", b"."])
+def test_what_is_no_id_has_no_key(raw: bytes) -> None:
+    assert id_key(raw) is None
+
+
+def test_an_answer_echoes_the_id_unchanged() -> None:
+    assert encode_result(b"1e400", None) == b'{"jsonrpc":"2.0","id":1e400,"result":null}'
+
+
+def test_an_error_has_code_message_and_kind() -> None:
+    error = json.loads(encode_error(b"1", internal_error()))["error"]
+    assert error == {
+        "code": -32603,
+        "message": "Internal error",
+        "data": {"kind": "internal_error"},
+    }
+
+
+@pytest.mark.parametrize("data", [{"x": object()}, {"x": "\ud800"}, {"x": {1: {2: object()}}}])
+def test_an_error_that_cannot_be_encoded_becomes_internal(data: dict[str, object]) -> None:
+    error = RpcError(ErrorKind.TIMEOUT, "message", data)
+    assert json.loads(encode_error(b"7", error))["error"]["code"] == -32603
+
+
+def test_a_result_that_cannot_be_encoded_raises() -> None:
+    for result in (object(), "\ud800"):
+        with pytest.raises((TypeError, ValueError)):
+            encode_result(b"1", result)
+
+
+def test_kinds_and_codes_are_unique() -> None:
+    assert len({kind.code for kind in ErrorKind}) == len(ErrorKind)
+    assert len({kind.value for kind in ErrorKind}) == len(ErrorKind)
+
+
+def test_a_notification_has_no_id() -> None:
+    assert "id" not in msgspec.json.decode(encode_request("x", {}))
+    assert msgspec.json.decode(encode_request("x", {}, 5))["id"] == 5

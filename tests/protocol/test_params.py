@@ -1,0 +1,136 @@
+"""From JSON to params: the leniencies of the protocol and the sentences of its refusals.
+
+The sentences are also tested over the wire, in e2e/test_protocol.py; here are the rules.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld_protocol.errors import RpcError
+from shelld_protocol.methods import METHODS, BashOutputParams, BashParams, KillShellParams, Params
+from shelld_protocol.params import decode_params
+
+
+def refusal(params_type: type[Params], value: object) -> str:
+    with pytest.raises(RpcError) as caught:
+        decode_params(params_type, json.dumps(value).encode())
+    return caught.value.message
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    params = decode_params(BashParams, b'{"command":"x"}')
+    assert msgspec.to_builtins(params) == {
+        "command": "x",
+        "description": None,
+        "timeout": None,
+        "run_in_background": False,
+        "cwd": None,
+        "env": None,
+        "session": "main",
+        "stdin": None,
+        "strip_ansi": True,
+        "dry_run": False,
+        "on_timeout": "kill",
+    }
+
+
+def test_null_is_a_session_of_its_own_but_absent_elsewhere() -> None:
+    params = decode_params(BashParams, b'{"command":"x","session":null,"strip_ansi":null}')
+    assert (params.session, params.strip_ansi) == (None, True)
+
+
+def test_trailing_nulls_of_positional_params_are_absent() -> None:
+    params = decode_params(BashParams, b'["x",null,null,null,null,null,null,null]')
+    assert params.session == "main"
+
+
+def test_a_null_before_a_value_is_still_null() -> None:
+    names = list(BashParams.__struct_fields__)
+    values: list[Any] = [None] * len(names)
+    values[0] = "x"
+    values[names.index("stdin")] = "in"
+    params = decode_params(BashParams, json.dumps(values).encode())
+    assert (params.session, params.stdin) == (None, "in")
+
+
+def test_positional_and_named_params_are_the_same() -> None:
+    named = {"bash_id": "a", "filter": "f", "wait": 5, "until": "exit"}
+    by_name = decode_params(BashOutputParams, json.dumps(named).encode())
+    by_position = decode_params(BashOutputParams, json.dumps(list(named.values())).encode())
+    assert by_name == by_position
+
+
+def test_too_many_positional_params_are_refused() -> None:
+    assert refusal(KillShellParams, ["a", "TERM", 1, 2]) == (
+        "Too many positional parameters: at most 3"
+    )
+
+
+def test_an_alias_stands_for_its_parameter() -> None:
+    assert decode_params(KillShellParams, b'{"bash_id":"a"}').shell_id == "a"
+    assert decode_params(KillShellParams, b'{"bash_id":"a","shell_id":"a"}').shell_id == "a"
+    message = refusal(KillShellParams, {"bash_id": "a", "shell_id": "b"})
+    assert message == "Invalid value for bash_id: must equal shell_id"
+
+
+@pytest.mark.parametrize("value", [2000.0, 2e3, 2000])
+def test_an_integral_number_is_an_integer(value: float) -> None:
+    params = decode_params(BashParams, json.dumps({"command": "x", "timeout": value}).encode())
+    assert params.timeout == 2000
+    assert type(params.timeout) is int
+
+
+@pytest.mark.parametrize("value", [True, False, "2000", 2000.5, [], {}, 1e308])
+def test_nothing_else_is_an_integer(value: object) -> None:
+    message = refusal(BashParams, {"command": "x", "timeout": value})
+    assert message.startswith(("Invalid type for timeout: expected integer", "Value for timeout"))
+
+
+def test_a_long_unknown_name_is_not_echoed_whole() -> None:
+    assert len(refusal(BashParams, {"command": "x", "y" * 10_000: 1})) < 200
+
+
+def test_the_first_thing_that_is_wrong_is_named() -> None:
+    assert refusal(BashParams, {"foo": 1}) == "Missing required parameter: command"
+
+
+members = st.sampled_from([*BashParams.__struct_fields__, "foo"])
+values = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.lists(st.integers(), max_size=2)
+    | st.dictionaries(st.text(), st.text(), max_size=2)
+)
+
+
+@given(st.dictionaries(members, values, max_size=5))
+def test_any_params_give_a_struct_or_a_refusal(given_params: dict[str, object]) -> None:
+    try:
+        data = json.dumps(given_params, allow_nan=False).encode()
+    except ValueError:
+        return
+    try:
+        params = decode_params(BashParams, data)
+    except RpcError as error:
+        assert error.data["parameter"] in {*BashParams.__struct_fields__, "foo"}
+    else:
+        assert params.command
+        assert msgspec.convert(msgspec.to_builtins(params), BashParams) == params
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_params_type_can_be_explained(method: str) -> None:
+    params_type = METHODS[method].params
+    for name in params_type.__struct_fields__:
+        with pytest.raises(RpcError):
+            decode_params(params_type, json.dumps({name: [1]}).encode())

@@ -1,0 +1,53 @@
+"""The OpenRPC document: complete, and every schema in it valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from shelld_protocol.errors import ErrorKind
+from shelld_protocol.methods import METHODS
+from shelld_protocol.schemas import openrpc_document
+
+DOCUMENT = openrpc_document("1.2.3")
+
+
+def test_it_lists_every_method_and_error() -> None:
+    assert [method["name"] for method in DOCUMENT["methods"]] == list(METHODS)
+    assert DOCUMENT["info"] == {"title": "shelld", "version": "1.2.3"}
+    codes = {error["code"] for error in DOCUMENT["components"]["errors"].values()}
+    assert codes == {kind.code for kind in ErrorKind}
+
+
+@pytest.mark.parametrize("method", DOCUMENT["methods"], ids=lambda method: method["name"])
+def test_its_schemas_are_valid_and_required_params_come_first(method: dict[str, Any]) -> None:
+    required = [param["required"] for param in method["params"]]
+    assert required == sorted(required, reverse=True)
+    schemas = [param["schema"] for param in method["params"]] + [method["result"]["schema"]]
+    for schema in schemas:
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_its_references_lead_somewhere() -> None:
+    def references(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            found = [value["$ref"]] if "$ref" in value else []
+            return found + [ref for member in value.values() for ref in references(member)]  # pyright: ignore
+        if isinstance(value, list):
+            return [ref for member in value for ref in references(member)]  # pyright: ignore
+        return []
+
+    for reference in references(DOCUMENT):
+        target: Any = DOCUMENT
+        for step in reference.removeprefix("#/").split("/"):
+            target = target[step]
+        assert target
+
+
+def test_result_members_are_camel_case_and_ids_are_not() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert {"bash_id", "exitCode", "durationMs", "stdoutBytes"} <= set(
+        schemas["BashResult"]["properties"]
+    )

@@ -1,0 +1,103 @@
+"""The rooms of the house, and the arrows between them: they go one way."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(
+    path
+    for folder in ("protocol/shelld_protocol", "daemon/shelld", "client/shelld_client")
+    for path in (ROOT / folder).rglob("*.py")
+)
+
+# From the top down: a room may import those below it.
+DAEMON_ROOMS = [
+    "__main__",
+    "app",
+    "serve",
+    "methods",
+    "dispatch",
+    "stdio",
+    "audit",
+    "options",
+    "startup",
+    "shells",
+    "guard",
+    "output",
+    "keeper",
+]
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def package_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[1]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_packages_import_only_the_protocol(path: Path) -> None:
+    allowed = {package_of(path), "shelld_protocol"}
+    ours = {"shelld", "shelld_client", "shelld_protocol"}
+    found = {name.partition(".")[0] for name in imports(path)} & ours
+    assert found <= allowed
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SOURCES if package_of(path) == "shelld"], ids=lambda path: path.stem
+)
+def test_arrows_in_the_daemon_only_go_down(path: Path) -> None:
+    room = path.relative_to(ROOT / "daemon" / "shelld").parts[0].removesuffix(".py")
+    if room == "__init__":
+        return
+    below = set(DAEMON_ROOMS[DAEMON_ROOMS.index(room) :])
+    for name in imports(path):
+        package, _, rest = name.partition(".")
+        if package == "shelld" and rest:
+            assert rest.partition(".")[0] in below, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SOURCES if package_of(path) == "shelld_protocol"],
+    ids=lambda path: path.stem,
+)
+def test_the_protocol_does_no_io(path: Path) -> None:
+    io = {"os", "io", "socket", "select", "subprocess", "threading", "asyncio", "anyio", "pathlib"}
+    assert not io & {name.partition(".")[0] for name in imports(path)}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SOURCES if path.parent.name == "keeper"],
+    ids=lambda path: path.stem,
+)
+def test_the_keeper_needs_nothing_but_the_standard_library(path: Path) -> None:
+    for name in imports(path):
+        package = name.partition(".")[0]
+        assert package in sys.stdlib_module_names or name.startswith("shelld.keeper")
+
+
+def test_jsonrpcserver_is_known_to_one_file() -> None:
+    naming = [path.name for path in SOURCES if '"jsonrpcserver"' in path.read_text()]
+    assert naming == ["dispatch.py"]
+
+
+def test_nothing_prints() -> None:
+    for path in SOURCES:
+        calls = [
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
+        ]
+        names = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+        assert "print" not in names or path.name == "demo.py"
