@@ -53,7 +53,7 @@ class RawDaemon:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.stdin = self.process.stdin
-        self.reader = open(self.process.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115, PTH123
+        self.reader = open(self.process.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115
 
     def request(self, method: str, params: object = None) -> bytes:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

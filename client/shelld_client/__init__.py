@@ -1,6 +1,7 @@
 """What a harness imports: the daemon's methods, typed, with framing and ids out of sight."""
 
-from shelld_client.client import AsyncClient, BashOptions
+from shelld_client.calls import BashOptions, KillOptions, OutputOptions
+from shelld_client.client import AsyncClient
 from shelld_client.errors import (
     CommandBlocked,
     CommandTimedOut,
@@ -34,7 +35,9 @@ __all__ = [
     "DaemonExited",
     "DryRunResult",
     "InvalidParams",
+    "KillOptions",
     "KillShellResult",
+    "OutputOptions",
     "ProtocolError",
     "ResourceExhausted",
     "ShellError",

@@ -6,16 +6,16 @@ the call in the daemon too: for `bash` that is the command with every process it
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import anyio
 import anyio.abc
-import msgspec
 
+from shelld_client import calls
+from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
+from shelld_client.child import POST_MORTEM_S, Child, daemon_command
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.transport import Transport
@@ -24,37 +24,15 @@ from shelld_protocol.methods import (
     BashOutputResult,
     BashResult,
     DryRunResult,
-    Empty,
     KillShellResult,
-    ListShellsResult,
     ServerInfoResult,
     ShellInfo,
-    SignalName,
 )
 
 T = TypeVar("T")
 
-# For the exit code and the last stderr lines, once the daemon's stdout has ended.
-_POST_MORTEM_S: Final = 1.0
 
-
-class BashOptions(TypedDict, total=False):
-    """What can be said of a command. `timeout` is in milliseconds, 1,000 to 600,000.
-
-    `env` is laid over the session's environment, None removing a name; `stdin` is given to the
-    command, which otherwise reads end of file; `session=None` runs it outside all sessions.
-    """
-
-    description: str | None
-    timeout: int | None
-    cwd: str | None
-    env: dict[str, str | None] | None
-    session: str | None
-    stdin: str | None
-    strip_ansi: bool
-
-
-class _Call:
+class _Pending:
     """A call that waits for its answer."""
 
     __slots__ = ("answer", "answered")
@@ -62,11 +40,6 @@ class _Call:
     def __init__(self) -> None:
         self.answered = anyio.Event()
         self.answer: bytes | ShellError = b""
-
-
-def default_command() -> list[str]:
-    """Return the command line of the daemon that is installed beside this client."""
-    return [sys.executable, "-m", "shelld"]
 
 
 class AsyncClient:
@@ -83,10 +56,11 @@ class AsyncClient:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> None:
-        self._command = list(command)
+        self._command = command
         self._env = env
         self._cwd = cwd
-        self._connection: Connection[_Call] = Connection()
+        self._connection: Connection[_Pending] = Connection()
+        self._child: Child | None = None
         self._transport: Transport | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._failure: ShellError | None = None
@@ -106,13 +80,14 @@ class AsyncClient:
         options of the daemon, appended to it. `env` and `cwd` are the daemon's, and so those its
         commands start from.
         """
-        return cls([*(command or default_command()), *args], env=env, cwd=cwd)
+        return cls(daemon_command(command, args), env=env, cwd=cwd)
 
     async def __aenter__(self) -> AsyncClient:
-        self._transport = await Transport.spawn(self._command, env=self._env, cwd=self._cwd)
+        self._child = Child(self._command, env=self._env, cwd=self._cwd)
+        self._transport = Transport(self._child)
         self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._transport.collect_stderr)
-        self._tasks.start_soon(self._receive, self._transport)
+        self._tasks.start_soon(self._transport.write_outbox)
+        self._tasks.start_soon(self._receive, self._child, self._transport)
         return self
 
     async def __aexit__(
@@ -123,17 +98,18 @@ class AsyncClient:
     ) -> None:
         assert self._transport is not None
         assert self._tasks is not None
+        self._failure = self._failure or DaemonExited("the client is closed")
         await self._transport.close()
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
-        self._fail(DaemonExited("the client is closed"))
+        self._fail(self._failure)
 
     @property
     def pid(self) -> int:
         """The pid of the process that `spawn` started."""
-        if self._transport is None:
+        if self._child is None:
             raise DaemonExited("the client was not entered")
-        return self._transport.pid
+        return self._child.process.pid
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -171,131 +147,70 @@ class AsyncClient:
         A command that fails is a result. `CommandTimedOut`, `SpawnFailed` and the others are
         raised.
         """
-        params = _given(command=command, **options)
-        if "session" in options:
-            # None is a session of its own: none.
-            params["session"] = options["session"]
-        result = await self._request("bash", params)
-        if options.get("dry_run"):
-            return _decode(result, DryRunResult)
-        if options.get("run_in_background"):
-            return _decode(result, BackgroundResult)
-        if options.get("on_timeout") == "background" and not _has_exit_code(result):
-            return _decode(result, BackgroundResult)
-        return _decode(result, BashResult)
+        return await self._request(calls.bash(command, options))
 
-    async def bash_output(
-        self,
-        bash_id: str,
-        *,
-        filter: str | None = None,  # noqa: A002 - the wire's name
-        wait: int = 0,
-        until: Literal["output", "exit"] = "output",
-        stdout_offset: int | None = None,
-        stderr_offset: int | None = None,
-        max_bytes: int | None = None,
-        strip_ansi: bool = True,
-    ) -> BashOutputResult:
-        """Read what a shell wrote since the last plain read, or from the given byte offsets.
+    async def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
+        """Read what a shell wrote since the last plain read, or from given byte offsets."""
+        return await self._request(calls.bash_output(bash_id, options))
 
-        `wait` is in milliseconds: how long to wait for output, or for the shell's exit.
-        """
-        params = _given(
-            bash_id=bash_id,
-            filter=filter,
-            wait=wait or None,
-            until=None if until == "output" else until,
-            stdout_offset=stdout_offset,
-            stderr_offset=stderr_offset,
-            max_bytes=max_bytes,
-            strip_ansi=None if strip_ansi else False,
-        )
-        return _decode(await self._request("bash_output", params), BashOutputResult)
-
-    async def kill_shell(
-        self, shell_id: str, *, signal: SignalName | None = None, grace: int | None = None
-    ) -> KillShellResult:
-        """End a shell with every process it started; `grace` is in milliseconds."""
-        params = _given(shell_id=shell_id, signal=signal, grace=grace)
-        return _decode(await self._request("kill_shell", params), KillShellResult)
+    async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
+        """End a shell with every process it started."""
+        return await self._request(calls.kill_shell(shell_id, options))
 
     async def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells in start order."""
-        result = await self._request("list_shells", _given(session=session))
-        return _decode(result, ListShellsResult).shells
+        return await self._request(calls.list_shells(session))
 
     async def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""
-        return _decode(await self._request("server_info", {}), ServerInfoResult)
+        return await self._request(calls.SERVER_INFO)
 
     async def ping(self) -> None:
         """Return when the daemon has answered."""
-        _decode(await self._request("ping", {}), Empty)
+        await self._request(calls.PING)
 
     # -- calls ------------------------------------------------------------------------------
 
-    async def _request(self, method: str, params: dict[str, Any]) -> bytes:
+    async def _request(self, call: Call[T]) -> T:
         if self._transport is None:
             raise DaemonExited("the client was not entered")
         if self._failure is not None:
             raise self._failure
-        call = _Call()
+        pending = _Pending()
+        request_id, frame = self._connection.call(call.method, call.params, pending)
+        self._transport.send(frame)
         try:
-            request_id, frame = self._connection.call(method, params, call)
-        except (TypeError, ValueError) as error:
-            # A lone surrogate, or a value JSON has no word for.
-            raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
-        try:
-            # If the daemon is gone, the reader knows why and is about to say so.
-            with suppress(DaemonExited):
-                await self._transport.send(frame)
-            await call.answered.wait()
+            await pending.answered.wait()
         except anyio.get_cancelled_exc_class():
-            self._connection.forget(request_id)
-            if not call.answered.is_set():
-                await self._cancel(request_id)
+            if not pending.answered.is_set():
+                self._transport.send(self._connection.cancel(request_id))
             raise
-        if isinstance(call.answer, ShellError):
-            raise call.answer
-        return call.answer
+        if isinstance(pending.answer, ShellError):
+            raise pending.answer
+        return call.decode(pending.answer)
 
-    async def _cancel(self, request_id: int) -> None:
-        frame = self._connection.notify("$/cancelRequest", {"id": request_id})
-        assert self._transport is not None
-        with suppress(DaemonExited):
-            await self._transport.send(frame)
-
-    async def _receive(self, transport: Transport) -> None:
-        try:
-            while data := await transport.receive():
-                for call, answer in self._connection.receive(data):
-                    call.answer = answer
-                    call.answered.set()
-        except ProtocolError as error:
-            self._fail(error)
-            return
-        exit_code = await transport.exit_code(_POST_MORTEM_S)
-        ended = "the daemon has ended" if exit_code is None else f"the daemon exited: {exit_code}"
-        self._fail(DaemonExited(ended, stderr=transport.stderr_tail, exit_code=exit_code))
+    async def _receive(self, child: Child, transport: Transport) -> None:
+        """Hand answers to their calls until the daemon has ended."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.collect_stderr)
+            try:
+                while data := await transport.receive():
+                    for pending, answer in self._connection.receive(data):
+                        pending.answer = answer
+                        pending.answered.set()
+            except ProtocolError as error:
+                self._fail(error)
+                return
+            exit_code = await transport.exit_code(POST_MORTEM_S)
+            # It can write no more, but what it wrote last may still be on its way to us.
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+            self._fail(child.post_mortem(exit_code))
+            tasks.cancel_scope.cancel()
 
     def _fail(self, failure: ShellError) -> None:
         """No answer will come any more: all calls, present and future, raise `failure`."""
         self._failure = self._failure or failure
-        for call in self._connection.take_pending():
-            call.answer = self._failure
-            call.answered.set()
-
-
-def _given(**params: Any) -> dict[str, Any]:
-    return {name: value for name, value in params.items() if value is not None}
-
-
-def _has_exit_code(result: bytes) -> bool:
-    return "exitCode" in msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-
-
-def _decode(result: bytes, shape: type[T]) -> T:
-    try:
-        return msgspec.json.decode(result, type=shape)
-    except msgspec.DecodeError as error:
-        raise ProtocolError(f"the peer's result is no {shape.__name__}") from error
+        for pending in self._connection.take_pending():
+            pending.answer = self._failure
+            pending.answered.set()

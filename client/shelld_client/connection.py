@@ -45,20 +45,23 @@ class Connection(Generic[T]):
         self._pending: dict[int, T] = {}
 
     def call(self, method: str, params: dict[str, Any], pending: T) -> tuple[int, bytes]:
-        """Return the new call's id and the bytes that ask for it."""
+        """Return the new call's id and the bytes that ask for it.
+
+        Raises `ProtocolError` for params that JSON has no words for, as a lone surrogate.
+        """
         request_id = self._next_id
+        try:
+            frame = encode_frame(encode_request(method, params, request_id), Framing.LINES)
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         self._next_id += 1
-        frame = encode_frame(encode_request(method, params, request_id), Framing.LINES)
         self._pending[request_id] = pending
         return request_id, frame
 
-    def notify(self, method: str, params: dict[str, Any]) -> bytes:
-        """Return the bytes of a notification."""
-        return encode_frame(encode_request(method, params), Framing.LINES)
-
-    def forget(self, request_id: int) -> None:
-        """Nobody waits for this call any more; its answer will be dropped."""
+    def cancel(self, request_id: int) -> bytes:
+        """Forget a call whose answer nobody wants; return the bytes that end it in the daemon."""
         self._pending.pop(request_id, None)
+        return encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
 
     def receive(self, data: bytes) -> list[tuple[T, bytes | ShellError]]:
         """Return the calls that `data` answers, each with its result (JSON) or its error.

@@ -1,20 +1,27 @@
 """`Client`: the same methods without await, for any number of threads.
 
-Runs an `AsyncClient` on an event loop in a thread of its own. A call that is interrupted in its
-thread (KeyboardInterrupt) is cancelled in the daemon.
+No event loop: the calling thread writes its request itself, and one thread reads the answers and
+wakes the thread that waits for each. A call that is interrupted while it waits (KeyboardInterrupt)
+is cancelled in the daemon.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack
+import os
+import queue
+import selectors
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
-
-from shelld_client.client import AsyncClient, BashOptions
-from shelld_client.errors import DaemonExited
+from shelld_client import calls, child
+from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
+from shelld_client.child import POST_MORTEM_S, READ_BYTES, Child, daemon_command
+from shelld_client.connection import Connection
+from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_protocol.methods import (
     BackgroundResult,
     BashOutputResult,
@@ -23,19 +30,36 @@ from shelld_protocol.methods import (
     KillShellResult,
     ServerInfoResult,
     ShellInfo,
-    SignalName,
 )
 
 T = TypeVar("T")
 
+Answer: TypeAlias = bytes | ShellError
+
 
 class Client:
-    """Use `spawn` and ``with``. See `AsyncClient` for the methods."""
+    """Use `spawn` and ``with``. Raises what `AsyncClient` raises."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-        self._stack = ExitStack()
-        self._portal: BlockingPortal | None = None
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> None:
+        self._command = command
+        self._env = env
+        self._cwd = cwd
+        # Guards the connection and the failure.
+        self._lock = threading.Lock()
+        self._connection: Connection[queue.SimpleQueue[Answer]] = Connection()
+        self._failure: ShellError | None = DaemonExited("the client was not entered")
+        # Guards stdin, and what an interrupted write has left to be written.
+        self._write_lock = threading.Lock()
+        self._unwritten = bytearray()
+        self._child: Child | None = None
+        self._reader: threading.Thread | None = None
+        self._stop_reading, self._stop_reading_end = -1, -1
 
     @classmethod
     def spawn(
@@ -46,15 +70,22 @@ class Client:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> Client:
-        """Return a client whose daemon starts when the client is entered."""
-        return cls(AsyncClient.spawn(command, args=args, env=env, cwd=cwd))
+        """Return a client whose daemon starts when the client is entered.
+
+        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); `args` are
+        options of the daemon, appended to it. `env` and `cwd` are the daemon's, and so those its
+        commands start from.
+        """
+        return cls(daemon_command(command, args), env=env, cwd=cwd)
 
     def __enter__(self) -> Client:
-        with ExitStack() as stack:
-            portal = stack.enter_context(start_blocking_portal())
-            stack.enter_context(portal.wrap_async_context_manager(self._client))
-            self._stack = stack.pop_all()
-        self._portal = portal
+        self._child = Child(self._command, env=self._env, cwd=self._cwd)
+        self._failure = None
+        self._stop_reading, self._stop_reading_end = os.pipe()
+        self._reader = threading.Thread(
+            target=self._read, args=(self._child,), name="shelld-client", daemon=True
+        )
+        self._reader.start()
         return self
 
     def __exit__(
@@ -63,13 +94,41 @@ class Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._portal = None
-        self._stack.__exit__(kind, error, traceback)
+        assert self._child is not None
+        assert self._reader is not None
+        self._fail(DaemonExited("the client is closed"))
+        try:
+            self._end(self._child)
+        finally:
+            os.close(self._stop_reading_end)
+            self._reader.join()
+            os.close(self._stop_reading)
+            self._child.stdout.close()
+            self._child.stderr.close()
+
+    def _end(self, daemon: Child) -> None:
+        """End of file, then SIGTERM, then SIGKILL; returns once the daemon is reaped."""
+        with suppress(OSError):
+            daemon.stdin.close()
+        process = daemon.process
+        for seconds, end in (
+            (child.CLOSE_TIMEOUT_S, process.terminate),
+            (child.TERMINATE_TIMEOUT_S, process.kill),
+        ):
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                end()
+            else:
+                return
+        process.wait()
 
     @property
     def pid(self) -> int:
         """The pid of the process that `spawn` started."""
-        return self._client.pid
+        if self._child is None:
+            raise DaemonExited("the client was not entered")
+        return self._child.process.pid
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -100,61 +159,111 @@ class Client:
     ) -> BashResult: ...
 
     def bash(self, command: str, **options: Any) -> BashResult | BackgroundResult | DryRunResult:
-        """Run a command; see `BashOptions` for what else can be said of it."""
-        return self._run(self._client.bash, command, **options)
+        """Run a command; see `BashOptions` for what else can be said of it.
 
-    def bash_output(
-        self,
-        bash_id: str,
-        *,
-        filter: str | None = None,  # noqa: A002 - the wire's name
-        wait: int = 0,
-        until: Literal["output", "exit"] = "output",
-        stdout_offset: int | None = None,
-        stderr_offset: int | None = None,
-        max_bytes: int | None = None,
-        strip_ansi: bool = True,
-    ) -> BashOutputResult:
-        """Read what a shell wrote since the last plain read, or from the given byte offsets."""
-        return self._run(
-            self._client.bash_output,
-            bash_id,
-            filter=filter,
-            wait=wait,
-            until=until,
-            stdout_offset=stdout_offset,
-            stderr_offset=stderr_offset,
-            max_bytes=max_bytes,
-            strip_ansi=strip_ansi,
-        )
+        A command that fails is a result. `CommandTimedOut`, `SpawnFailed` and the others are
+        raised.
+        """
+        return self._request(calls.bash(command, options))
 
-    def kill_shell(
-        self, shell_id: str, *, signal: SignalName | None = None, grace: int | None = None
-    ) -> KillShellResult:
-        """End a shell with every process it started; `grace` is in milliseconds."""
-        return self._run(self._client.kill_shell, shell_id, signal=signal, grace=grace)
+    def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
+        """Read what a shell wrote since the last plain read, or from given byte offsets."""
+        return self._request(calls.bash_output(bash_id, options))
+
+    def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
+        """End a shell with every process it started."""
+        return self._request(calls.kill_shell(shell_id, options))
 
     def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells in start order."""
-        return self._run(self._client.list_shells, session=session)
+        return self._request(calls.list_shells(session))
 
     def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""
-        return self._run(self._client.server_info)
+        return self._request(calls.SERVER_INFO)
 
     def ping(self) -> None:
         """Return when the daemon has answered."""
-        self._run(self._client.ping)
+        self._request(calls.PING)
 
     # -- calls ------------------------------------------------------------------------------
 
-    def _run(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
-        if self._portal is None:
-            raise DaemonExited("the client is not open")
-        future = self._portal.start_task_soon(lambda: method(*args, **kwargs))
+    def _request(self, call: Call[T]) -> T:
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            request_id, frame = self._connection.call(call.method, call.params, answers)
         try:
-            return future.result()
+            self._write(frame)
+            answer = answers.get()
         except BaseException:
-            # If this thread was interrupted while it waited, the call must not go on alone.
-            future.cancel()
+            # This thread was interrupted: the call must not go on alone.
+            with self._lock:
+                cancel = self._connection.cancel(request_id)
+            self._write(cancel)
             raise
+        if isinstance(answer, ShellError):
+            raise answer
+        return call.decode(answer)
+
+    def _write(self, frame: bytes) -> None:
+        """Write one message whole. A daemon that is gone shows when reading."""
+        assert self._child is not None
+        with self._write_lock, suppress(OSError, ValueError):
+            self._unwritten += frame
+            while self._unwritten:
+                written = os.write(self._child.stdin.fileno(), self._unwritten)
+                del self._unwritten[:written]
+
+    # -- the reading thread -----------------------------------------------------------------
+
+    def _read(self, daemon: Child) -> None:
+        """Hand answers to their calls, and keep stderr, until the daemon ends or we are told."""
+        with selectors.DefaultSelector() as selector:
+            for source in (daemon.stdout, daemon.stderr, self._stop_reading):
+                selector.register(source, selectors.EVENT_READ)
+            while True:
+                ready = {key.fileobj for key, _ in selector.select()}
+                if daemon.stderr in ready:
+                    self._read_stderr(daemon, selector)
+                if daemon.stdout in ready and not self._read_answers(daemon):
+                    selector.unregister(daemon.stdout)
+                    self._fail(self._post_mortem(daemon, selector))
+                    return
+                if self._stop_reading in ready:
+                    return
+
+    def _read_answers(self, daemon: Child) -> bool:
+        data = os.read(daemon.stdout.fileno(), READ_BYTES)
+        try:
+            with self._lock:
+                answered = self._connection.receive(data)
+        except ProtocolError as error:
+            self._fail(error)
+            return False
+        for answers, answer in answered:
+            answers.put(answer)
+        return bool(data)
+
+    def _read_stderr(self, daemon: Child, selector: selectors.BaseSelector) -> None:
+        data = os.read(daemon.stderr.fileno(), READ_BYTES)
+        daemon.keep_stderr(data)
+        if not data:
+            selector.unregister(daemon.stderr)
+
+    def _post_mortem(self, daemon: Child, selector: selectors.BaseSelector) -> DaemonExited:
+        exit_code = None
+        with suppress(subprocess.TimeoutExpired):
+            exit_code = daemon.process.wait(POST_MORTEM_S)
+        while any(key.fileobj is daemon.stderr for key, _ in selector.select(0)):
+            self._read_stderr(daemon, selector)
+        return daemon.post_mortem(exit_code)
+
+    def _fail(self, failure: ShellError) -> None:
+        """No answer will come any more: all calls, present and future, raise `failure`."""
+        with self._lock:
+            self._failure = self._failure or failure
+            pending = self._connection.take_pending()
+        for answers in pending:
+            answers.put(self._failure)

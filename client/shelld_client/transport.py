@@ -1,118 +1,118 @@
-"""The daemon as a child process: its three streams, and an end that takes a bounded time.
+"""The daemon's streams on an event loop, and an end that takes a bounded time.
 
-Owns the process. The last stderr lines are kept for the one who asks why it died.
+Sending never waits: what the daemon does not take at once is kept and written by a task, so a
+caller that is cancelled never leaves half a message on the stream.
 """
 
 from __future__ import annotations
 
-import math
-import subprocess
-from collections.abc import Mapping, Sequence
+import collections
+import os
 from contextlib import suppress
-from typing import Final
+from typing import IO, Final
 
 import anyio
-import anyio.abc
 
-from shelld_client.errors import DaemonExited, SpawnFailed
+from shelld_client import child
+from shelld_client.child import READ_BYTES, Child
 
-# After stdin was closed, for the daemon to stop by itself (it promises 2 s, 5 s when it has a
-# thousand shells); then after SIGTERM; SIGKILL needs no patience.
-CLOSE_TIMEOUT_S: Final = 6.0
-TERMINATE_TIMEOUT_S: Final = 3.0
+_EXIT_POLL_S: Final = 0.02
 
-STDERR_TAIL_BYTES: Final = 8192
-_READ_BYTES: Final = 256 * 1024
+# What reading and writing end with when the stream is closed under them, by either side.
+_STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 
 
 class Transport:
-    def __init__(self, process: anyio.abc.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._process = process
-        self._stdin = process.stdin
-        self._stdout = process.stdout
-        self._stderr = process.stderr
-        self._stderr_tail = bytearray()
-        self._sending = anyio.Lock(fast_acquire=True)
+    def __init__(self, daemon: Child) -> None:
+        self._child = daemon
+        self._outbox: collections.deque[memoryview] = collections.deque()
+        self._outbox_filled = anyio.Event()
+        for stream in (daemon.stdin, daemon.stdout, daemon.stderr):
+            # Of our end only: the two ends of a pipe have their own flags.
+            os.set_blocking(stream.fileno(), False)
 
-    @classmethod
-    async def spawn(
-        cls,
-        command: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> Transport:
-        """Start the daemon. Raises `SpawnFailed` if the program cannot be started."""
-        try:
-            process = await anyio.open_process(
-                list(command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=env,
-                cwd=cwd,
-                # A Ctrl-C at the terminal is the harness's to handle, not the daemon's.
-                start_new_session=True,
-            )
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise SpawnFailed(f"cannot start {command[0]}: {reason}") from error
-        return cls(process)
+    def send(self, data: bytes) -> None:
+        """Write all of `data`, sooner or later. A daemon that is gone shows when reading."""
+        rest = memoryview(data)
+        if not self._outbox:
+            try:
+                rest = rest[os.write(self._child.stdin.fileno(), rest) :]
+            except BlockingIOError:
+                pass
+            except (OSError, ValueError):
+                return
+        if rest:
+            self._outbox.append(rest)
+            self._outbox_filled.set()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def stderr_tail(self) -> str:
-        return self._stderr_tail.decode("utf-8", "replace").strip()
-
-    async def send(self, data: bytes) -> None:
-        """Write all of `data`. Raises `DaemonExited` if there is nobody to read it.
-
-        Not to be cancelled half-way: the next message would be appended to half of this one.
-        """
-        with anyio.CancelScope(shield=True):
-            async with self._sending:
-                try:
-                    await self._stdin.send(data)
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    raise DaemonExited("the daemon does not read its stdin") from None
+    async def write_outbox(self) -> None:
+        """Write what `send` could not, until the stream is closed."""
+        stdin = self._child.stdin
+        with suppress(*_STREAM_ENDED):
+            while True:
+                await self._outbox_filled.wait()
+                while self._outbox:
+                    await anyio.wait_writable(stdin)
+                    first = self._outbox[0]
+                    with suppress(BlockingIOError):
+                        self._outbox[0] = first = first[os.write(stdin.fileno(), first) :]
+                    if not first:
+                        self._outbox.popleft()
+                self._outbox_filled = anyio.Event()
 
     async def receive(self) -> bytes:
-        """Return the next bytes, b"" when the daemon has closed its stdout."""
-        try:
-            return await self._stdout.receive(_READ_BYTES)
-        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return b""
+        """Return the next bytes of stdout, b"" at its end."""
+        return await _receive(self._child.stdout)
 
     async def collect_stderr(self) -> None:
         """Keep the end of stderr, until it is closed."""
-        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            while True:
-                self._stderr_tail += await self._stderr.receive()
-                del self._stderr_tail[:-STDERR_TAIL_BYTES]
+        while data := await _receive(self._child.stderr):
+            self._child.keep_stderr(data)
 
-    async def exit_code(self, seconds: float = math.inf) -> int | None:
+    async def exit_code(self, seconds: float) -> int | None:
         """Wait for the process's end; None if it is not there in time."""
         with anyio.move_on_after(seconds):
-            return await self._process.wait()
-        return None
+            await self._wait_exit()
+        return self._child.process.poll()
+
+    async def _wait_exit(self) -> None:
+        process = self._child.process
+        if process.poll() is None and hasattr(os, "pidfd_open"):
+            with suppress(OSError):
+                handle = os.pidfd_open(process.pid)
+                try:
+                    await anyio.wait_readable(handle)
+                finally:
+                    os.close(handle)
+        while process.poll() is None:
+            await anyio.sleep(_EXIT_POLL_S)
 
     async def close(self) -> None:
         """End the daemon: end of file, then SIGTERM, then SIGKILL; returns once it is reaped."""
+        process = self._child.process
         with anyio.CancelScope(shield=True):
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                await self._stdin.aclose()
-            if await self.exit_code(CLOSE_TIMEOUT_S) is None:
-                with suppress(ProcessLookupError):
-                    self._process.terminate()
-                if await self.exit_code(TERMINATE_TIMEOUT_S) is None:
-                    with suppress(ProcessLookupError):
-                        self._process.kill()
-                    await self._process.wait()
-            await self._stdout.aclose()
-            await self._stderr.aclose()
+            _close(self._child.stdin)
+            if await self.exit_code(child.CLOSE_TIMEOUT_S) is None:
+                process.terminate()
+                if await self.exit_code(child.TERMINATE_TIMEOUT_S) is None:
+                    process.kill()
+                    await self._wait_exit()
+            # Not read to their ends: what a daemon's prefix left behind may never close them.
+            _close(self._child.stdout)
+            _close(self._child.stderr)
+
+
+async def _receive(stream: IO[bytes]) -> bytes:
+    while True:
+        try:
+            await anyio.wait_readable(stream)
+            return os.read(stream.fileno(), READ_BYTES)
+        except BlockingIOError:
+            continue
+        except _STREAM_ENDED:
+            return b""
+
+
+def _close(stream: IO[bytes]) -> None:
+    anyio.notify_closing(stream)
+    stream.close()

@@ -18,6 +18,7 @@ from typing import Final
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import msgspec
 
 from shelld.dispatch import Method, dispatch
@@ -122,6 +123,8 @@ class Server:
             await self._start_requests()
             if not data:
                 return
+            # The requests first: their commands start while this task prepares to wait.
+            await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def _start_requests(self) -> None:
         while self.exit_code is None:

@@ -377,7 +377,7 @@ def test_a_message_over_the_limit_is_skipped() -> None:
 
 def test_a_hundred_megabytes_without_a_line_end_cost_no_memory(daemon: RawDaemon) -> None:
     def peak_mb() -> int:
-        with open(f"/proc/{daemon.pid}/status") as status:  # noqa: PTH123
+        with open(f"/proc/{daemon.pid}/status") as status:
             return next(int(line.split()[1]) // 1024 for line in status if "VmHWM" in line)
 
     before = peak_mb()
@@ -419,7 +419,7 @@ def test_a_flood_that_nobody_reads_is_stopped_at_the_source_and_then_answered() 
         side = daemon.process
         try:
             wait_for(lambda: _is_blocked_writing(pid), "the daemon to stop reading")
-            with open(f"/proc/{side.pid}/status") as status:  # noqa: PTH123
+            with open(f"/proc/{side.pid}/status") as status:
                 rss = next(int(row.split()[1]) // 1024 for row in status if "VmRSS" in row)
             assert rss < 200
             for _ in range(3_000):
@@ -433,7 +433,7 @@ def test_a_flood_that_nobody_reads_is_stopped_at_the_source_and_then_answered() 
 
 
 def _is_blocked_writing(pid: int) -> bool:
-    with open(f"/proc/{pid}/wchan") as file:  # noqa: PTH123
+    with open(f"/proc/{pid}/wchan") as file:
         return "pipe" in file.read()
 
 

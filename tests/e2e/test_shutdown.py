@@ -274,10 +274,10 @@ def test_two_daemons_never_see_each_others_shells() -> None:
 
 
 def test_starts_and_ends_leave_no_files_behind() -> None:
-    before = set(os.listdir("/tmp"))  # noqa: PTH208
+    before = set(os.listdir("/tmp"))
     for _ in range(20):
         with raw_daemon() as daemon:
             daemon.end_input()
             assert daemon.wait() == 0
-    left = {name for name in set(os.listdir("/tmp")) - before if "shelld" in name}  # noqa: PTH208
+    left = {name for name in set(os.listdir("/tmp")) - before if "shelld" in name}
     assert left == set()

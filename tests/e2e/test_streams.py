@@ -120,7 +120,7 @@ def test_a_client_that_does_not_read_never_stalls_a_command(tmp_path: Path, size
         daemon.request("bash", {"command": f"echo $$ >{tmp_path}/pid; sleep 300", "timeout": 1000})
         wait_for((tmp_path / "pid").exists, "the last command's start")
         wait_for(lambda: not _is_running(tmp_path / "pid"), "its timeout")
-        with open(read, "rb") as answers:  # noqa: PTH123
+        with open(read, "rb") as answers:
             ids = {json.loads(answers.readline())["id"] for _ in range(21)}
             assert ids == {*range(20), 1}
             daemon.end_input()
@@ -149,7 +149,7 @@ def test_a_client_that_reads_slowly_gets_everything() -> None:
 
 def test_descriptors_threads_and_memory_do_not_grow(daemon: RawDaemon) -> None:
     def figures() -> tuple[int, int, int]:
-        descriptors = len(os.listdir(f"/proc/{daemon.pid}/fd"))  # noqa: PTH208
+        descriptors = len(os.listdir(f"/proc/{daemon.pid}/fd"))
         status = Path(f"/proc/{daemon.pid}/status").read_text()
         rows = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         return descriptors, int(rows["Threads"]), int(rows["VmRSS"].split()[0])

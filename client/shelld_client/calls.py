@@ -1,0 +1,139 @@
+"""The daemon's methods as values: what to send, and how to read the answer. Pure.
+
+Both clients are made of these, so that a parameter is named, and a result decoded, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
+
+import msgspec
+
+from shelld_client.errors import ProtocolError
+from shelld_protocol.methods import (
+    BackgroundResult,
+    BashOutputResult,
+    BashResult,
+    DryRunResult,
+    Empty,
+    KillShellResult,
+    ListShellsResult,
+    ServerInfoResult,
+    ShellInfo,
+    SignalName,
+)
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+AnyBashResult = BashResult | BackgroundResult | DryRunResult
+
+
+class BashOptions(TypedDict, total=False):
+    """What can be said of a command. `timeout` is in milliseconds, 1,000 to 600,000.
+
+    `env` is laid over the session's environment, None removing a name; `stdin` is given to the
+    command, which otherwise reads end of file; `session=None` runs it outside all sessions.
+    """
+
+    description: str | None
+    timeout: int | None
+    cwd: str | None
+    env: Mapping[str, str | None] | None
+    session: str | None
+    stdin: str | None
+    strip_ansi: bool
+
+
+class OutputOptions(TypedDict, total=False):
+    """How to read. `wait` is in milliseconds, up to 600,000: for `until`, "output" or "exit".
+
+    With an offset only the streams whose offset is given are read, and what plain reads return
+    next does not change. `max_bytes` is per stream; `filter` is an RE2 pattern for lines.
+    """
+
+    filter: str | None
+    wait: int
+    until: Literal["output", "exit"]
+    stdout_offset: int | None
+    stderr_offset: int | None
+    max_bytes: int
+    strip_ansi: bool
+
+
+class KillOptions(TypedDict, total=False):
+    """`signal` is sent first, SIGKILL after `grace` milliseconds (up to 60,000)."""
+
+    signal: SignalName
+    grace: int | None
+
+
+class Call(NamedTuple, Generic[T]):
+    """`decode` raises `ProtocolError` for a result that the method does not have."""
+
+    method: str
+    params: dict[str, Any]
+    decode: Callable[[bytes], T]
+
+
+def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
+    params = _given(command=command, **options)
+    if "session" in options:
+        # None is a value here: no session.
+        params["session"] = options["session"]
+    if "env" in params:
+        params["env"] = dict(params["env"])
+
+    def decode(result: bytes) -> AnyBashResult:
+        if options.get("dry_run"):
+            return _decode(DryRunResult, result)
+        if options.get("run_in_background"):
+            return _decode(BackgroundResult, result)
+        if options.get("on_timeout") == "background" and not _has_exit_code(result):
+            return _decode(BackgroundResult, result)
+        return _decode(BashResult, result)
+
+    return Call("bash", params, decode)
+
+
+def bash_output(bash_id: str, options: Mapping[str, Any]) -> Call[BashOutputResult]:
+    return Call("bash_output", _given(bash_id=bash_id, **options), _decoder(BashOutputResult))
+
+
+def kill_shell(shell_id: str, options: Mapping[str, Any]) -> Call[KillShellResult]:
+    return Call("kill_shell", _given(shell_id=shell_id, **options), _decoder(KillShellResult))
+
+
+def list_shells(session: str | None) -> Call[list[ShellInfo]]:
+    def decode(result: bytes) -> list[ShellInfo]:
+        return _decode(ListShellsResult, result).shells
+
+    return Call("list_shells", _given(session=session), decode)
+
+
+SERVER_INFO: Final = Call("server_info", {}, lambda result: _decode(ServerInfoResult, result))
+PING: Final = Call("ping", {}, lambda result: cast("None", _decode(Empty, result) and None))
+
+
+def _given(**params: Any) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _has_exit_code(result: bytes) -> bool:
+    return "exitCode" in _decode_as(dict[str, msgspec.Raw], "object", result)
+
+
+def _decoder(shape: type[S]) -> Callable[[bytes], S]:
+    return lambda result: _decode(shape, result)
+
+
+def _decode(shape: type[S], result: bytes) -> S:
+    return _decode_as(shape, shape.__name__, result)
+
+
+def _decode_as(shape: type[T], name: str, result: bytes) -> T:
+    try:
+        return msgspec.json.decode(result, type=shape)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"the peer's result is no {name}") from error

@@ -1,0 +1,68 @@
+"""What both clients do to have a daemon: start it, remember its last words, and how long to wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO, Final
+
+from shelld_client.errors import DaemonExited, SpawnFailed
+
+# After stdin was closed, for the daemon to stop by itself (it promises 2 s, 5 s when it has a
+# thousand shells); then after SIGTERM; SIGKILL needs no patience.
+CLOSE_TIMEOUT_S: Final = 6.0
+TERMINATE_TIMEOUT_S: Final = 3.0
+
+# For the exit code and the last stderr lines, once the daemon's stdout has ended.
+POST_MORTEM_S: Final = 1.0
+
+READ_BYTES: Final = 256 * 1024
+STDERR_TAIL_BYTES: Final = 8192
+
+
+class Child:
+    """The process and our ends of its pipes."""
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | None
+    ) -> None:
+        """Start the program. Raises `SpawnFailed` if that is impossible."""
+        try:
+            process = subprocess.Popen(
+                list(command),
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=env,
+                cwd=cwd,
+                # A Ctrl-C at the terminal is the harness's to handle, not the daemon's.
+                start_new_session=True,
+            )
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise SpawnFailed(f"cannot start {command[0]}: {reason}") from error
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process = process
+        self.stdin: IO[bytes] = process.stdin
+        self.stdout: IO[bytes] = process.stdout
+        self.stderr: IO[bytes] = process.stderr
+        self._stderr_tail = bytearray()
+
+    def keep_stderr(self, data: bytes) -> None:
+        self._stderr_tail += data
+        del self._stderr_tail[:-STDERR_TAIL_BYTES]
+
+    def post_mortem(self, exit_code: int | None) -> DaemonExited:
+        """What calls fail with once the daemon has ended by itself."""
+        ended = "the daemon has ended" if exit_code is None else f"the daemon exited: {exit_code}"
+        stderr = self._stderr_tail.decode("utf-8", "replace").strip()
+        return DaemonExited(ended, stderr=stderr, exit_code=exit_code)
+
+
+def daemon_command(command: Sequence[str] | None, args: Sequence[str]) -> list[str]:
+    """Return the argv of a daemon: the one installed beside this client unless told otherwise."""
+    return [*(command or (sys.executable, "-m", "shelld")), *args]

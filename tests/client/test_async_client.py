@@ -1,0 +1,259 @@
+"""`AsyncClient` with the real daemon, and with peers that are none."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from shelld_client import (
+    AsyncClient,
+    BackgroundResult,
+    CommandTimedOut,
+    DaemonExited,
+    InvalidParams,
+    ProtocolError,
+    ResourceExhausted,
+    ShellError,
+    ShellNotFound,
+    SpawnFailed,
+)
+from support import descendants, is_alive
+
+
+@pytest.fixture
+async def shell() -> AsyncIterator[AsyncClient]:
+    async with AsyncClient.spawn() as client:
+        yield client
+
+
+async def wait_until_gone(pids: list[int]) -> None:
+    with anyio.fail_after(10):
+        while any(map(is_alive, pids)):
+            await anyio.sleep(0.005)
+
+
+async def test_results_are_typed_and_snake_case(shell: AsyncClient) -> None:
+    result = await shell.bash("echo out; echo err >&2; exit 3", description="both")
+    assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
+    assert (result.signal, result.status, result.truncated) == (None, "failed", False)
+    assert result.duration_ms >= 0
+    assert result.usage.max_rss_bytes > 0
+    assert (result.description, result.leftover) == ("both", [])
+
+
+async def test_a_background_job_is_followed_and_killed(shell: AsyncClient) -> None:
+    job = await shell.bash("echo started; sleep 300", run_in_background=True)
+    read = await shell.bash_output(job.bash_id, wait=10_000)
+    assert (read.stdout, read.is_running, read.stdout_range.end) == ("started\n", True, 8)
+    (info,) = await shell.list_shells()
+    assert (info.bash_id, info.pid) == (job.bash_id, job.pid)
+    killed = await shell.kill_shell(job.bash_id, signal="INT", grace=100)
+    assert (killed.status, killed.already_stopped, killed.survivors) == ("killed", False, [])
+
+
+async def test_every_option_of_bash_arrives(shell: AsyncClient, tmp_path: Path) -> None:
+    result = await shell.bash(
+        r"cat; printf '\e[1m%s' $A; pwd",
+        timeout=5_000,
+        cwd=str(tmp_path),
+        env={"A": "b", "HOME": None},
+        session="other",
+        stdin="in ",
+        strip_ansi=False,
+    )
+    assert result.stdout == f"in \x1b[1mb{tmp_path}\n"
+    dry = await shell.bash("touch x", dry_run=True)
+    assert dry.dry_run
+    moved = await shell.bash("sleep 300", timeout=1000, on_timeout="background")
+    assert isinstance(moved, BackgroundResult)
+    quick = await shell.bash("echo x", timeout=1000, on_timeout="background")
+    assert not isinstance(quick, BackgroundResult)
+    without = await shell.bash("true", session=None)
+    shells = {info.bash_id: info.session for info in await shell.list_shells()}
+    assert shells[without.bash_id] is None
+    assert shells[result.bash_id] == "other"
+
+
+async def test_errors_are_the_exceptions_of_the_contract(shell: AsyncClient) -> None:
+    with pytest.raises(CommandTimedOut, match="Command timed out after 1000ms") as timed_out:
+        await shell.bash("echo so far; sleep 300", timeout=1000)
+    assert (timed_out.value.stdout, timed_out.value.kind) == ("so far\n", "timeout")
+    with pytest.raises(ShellNotFound) as not_found:
+        await shell.bash_output("shell_x")
+    assert not_found.value.expired is False
+    with pytest.raises(InvalidParams) as invalid:
+        await shell.bash("true", timeout=1)
+    assert invalid.value.parameter == "timeout"
+    with pytest.raises(SpawnFailed) as failed:
+        await shell.bash("true", cwd="/nonexistent")
+    assert failed.value.errno == "ENOENT"
+    with pytest.raises(ShellError) as unencodable:
+        await shell.bash("\ud800")
+    assert isinstance(unencodable.value, ProtocolError)
+    await shell.ping()
+
+
+async def test_options_of_the_daemon_are_passed_on() -> None:
+    async with AsyncClient.spawn(args=["--max-shells", "1"]) as shell:
+        await shell.bash("sleep 300", run_in_background=True)
+        with pytest.raises(ResourceExhausted) as exhausted:
+            await shell.bash("true")
+        assert exhausted.value.limit == "max_shells"
+        assert (await shell.server_info()).limits.max_shells == 1
+
+
+async def test_environment_and_directory_are_the_daemons(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "GIVEN": "value"}
+    async with AsyncClient.spawn(env=env, cwd=str(tmp_path)) as shell:
+        assert (await shell.bash("echo $GIVEN; pwd")).stdout == f"value\n{tmp_path}\n"
+
+
+async def test_a_daemon_may_be_behind_any_prefix() -> None:
+    prefix = ["env", "BEHIND=prefix", "/bin/bash", "-c", 'exec "$@"', "bash"]
+    async with AsyncClient.spawn([*prefix, sys.executable, "-m", "shelld"]) as shell:
+        assert (await shell.bash("echo $BEHIND")).stdout == "prefix\n"
+
+
+async def test_cancelling_the_task_kills_the_command(shell: AsyncClient, tmp_path: Path) -> None:
+    with anyio.move_on_after(10) as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shell.bash, f"setsid sleep 300 & touch {tmp_path}/up; sleep 300")
+            while not (tmp_path / "up").exists():
+                await anyio.sleep(0.005)
+            pids = [pid for pid in descendants(shell.pid) if "sleep" in comm(pid)]
+            tasks.cancel_scope.cancel()
+    assert not scope.cancelled_caught
+    assert len(pids) == 2
+    await wait_until_gone(pids)
+    assert (await shell.bash("echo still fine")).stdout == "still fine\n"
+
+
+def comm(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+async def test_many_tasks_share_one_client(shell: AsyncClient) -> None:
+    outputs: dict[int, str] = {}
+
+    async def one(number: int) -> None:
+        outputs[number] = (await shell.bash(f"sleep 0.{number % 4}; echo {number}")).stdout
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(60):
+            tasks.start_soon(one, number)
+    assert outputs == {number: f"{number}\n" for number in range(60)}
+
+
+async def test_long_messages_of_several_tasks_are_not_mixed(shell: AsyncClient) -> None:
+    async def one(number: int) -> None:
+        text = f"{number}" * 200_000
+        assert (await shell.bash("cat", stdin=text)).stdout == text
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(1, 6):
+            tasks.start_soon(one, number)
+
+
+async def test_leaving_the_client_ends_the_daemon_and_its_commands() -> None:
+    async with AsyncClient.spawn() as shell:
+        await shell.bash("sleep 300 & disown; setsid sleep 300 &")
+        pids = [shell.pid, *descendants(shell.pid)]
+    assert not [pid for pid in pids if is_alive(pid)]
+    with pytest.raises(DaemonExited):
+        await shell.ping()
+
+
+async def test_an_exception_in_the_block_arrives_as_it_is() -> None:
+    with pytest.raises(KeyError):
+        async with AsyncClient.spawn() as shell:
+            await shell.ping()
+            raise KeyError
+
+
+async def test_a_daemon_that_was_killed_fails_all_calls() -> None:
+    async with AsyncClient.spawn() as shell:
+        await shell.ping()
+
+        async def one() -> None:
+            with pytest.raises(DaemonExited) as exited:
+                await shell.bash("sleep 300")
+            assert exited.value.exit_code == -signal.SIGKILL
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(one)
+            await shell.bash("true")
+            os.kill(shell.pid, signal.SIGKILL)
+        with pytest.raises(DaemonExited):
+            await shell.ping()
+
+
+async def test_the_daemons_last_words_are_in_the_exception() -> None:
+    async with AsyncClient.spawn(args=["--no-such-option"]) as shell:
+        with pytest.raises(DaemonExited) as exited:
+            await shell.ping()
+        assert exited.value.exit_code == 2
+        assert "unrecognized arguments: --no-such-option" in exited.value.stderr
+        assert "unrecognized arguments" in str(exited.value)
+
+
+async def test_a_program_that_cannot_be_started_is_spawn_failed() -> None:
+    with pytest.raises(SpawnFailed, match="cannot start /nonexistent/shelld"):
+        async with AsyncClient.spawn(["/nonexistent/shelld"]):
+            pass
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo Welcome; cat >/dev/null",
+        "cat",
+        "printf 'Content-Length: x\\r\\n\\r\\n'; cat >/dev/null",
+    ],
+)
+async def test_a_peer_that_does_not_speak_the_protocol_is_told(script: str) -> None:
+    # `cat` echoes the request, which is no answer either.
+    with anyio.fail_after(15):
+        async with AsyncClient.spawn(["/bin/bash", "-c", script]) as shell:
+            if script == "cat":
+                with anyio.move_on_after(0.2):
+                    await shell.ping()
+            else:
+                with pytest.raises(ProtocolError):
+                    await shell.ping()
+
+
+async def test_a_result_of_another_shape_is_a_protocol_error() -> None:
+    peer = 'import sys\nfor line in sys.stdin: print(\'{"jsonrpc":"2.0","id":1,"result":[]}\', flush=True)'
+    async with AsyncClient.spawn([sys.executable, "-c", peer]) as shell:
+        with pytest.raises(ProtocolError, match="BashResult"):
+            await shell.bash("true")
+
+
+async def test_a_peer_that_never_ends_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.child.CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("shelld_client.child.TERMINATE_TIMEOUT_S", 0.1)
+    script = f"trap '' TERM; touch {shlex.quote(str(tmp_path))}/up; while :; do sleep 0.05; done"
+    with anyio.fail_after(10):
+        async with AsyncClient.spawn(["/bin/bash", "-c", script]) as shell:
+            while not (tmp_path / "up").exists():
+                await anyio.sleep(0.005)
+            pid = shell.pid
+    assert not is_alive(pid)
+
+
+async def test_a_client_is_entered_before_it_is_used() -> None:
+    with pytest.raises(DaemonExited):
+        await AsyncClient.spawn().ping()

@@ -1,0 +1,84 @@
+"""`Client`: the same, without await, from any thread."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from shelld_client import AsyncClient, Client, CommandTimedOut, DaemonExited, SpawnFailed
+from support import descendants, is_alive, wait_for
+
+
+@pytest.fixture
+def shell() -> Iterator[Client]:
+    with Client.spawn() as client:
+        yield client
+
+
+def test_it_has_every_method_of_the_async_client_with_the_same_parameters() -> None:
+    def methods(client: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(method).parameters)
+            for name, method in inspect.getmembers(client, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    assert methods(Client) == methods(AsyncClient)
+
+
+def test_methods_return_results(shell: Client) -> None:
+    assert shell.bash("echo hi").stdout == "hi\n"
+    job = shell.bash("echo up; sleep 300", run_in_background=True)
+    assert shell.bash_output(job.bash_id, wait=10_000).stdout == "up\n"
+    assert [info.bash_id for info in shell.list_shells()][1:] == [job.bash_id]
+    assert shell.kill_shell(job.bash_id).status == "killed"
+    assert shell.server_info().pid == shell.pid
+    shell.ping()
+    with pytest.raises(CommandTimedOut):
+        shell.bash("sleep 300", timeout=1000)
+
+
+def test_many_threads_share_one_client(shell: Client) -> None:
+    with ThreadPoolExecutor(16) as threads:
+        outputs = list(threads.map(lambda number: shell.bash(f"echo {number}").stdout, range(100)))
+    assert outputs == [f"{number}\n" for number in range(100)]
+
+
+def test_an_interrupted_call_is_cancelled_in_the_daemon(shell: Client) -> None:
+    def interrupt() -> None:
+        wait_for(lambda: any(info.pid for info in shell.list_shells()), "the command")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        shell.bash("sleep 300")
+    thread.join()
+    wait_for(lambda: not any(info.is_running for info in shell.list_shells()), "its end")
+
+
+def test_leaving_the_client_ends_everything() -> None:
+    with Client.spawn() as shell:
+        shell.bash("setsid sleep 300 &")
+        pids = [shell.pid, *descendants(shell.pid)]
+    assert not [pid for pid in pids if is_alive(pid)]
+    with pytest.raises(DaemonExited):
+        shell.ping()
+
+
+def test_a_program_that_cannot_be_started_is_spawn_failed() -> None:
+    with pytest.raises(SpawnFailed), Client.spawn(["/nonexistent/shelld"]):
+        pass
+
+
+def test_a_daemon_that_was_killed_fails_the_call(shell: Client) -> None:
+    shell.ping()
+    os.kill(shell.pid, signal.SIGKILL)
+    with pytest.raises(DaemonExited):
+        shell.bash("true")

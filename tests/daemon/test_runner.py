@@ -1,0 +1,278 @@
+"""Keeper and runners without the daemon above them: the protocol, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shelld.keeper.channel import (
+    EMPTY,
+    EXITED,
+    FAILED,
+    INLINE_BYTES,
+    KILL,
+    LEFTOVER,
+    RUN,
+    STARTED,
+    Channel,
+    Message,
+    anonymous_file,
+)
+from shelld.keeper.pool import RunnerPool
+from support import DEADLINE_S, is_alive, wait_for
+
+
+@pytest.fixture
+def pool() -> Iterator[RunnerPool]:
+    pool = RunnerPool()
+    yield pool
+    pool.close()
+
+
+class Run:
+    """One command on a runner of its own."""
+
+    def __init__(self, pool: RunnerPool, command: bytes, *, env: dict[bytes, bytes] | None = None):
+        self.channel = pool.acquire()
+        null = os.open(os.devnull, os.O_RDWR)
+        argv = [b"/bin/bash", b"-c", command]
+        self.channel.send((RUN, argv, dict(os.environb) if env is None else env, b""), (null,) * 3)
+        os.close(null)
+        self.messages: list[Message] = []
+
+    def until(self, kind: int) -> Message:
+        """The first message of this kind; None of the others is lost."""
+        while True:
+            for message in self.messages:
+                if message[0] == kind:
+                    return message
+            assert select.select([self.channel], [], [], DEADLINE_S)[0]
+            received = self.channel.receive()
+            assert received is not None, "the runner is gone"
+            self.messages += [message for message, _ in received]
+
+    def kinds(self) -> list[int]:
+        return [message[0] for message in self.messages]
+
+
+def test_a_command_is_started_ended_and_proved_empty(pool: RunnerPool) -> None:
+    run = Run(pool, b"exit 7")
+    run.until(EMPTY)
+    assert run.kinds() == [STARTED, EXITED, EMPTY]
+    _, status, user, system, rss, signalled, leftover = run.until(EXITED)
+    assert os.waitstatus_to_exitcode(status) == 7
+    assert (signalled, leftover) == (False, [])
+    assert user + system > 0
+    assert rss > 100_000
+    run.channel.close()
+
+
+def test_a_runner_is_used_again(pool: RunnerPool) -> None:
+    runners: set[int] = set()
+    for _ in range(5):
+        run = Run(pool, b"true")
+        run.until(EMPTY)
+        runners.add(run.until(STARTED)[2])
+        pool.release(run.channel)
+    assert len(runners) == 1
+
+
+def test_an_idle_runner_that_was_killed_is_not_used(pool: RunnerPool) -> None:
+    run = Run(pool, b"true")
+    run.until(EMPTY)
+    runner = run.until(STARTED)[2]
+    pool.release(run.channel)
+    os.kill(runner, signal.SIGKILL)
+    wait_for(lambda: not is_alive(runner), "the runner's end")
+    again = Run(pool, b"true")
+    again.until(EMPTY)
+    assert again.until(STARTED)[2] != runner
+    again.channel.close()
+
+
+def test_what_cannot_be_started_is_told_and_the_runner_goes_on(pool: RunnerPool) -> None:
+    channel = pool.acquire()
+    null = os.open(os.devnull, os.O_RDWR)
+    failures: list[Message] = []
+    for argv, env, cwd in (
+        ([b"/nonexistent", b"-c", b"true"], {}, b""),
+        ([b"/bin/bash", b"-c", b"true"], {}, b"/nonexistent"),
+        ([b"/bin/bash", b"-c", b"true"], {b"A": b"x" * 200_000}, b""),
+        ([b"/bin/bash", b"-c", b"tr\0ue"], {}, b""),
+        ([b"/bin/bash", b"-c", b"true"], {b"A=B": b""}, b""),
+        ([b"/bin/bash", b"-c", b"true"], {}, b"\0"),
+    ):
+        channel.send((RUN, argv, env, cwd), (null,) * 3)
+        assert select.select([channel], [], [], DEADLINE_S)[0]
+        received = channel.receive()
+        assert received is not None
+        failures += [message for message, _ in received]
+    os.close(null)
+    whats = [(kind, what) for kind, _, what in failures]
+    expected = ["bash", "cwd", "exec", "exec", "exec", "cwd"]
+    assert whats == [(FAILED, what) for what in expected]
+    channel.close()
+
+
+def test_leftovers_are_listed_and_the_list_follows_them(pool: RunnerPool, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    run = Run(pool, b"setsid cat %b & setsid sleep 300 & exit 0" % os.fsencode(gate))
+    leftover = run.until(EXITED)[6]
+    assert len(leftover) == 2
+    gate.write_text("")
+    (remaining,) = run.until(LEFTOVER)[1]
+    assert remaining in leftover
+    run.channel.send((KILL, int(signal.SIGTERM), 1000))
+    run.until(EMPTY)
+    assert not is_alive(remaining)
+    run.channel.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        b"setsid sleep 300 & trap '' TERM; sleep 300",
+        b"(env -i setsid sh -c 'sleep 300 & exec sleep 300' &) ; sleep 300",
+    ],
+)
+def test_the_end_of_the_socket_is_the_end_of_the_tree(pool: RunnerPool, command: bytes) -> None:
+    run = Run(pool, command)
+    pid, runner = run.until(STARTED)[1:]
+    run.channel.close()
+    wait_for(lambda: not is_alive(runner), "the runner to have finished")
+    assert not is_alive(pid)
+
+
+# A double fork into a new session with every descriptor closed and no environment: what a daemon
+# does to get away. It notes its pid before it lets its parent go on.
+ESCAPE = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 256)
+        with open(sys.argv[1] + ".new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".new", sys.argv[1])
+        time.sleep(300)
+    os._exit(0)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("end", ["kill", "close", "runner"])
+def test_a_double_fork_that_closes_everything_does_not_get_away(
+    pool: RunnerPool, tmp_path: Path, end: str
+) -> None:
+    script, pid_file = tmp_path / "escape.py", tmp_path / "pid"
+    script.write_text(ESCAPE)
+    run = Run(pool, f"env -i {sys.executable} {script} {pid_file}; sleep 300".encode())
+    _, pid, runner = run.until(STARTED)
+    wait_for(pid_file.exists, "the escape")
+    escaped = int(pid_file.read_text())
+    assert is_alive(escaped)
+    if end == "kill":
+        run.channel.send((KILL, int(signal.SIGTERM), 100))
+        run.until(EMPTY)
+        assert not is_alive(escaped)
+    elif end == "close":
+        run.channel.close()
+    else:
+        os.kill(runner, signal.SIGKILL)
+    wait_for(lambda: not is_alive(escaped) and not is_alive(pid), "the end of both")
+    run.channel.close()
+
+
+def test_closing_the_pool_ends_keeper_and_runners() -> None:
+    pool = RunnerPool()
+    pool.prepare()
+    run = Run(pool, b"true")
+    run.until(EMPTY)
+    runner = run.until(STARTED)[2]
+    keeper = os.getppid() if runner == 0 else _parent(runner)
+    pool.release(run.channel)
+    pool.close()
+    assert not is_alive(runner)
+    assert not is_alive(keeper)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_runners_hold_no_descriptor_of_each_other(pool: RunnerPool) -> None:
+    runs = [Run(pool, b"sleep 300") for _ in range(4)]
+    runners = [run.until(STARTED)[2] for run in runs]
+    sockets = [_sockets(runner) for runner in runners]
+    for position, own in enumerate(sockets):
+        assert len(own) == 1
+        assert not any(own & other for other in sockets[position + 1 :])
+    for run in runs:
+        run.channel.close()
+
+
+def _sockets(pid: int) -> set[str]:
+    links = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    return {link for link in links if link.startswith("socket:")}
+
+
+def test_the_interpreter_of_keeper_and_runners_stays_small(pool: RunnerPool) -> None:
+    run = Run(pool, b"sleep 300")
+    runner = run.until(STARTED)[2]
+    rollup = Path(f"/proc/{runner}/smaps_rollup").read_text().splitlines()
+    private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private"))
+    assert private < 4_000
+    run.channel.close()
+
+
+# -- the channel ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 100, INLINE_BYTES, INLINE_BYTES + 1, 3_000_000])
+def test_messages_of_any_size_arrive_with_their_descriptors(size: int) -> None:
+    ours, theirs = Channel.pair()
+    other = Channel(theirs)
+    descriptor = anonymous_file(b"content")
+    ours.send((RUN, b"x" * size), (descriptor,))
+    os.close(descriptor)
+    received = other.receive()
+    assert received is not None
+    ((message, (copy,)),) = received
+    assert message == (RUN, b"x" * size)
+    assert os.read(copy, 100) == b"content"
+    assert not os.get_inheritable(copy)
+    os.close(copy)
+    ours.close()
+    assert other.receive() is None
+    other.close()
+
+
+def test_several_messages_are_received_at_once() -> None:
+    ours, theirs = Channel.pair()
+    other = Channel(theirs)
+    for number in range(10):
+        ours.send((KILL, number))
+    received = other.receive()
+    assert received is not None
+    assert [message for message, _ in received] == [(KILL, number) for number in range(10)]
+    assert ours.receive() == []
+    ours.close()
+    other.close()
+
+
+def test_importing_the_keeper_brings_in_little() -> None:
+    code = "import sys; import shelld.keeper.supervisor; print(' '.join(sys.modules))"
+    path = str(Path(__file__).parents[2] / "daemon")
+    env = {**os.environ, "PYTHONPATH": path}
+    shown = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
+    modules = set(shown.stdout.decode().split())
+    assert not modules & {"asyncio", "anyio", "msgspec", "subprocess", "threading", "json", "ssl"}

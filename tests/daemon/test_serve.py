@@ -1,0 +1,273 @@
+"""The loop with methods that misbehave: every accepted request gets exactly one answer."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shelld.dispatch import as_method
+from shelld.methods.context import Context, Daemon
+from shelld.options import Options
+from shelld.serve import Server
+from shelld.shells.manager import ShellManager
+from shelld.stdio import Input, Output
+from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.methods import NoParams
+
+SECRET = "/home/secret/path"
+
+Body = Callable[[Context, NoParams], Awaitable[Any]]
+
+
+async def nothing(_context: Context, _params: NoParams) -> None:
+    return None
+
+
+async def broken(_context: Context, _params: NoParams) -> None:
+    raise RuntimeError(SECRET)
+
+
+async def broken_type(_context: Context, _params: NoParams) -> None:
+    raise TypeError(SECRET)
+
+
+async def unencodable(_context: Context, _params: NoParams) -> object:
+    return object()
+
+
+async def surrogate(_context: Context, _params: NoParams) -> str:
+    return "\ud800"
+
+
+async def own_error(_context: Context, _params: NoParams) -> None:
+    raise RpcError(ErrorKind.SPAWN_FAILED, "no", {"errno": "ENOENT"})
+
+
+async def unencodable_error(_context: Context, _params: NoParams) -> None:
+    raise RpcError(ErrorKind.SPAWN_FAILED, "no", {"errno": object()})
+
+
+async def group(_context: Context, _params: NoParams) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(broken, _context, _params)
+
+
+async def forever(_context: Context, _params: NoParams) -> None:
+    await anyio.sleep_forever()
+
+
+async def slow_to_die(_context: Context, _params: NoParams) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        with anyio.CancelScope(shield=True):
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+
+
+async def deaf(_context: Context, _params: NoParams) -> str:
+    with anyio.CancelScope(shield=True):
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+    return "done anyway"
+
+
+BODIES: dict[str, Body] = {
+    body.__name__: body
+    for body in (
+        *(nothing, broken, broken_type, unencodable, surrogate, own_error, unencodable_error),
+        *(group, forever, slow_to_die, deaf),
+    )
+}
+METHODS = {name: as_method(NoParams, body) for name, body in BODIES.items()}
+
+
+class Peer:
+    """The client's ends of the pipes."""
+
+    def __init__(self, stdin: int, stdout: int) -> None:
+        self._stdin: int | None = stdin
+        self._stdout = stdout
+        self._data = b""
+
+    def send(self, *messages: Any) -> None:
+        assert self._stdin is not None
+        os.write(
+            self._stdin, b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+        )
+
+    def end(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+    async def receive(self) -> Any:
+        with anyio.fail_after(10):
+            while b"\n" not in self._data:
+                await anyio.wait_readable(self._stdout)
+                self._data += os.read(self._stdout, 65536)
+        line, _, self._data = self._data.partition(b"\n")
+        return json.loads(line)
+
+    async def rest(self) -> list[Any]:
+        while data := os.read(self._stdout, 65536):
+            self._data += data
+        return [json.loads(line) for line in self._data.splitlines()]
+
+
+@asynccontextmanager
+async def served(**options: int) -> AsyncIterator[Peer]:
+    """A server over pipes; when the block ends, so does its input, and it must stop."""
+    stdin, stdin_end = os.pipe()
+    stdout, stdout_end = os.pipe()
+    peer = Peer(stdin_end, stdout)
+    try:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                daemon = Daemon(Options(**options), ShellManager())
+                server = Server(daemon, METHODS, Input(stdin), Output(stdout_end), tasks)
+
+                async def serve() -> None:
+                    await server.read_requests()
+                    await server.drain(0.05)
+
+                tasks.start_soon(serve)
+                yield peer
+                peer.end()
+    finally:
+        peer.end()
+        for descriptor in (stdin, stdout, stdout_end):
+            os.close(descriptor)
+
+
+def request(method: str, request_id: Any, params: Any = None) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+
+
+def cancel(request_id: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": request_id}}
+
+
+@pytest.mark.parametrize(
+    "method", ["broken", "broken_type", "unencodable", "surrogate", "unencodable_error", "group"]
+)
+async def test_what_goes_wrong_inside_is_an_internal_error_without_its_text(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "shelld")
+    async with served() as peer:
+        peer.send(request(method, 1))
+        answer = await peer.receive()
+        assert answer["error"] == {
+            "code": -32603,
+            "message": "Internal error",
+            "data": {"kind": "internal_error"},
+        }
+        assert SECRET not in json.dumps(answer)
+        peer.send(request("nothing", 2))
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": 2, "result": None}
+
+
+async def test_an_error_of_ours_arrives_as_it_is() -> None:
+    async with served() as peer:
+        peer.send(request("own_error", 1))
+        error = (await peer.receive())["error"]
+        assert error == {
+            "code": 1004,
+            "message": "no",
+            "data": {"kind": "spawn_failed", "errno": "ENOENT"},
+        }
+
+
+async def test_shielded_cleanup_of_a_cancelled_method_is_finished() -> None:
+    async with served() as peer:
+        peer.send(request("slow_to_die", 1), cancel(1))
+        assert (await peer.receive())["error"]["code"] == -32800
+
+
+async def test_a_method_that_ends_in_spite_of_a_cancel_is_answered_once() -> None:
+    async with served() as peer:
+        peer.send(request("deaf", 1), cancel(1), request("nothing", 2))
+        answers = [await peer.receive(), await peer.receive()]
+        assert sorted(answer["id"] for answer in answers) == [1, 2]
+
+
+async def test_requests_at_the_end_are_refused_after_the_drain() -> None:
+    async with served() as peer:
+        peer.send(request("forever", 1), request("nothing", 2))
+        assert (await peer.receive())["id"] == 2
+        peer.end()
+        assert (await peer.receive())["error"]["code"] == 1006
+
+
+async def test_at_the_cap_reading_stops_and_goes_on_when_there_is_room() -> None:
+    async with served(max_in_flight=2) as peer:
+        peer.send(request("forever", 1), request("deaf", 2), request("nothing", 3))
+        assert (await peer.receive())["id"] == 2
+        assert (await peer.receive())["id"] == 3
+
+
+async def test_a_blocked_loop_would_be_noticed() -> None:
+    async with served() as peer:
+        peer.send(*(request("forever", number) for number in range(200)))
+        peer.send(request("nothing", "x"))
+        assert (await peer.receive())["id"] == "x"
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["request", "cancel", "notify", "batch", "turn"]),
+        st.sampled_from(sorted(METHODS)),
+        st.integers(0, 3),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(steps)
+def test_whatever_happens_there_is_one_answer_to_each_request(
+    script: list[tuple[str, str, int]],
+) -> None:
+    anyio.run(play, script)
+
+
+async def play(script: list[tuple[str, str, int]]) -> None:
+    logging.getLogger("shelld").setLevel(logging.CRITICAL)
+    expected: list[Any] = []
+    batches = 0
+    answers: list[Any] = []
+    read, write = os.pipe()
+    async with served() as peer:
+        for action, method, number in script:
+            if action == "request":
+                peer.send(request(method, number))
+                expected.append(number)
+            elif action == "cancel":
+                peer.send(cancel(number))
+            elif action == "notify":
+                peer.send({"jsonrpc": "2.0", "method": method})
+            elif action == "batch":
+                peer.send([request(method, number), {"jsonrpc": "2.0", "method": method}, 7])
+                expected += [number, None]
+                batches += 1
+            else:
+                await anyio.lowlevel.checkpoint()
+        peer.end()
+        while len(answers) < len(expected):
+            message = await peer.receive()
+            answers += message if isinstance(message, list) else [message]
+    os.close(read)
+    os.close(write)
+    assert sorted(map(repr, (answer["id"] for answer in answers))) == sorted(map(repr, expected))
+    assert all(("result" in answer) != ("error" in answer) for answer in answers)

@@ -1,0 +1,90 @@
+"""Output never waits, whatever it writes to, and keeps the order."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from shelld.stdio import Output
+
+
+def pipe_pair(_path: Path) -> tuple[int, int]:
+    return os.pipe()
+
+
+def socket_pair(_path: Path) -> tuple[int, int]:
+    read, write = socket.socketpair()
+    return read.detach(), write.detach()
+
+
+def read_all(descriptor: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = os.read(descriptor, 65536)
+        assert piece
+        data += piece
+    return data
+
+
+@pytest.mark.parametrize("make", [pipe_pair, socket_pair])
+async def test_what_is_written_arrives_in_order_although_nobody_reads(
+    tmp_path: Path, make: Callable[[Path], tuple[int, int]]
+) -> None:
+    read, write = make(tmp_path)
+    output = Output(write)
+    pieces = [b"%d:" % number + b"x" * size for number, size in enumerate([1, 4096, 300_000] * 10)]
+    with anyio.fail_after(10):
+        for piece in pieces:
+            output.write(piece)
+        assert output.backlog > 1_000_000
+        expected = b"".join(pieces)
+        data = await anyio.to_thread.run_sync(read_all, read, len(expected))
+        await output.wait_progress()
+    assert data == expected
+    assert output.backlog == 0
+    output.write(b"small")
+    assert os.read(read, 100) == b"small"
+    os.close(read)
+    if make is pipe_pair:
+        os.close(write)
+
+
+async def test_a_file_takes_everything(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    output = Output(descriptor)
+    with anyio.fail_after(10):
+        for number in range(100):
+            output.write(b"%d\n" % number)
+        await output.wait_progress()
+    os.close(descriptor)
+    assert (tmp_path / "out").read_text() == "".join(f"{number}\n" for number in range(100))
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+async def test_a_reader_that_is_gone_is_noticed_at_the_next_write(size: int) -> None:
+    read, write = os.pipe()
+    output = Output(write)
+    os.close(read)
+    with anyio.fail_after(10):
+        output.write(b"x" * size)
+        await output.wait_broken()
+    assert output.is_broken
+    output.write(b"more")
+    os.close(write)
+
+
+async def test_a_reader_that_goes_away_in_the_middle_is_noticed() -> None:
+    read, write = os.pipe()
+    output = Output(write)
+    output.write(b"x" * 1_000_000)
+    os.read(read, 10)
+    os.close(read)
+    with anyio.fail_after(10):
+        await output.wait_broken()
+    os.close(write)
