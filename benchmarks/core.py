@@ -13,6 +13,7 @@ import json
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ import anyio
 from shelld_client import AsyncClient, Client
 
 DAEMON = [sys.executable, "-m", "shelld"]
+IMPORT_ASYNCIO = [sys.executable, "-c", "import asyncio"]
 BASH_TRUE = ["/bin/bash", "-c", "true"]
 
 
@@ -80,8 +82,7 @@ def start_up(rounds: int) -> None:
     for _ in range(rounds):
         began = time.perf_counter()
         first_answer()
-        python = [sys.executable, "-c", "import asyncio"]
-        baseline.append(milliseconds(lambda: subprocess.run(python, check=True)))
+        baseline.append(milliseconds(lambda: subprocess.run(IMPORT_ASYNCIO, check=True)))
     ours, theirs = statistics.median(times), statistics.median(baseline)
     report("start-up to first bash / asyncio", ms=ours, asyncio_ms=theirs, ratio=ours / theirs)
 
@@ -91,24 +92,24 @@ def ping(count: int = 2000) -> None:
     daemon.request("ping")
     times = sorted(milliseconds(lambda: daemon.request("ping")) for _ in range(count))
     report("ping, one at a time", p50_ms=times[count // 2], p99_ms=times[count * 99 // 100])
+    total = 10_000
+    lines = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % i for i in range(total))
+
+    def feed(writer: subprocess.Popen[bytes]) -> None:
+        writer.communicate(lines)
+
     memory: list[float] = []
     rates: list[float] = []
     for _ in range(5):
-        total = 10_000
-        lines = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % i for i in range(total))
         began = time.perf_counter()
-        writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=daemon.stdin)
-        assert writer.stdin is not None
         # Written by another process, so that this one can read meanwhile.
-        import threading  # noqa: PLC0415
-
-        feeding = threading.Thread(target=lambda w=writer: (w.stdin.write(lines), w.stdin.close()))
+        writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=daemon.stdin)
+        feeding = threading.Thread(target=feed, args=(writer,))
         feeding.start()
         for _ in range(total):
             daemon.reader.readline()
         rates.append(total / (time.perf_counter() - began))
         feeding.join()
-        writer.wait()
         memory.append(resident_mb(daemon.process.pid))
     report(
         "10,000 pings pipelined, 5 rounds",

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -196,7 +196,7 @@ class RawDaemon:
 
 
 @contextlib.contextmanager
-def raw_daemon(*args: str, **options: Any) -> Iterator[RawDaemon]:
+def raw_daemon(*args: str, **options: Any) -> Generator[RawDaemon]:
     """A daemon for the length of the block; it must have been silent on stderr."""
     daemon = RawDaemon(*args, **options)
     try:

@@ -6,7 +6,7 @@ Both clients are made of these, so that a parameter is named, and a result decod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
@@ -112,8 +112,12 @@ def list_shells(session: str | None) -> Call[list[ShellInfo]]:
     return Call("list_shells", _given(session=session), decode)
 
 
-SERVER_INFO: Final = Call("server_info", {}, lambda result: _decode(ServerInfoResult, result))
-PING: Final = Call("ping", {}, lambda result: cast("None", _decode(Empty, result) and None))
+def server_info() -> Call[ServerInfoResult]:
+    return Call("server_info", {}, _decoder(ServerInfoResult))
+
+
+def ping() -> Call[Empty]:
+    return Call("ping", {}, _decoder(Empty))
 
 
 def _given(**params: Any) -> dict[str, Any]:

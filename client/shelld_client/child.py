@@ -1,4 +1,4 @@
-"""What both clients do to have a daemon: start it, remember its last words, and how long to wait."""
+"""What both clients need of a daemon: to start it, its last words, how long to wait for it."""
 
 from __future__ import annotations
 

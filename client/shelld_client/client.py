@@ -163,11 +163,11 @@ class AsyncClient:
 
     async def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""
-        return await self._request(calls.SERVER_INFO)
+        return await self._request(calls.server_info())
 
     async def ping(self) -> None:
         """Return when the daemon has answered."""
-        await self._request(calls.PING)
+        await self._request(calls.ping())
 
     # -- calls ------------------------------------------------------------------------------
 

@@ -2,10 +2,14 @@
 
 Bytes that arrived go in, answered calls come out; calls go in, bytes to send come out. What a
 pending call is, is up to the caller: any object.
+
+At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->") and received
+("<-"); they contain commands and their output.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -33,6 +37,8 @@ class _Answer(msgspec.Struct):
     method: str | None = None
 
 
+wire_logger: Final = logging.getLogger("shelld_client.wire")
+
 _decoder: Final = msgspec.json.Decoder(_Answer)
 
 
@@ -55,13 +61,16 @@ class Connection(Generic[T]):
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         self._next_id += 1
+        _log_message("->", frame)
         self._pending[request_id] = pending
         return request_id, frame
 
     def cancel(self, request_id: int) -> bytes:
         """Forget a call whose answer nobody wants; return the bytes that end it in the daemon."""
         self._pending.pop(request_id, None)
-        return encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
+        frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
+        _log_message("->", frame)
+        return frame
 
     def receive(self, data: bytes) -> list[tuple[T, bytes | ShellError]]:
         """Return the calls that `data` answers, each with its result (JSON) or its error.
@@ -73,6 +82,7 @@ class Connection(Generic[T]):
         while (event := self._frames.next_event()) is not NEED_DATA:
             if isinstance(event, FrameError):
                 raise ProtocolError(f"the peer sent no valid message: {event.value}")
+            _log_message("<-", event)
             try:
                 answer = _decoder.decode(event)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -98,3 +108,8 @@ class Connection(Generic[T]):
         pending = list(self._pending.values())
         self._pending.clear()
         return pending
+
+
+def _log_message(direction: str, message: bytes) -> None:
+    if wire_logger.isEnabledFor(logging.DEBUG):
+        wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

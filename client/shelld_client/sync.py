@@ -180,11 +180,11 @@ class Client:
 
     def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""
-        return self._request(calls.SERVER_INFO)
+        return self._request(calls.server_info())
 
     def ping(self) -> None:
         """Return when the daemon has answered."""
-        self._request(calls.PING)
+        self._request(calls.ping())
 
     # -- calls ------------------------------------------------------------------------------
 

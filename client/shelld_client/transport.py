@@ -84,7 +84,7 @@ class Transport:
                     await anyio.wait_readable(handle)
                 finally:
                     os.close(handle)
-        while process.poll() is None:
+        while process.poll() is None:  # noqa: ASYNC110 - where there is no event to wait for
             await anyio.sleep(_EXIT_POLL_S)
 
     async def close(self) -> None:

@@ -69,8 +69,8 @@ def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> M
         except Exception:
             # The traceback names code, not the command nor its environment.
             logger.exception("unexpected error in a method")
-            error = internal_error()
-            raise _JsonRpcError(error.kind.code, error.message, error) from None
+            bug = internal_error()
+            raise _JsonRpcError(bug.kind.code, bug.message, bug) from None
 
     # jsonrpcserver asks for the signature at every call; this answers without working it out.
     method.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """What comes before everything else: the streams claimed, the environment as it was given.
 
-After `claim_stdio` fd 0 is the null device and fd 1 is stderr, so nothing in this process or below it can
-read a request or write into an answer by accident, and nothing that the parent left open reaches
-a command.
+After `claim_stdio` fd 0 is the null device and fd 1 is stderr, so nothing in this process or below
+it can read a request or write into an answer by accident, and nothing that the parent left open
+reaches a command.
 """
 
 from __future__ import annotations

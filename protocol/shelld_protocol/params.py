@@ -22,7 +22,7 @@ _raw_array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 @cache
-def _decoder(params_type: type[P]) -> msgspec.json.Decoder[P]:
+def _decoder(params_type: type[Params]) -> msgspec.json.Decoder[Params]:
     return msgspec.json.Decoder(params_type)
 
 
@@ -30,7 +30,7 @@ def decode_params(params_type: type[P], raw: bytes) -> P:
     """Decode `raw` (a JSON object, array or null). Raises `RpcError` (invalid_params)."""
     if raw[:1] == b"{":
         try:
-            return _decoder(params_type).decode(raw)
+            return cast("P", _decoder(params_type).decode(raw))
         except msgspec.ValidationError:
             pass
     return _decode_leniently(params_type, raw)

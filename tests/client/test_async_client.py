@@ -122,14 +122,14 @@ async def test_a_daemon_may_be_behind_any_prefix() -> None:
 
 
 async def test_cancelling_the_task_kills_the_command(shell: AsyncClient, tmp_path: Path) -> None:
-    with anyio.move_on_after(10) as scope:
+    pids: list[int] = []
+    with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(shell.bash, f"setsid sleep 300 & touch {tmp_path}/up; sleep 300")
             while not (tmp_path / "up").exists():
                 await anyio.sleep(0.005)
             pids = [pid for pid in descendants(shell.pid) if "sleep" in comm(pid)]
             tasks.cancel_scope.cancel()
-    assert not scope.cancelled_caught
     assert len(pids) == 2
     await wait_until_gone(pids)
     assert (await shell.bash("echo still fine")).stdout == "still fine\n"
@@ -234,8 +234,9 @@ async def test_a_peer_that_does_not_speak_the_protocol_is_told(script: str) -> N
 
 
 async def test_a_result_of_another_shape_is_a_protocol_error() -> None:
-    peer = 'import sys\nfor line in sys.stdin: print(\'{"jsonrpc":"2.0","id":1,"result":[]}\', flush=True)'
-    async with AsyncClient.spawn([sys.executable, "-c", peer]) as shell:
+    answer = '{"jsonrpc":"2.0","id":1,"result":[]}'
+    script = f"read; echo '{answer}'; cat >/dev/null"
+    async with AsyncClient.spawn(["/bin/bash", "-c", script]) as shell:
         with pytest.raises(ProtocolError, match="BashResult"):
             await shell.bash("true")
 

@@ -45,8 +45,11 @@ def test_methods_return_results(shell: Client) -> None:
 
 
 def test_many_threads_share_one_client(shell: Client) -> None:
+    def echo(number: int) -> str:
+        return shell.bash(f"echo {number}").stdout
+
     with ThreadPoolExecutor(16) as threads:
-        outputs = list(threads.map(lambda number: shell.bash(f"echo {number}").stdout, range(100)))
+        outputs = list(threads.map(echo, range(100)))
     assert outputs == [f"{number}\n" for number in range(100)]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import anyio.abc
+import anyio.lowlevel
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -126,7 +126,7 @@ class Peer:
 
 
 @asynccontextmanager
-async def served(**options: int) -> AsyncIterator[Peer]:
+async def served(max_in_flight: int = 4096) -> AsyncGenerator[Peer]:
     """A server over pipes; when the block ends, so does its input, and it must stop."""
     stdin, stdin_end = os.pipe()
     stdout, stdout_end = os.pipe()
@@ -134,7 +134,7 @@ async def served(**options: int) -> AsyncIterator[Peer]:
     try:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                daemon = Daemon(Options(**options), ShellManager())
+                daemon = Daemon(Options(max_in_flight=max_in_flight), ShellManager())
                 server = Server(daemon, METHODS, Input(stdin), Output(stdout_end), tasks)
 
                 async def serve() -> None:

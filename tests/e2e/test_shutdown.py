@@ -198,9 +198,9 @@ def test_a_parent_that_is_already_gone_ends_the_daemon() -> None:
         assert daemon.wait() == 0
 
 
-def run_daemon(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+def run_daemon(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [*DAEMON_COMMAND, *arguments]
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(
         command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
     )
 

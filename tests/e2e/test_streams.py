@@ -41,7 +41,10 @@ def test_stdin_may_be_the_null_device() -> None:
 def test_stdin_and_stdout_may_be_one_socket() -> None:
     # As Node gives its children.
     ours, theirs = socket.socketpair()
-    with ours, subprocess.Popen(DAEMON_COMMAND, stdin=theirs, stdout=theirs) as process:
+    with (
+        ours,
+        subprocess.Popen(DAEMON_COMMAND, stdin=theirs.fileno(), stdout=theirs.fileno()) as process,
+    ):
         theirs.close()
         ours.sendall(REQUEST)
         assert stdout_of(ours.makefile("rb").readline()) == "done\n"
@@ -178,8 +181,10 @@ def test_descriptors_threads_and_memory_do_not_grow(daemon: RawDaemon) -> None:
 
 
 def test_no_temporary_files_are_made() -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        with raw_daemon(env={**os.environ, "TMPDIR": directory}) as daemon:
-            daemon.bash("cat >/dev/null", stdin="x" * 1_000_000)
-            daemon.bash("true" + "#" * 1_000_000)
-            assert list(Path(directory).iterdir()) == []
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        raw_daemon(env={**os.environ, "TMPDIR": directory}) as daemon,
+    ):
+        daemon.bash("cat >/dev/null", stdin="x" * 1_000_000)
+        daemon.bash("true" + "#" * 1_000_000)
+        assert list(Path(directory).iterdir()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ def events(pieces: list[bytes], *, eof: bool = True) -> list[bytes | FrameError]
     found: list[bytes | FrameError] = []
 
     def collect() -> None:
-        while not isinstance(event := reader.next_event(), type(NEED_DATA)):
+        while (event := reader.next_event()) is not NEED_DATA:
             found.append(event)
 
     for piece in pieces:
@@ -37,7 +39,7 @@ def events(pieces: list[bytes], *, eof: bool = True) -> list[bytes | FrameError]
     return found
 
 
-CASES = [
+CASES: list[tuple[bytes, list[bytes | FrameError]]] = [
     (b"", []),
     (b"\n \r\n\t\n", []),
     (b"{}\n", [b"{}"]),
@@ -91,7 +93,7 @@ def test_the_same_stream_byte_by_byte(stream: bytes, expected: list[bytes | Fram
 def test_how_a_stream_is_split_changes_nothing(streams: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(streams)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    pieces = [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[start:end] for start, end in itertools.pairwise(edges)]
     assert events(pieces) == events([stream])
 
 

@@ -80,7 +80,7 @@ def test_an_alias_stands_for_its_parameter() -> None:
     assert message == "Invalid value for bash_id: must equal shell_id"
 
 
-@pytest.mark.parametrize("value", [2000.0, 2e3, 2000])
+@pytest.mark.parametrize("value", [2000.0, 2000])
 def test_an_integral_number_is_an_integer(value: float) -> None:
     params = decode_params(BashParams, json.dumps({"command": "x", "timeout": value}).encode())
     assert params.timeout == 2000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
@@ -32,12 +32,13 @@ def test_its_schemas_are_valid_and_required_params_come_first(method: dict[str, 
 
 def test_its_references_lead_somewhere() -> None:
     def references(value: Any) -> list[str]:
-        if isinstance(value, dict):
-            found = [value["$ref"]] if "$ref" in value else []
-            return found + [ref for member in value.values() for ref in references(member)]  # pyright: ignore
         if isinstance(value, list):
-            return [ref for member in value for ref in references(member)]  # pyright: ignore
-        return []
+            return [ref for member in cast("list[object]", value) for ref in references(member)]
+        if not isinstance(value, dict):
+            return []
+        members = cast("dict[str, Any]", value)
+        found = [str(members["$ref"])] if "$ref" in members else []
+        return found + [ref for member in members.values() for ref in references(member)]
 
     for reference in references(DOCUMENT):
         target: Any = DOCUMENT

@@ -14,7 +14,7 @@ import array
 import marshal
 import os
 import socket
-from typing import Any, Final, cast
+from typing import Any, Final
 
 SPAWN_RUNNER: Final = 1
 RUN: Final = 2
@@ -152,4 +152,4 @@ class Channel:
 def _tuple(value: Any) -> Message:
     if not isinstance(value, tuple):
         raise TypeError("a frame holds a tuple")
-    return cast("Message", value)
+    return value  # pyright: ignore[reportUnknownVariableType]

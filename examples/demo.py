@@ -1,0 +1,64 @@
+"""A short session with a real daemon, with the JSON that goes over the wire.
+
+Run it with `make demo`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import anyio
+
+from shelld_client import AsyncClient, CommandTimedOut
+
+
+def heading(text: str) -> None:
+    print(f"\n\033[1m# {text}\033[0m" if sys.stdout.isatty() else f"\n# {text}")
+
+
+def show_the_wire() -> None:
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("  %(message)s"))
+    logger = logging.getLogger("shelld_client.wire")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+
+
+async def main() -> None:
+    show_the_wire()
+    async with AsyncClient.spawn() as shell:
+        heading("A command")
+        result = await shell.bash("echo hello from $BASH_VERSION", description="Say hello")
+        print(f"exit code {result.exit_code} after {result.duration_ms} ms: {result.stdout!r}")
+
+        heading("A command that fails is a result, not an exception")
+        result = await shell.bash("ls /nonexistent")
+        print(f"exit code {result.exit_code}: {result.stderr!r}")
+
+        heading("A background job, followed until it ends: no polling, each read waits")
+        job = await shell.bash(
+            "for i in 1 2 3; do echo step $i; sleep 0.3; done", run_in_background=True
+        )
+        running = True
+        while running:
+            read = await shell.bash_output(job.bash_id, wait=10_000)
+            running = read.is_running
+            print(f"{read.status}: {read.stdout!r}")
+
+        heading("A job that hides a child in a session of its own, killed with everything it left")
+        job = await shell.bash("setsid sleep 300 & sleep 300", run_in_background=True)
+        killed = await shell.kill_shell(job.bash_id)
+        print(f"{killed.message}; survivors: {killed.survivors}")
+
+        heading("A timeout gives back what was written so far")
+        try:
+            await shell.bash("echo working; sleep 300", timeout=1000)
+        except CommandTimedOut as error:
+            print(f"{error}; it had written {error.stdout!r}")
+
+        heading("And the end: the daemon stops, and nothing is left of any of it")
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -1,0 +1,72 @@
+"""What the documents show is run, and what they name is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from shelld import __version__
+from shelld_protocol.errors import ErrorKind
+from shelld_protocol.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    pytest.param(language, text, id=f"{path.stem}-{number}")
+    for path in DOCUMENTS
+    for number, (language, text) in enumerate(BLOCK.findall(path.read_text()))
+]
+
+
+@pytest.mark.parametrize(("language", "text"), BLOCKS)
+def test_every_code_block_runs(language: str, text: str) -> None:
+    if language == "python":
+        command = [sys.executable, "-W", "error", "-c", text]
+    else:
+        assert language == "sh"
+        # This test may itself run under one of these targets: see what they would do.
+        bin_folder = str(Path(sys.executable).parent)
+        script = re.sub(r"^make ", "make --dry-run ", text, flags=re.MULTILINE)
+        command = ["/bin/bash", "-euc", script.replace(".venv/bin", bin_folder)]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    if "echo hi" in text:
+        assert '"stdout":"hi\\n"' in ended.stdout
+
+
+def test_the_readme_names_every_method_and_every_error_in_use() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for method in METHODS:
+        assert f"`{method}`" in readme
+    # The two that no method of this version raises.
+    for kind in set(ErrorKind) - {ErrorKind.BLOCKED, ErrorKind.SESSION_NOT_FOUND}:
+        assert f"`{kind.value}`" in readme
+
+
+def test_the_map_names_every_module() -> None:
+    architecture = (ROOT / "ARCHITECTURE.md").read_text()
+    for folder in ("protocol/shelld_protocol", "daemon/shelld", "client/shelld_client"):
+        for path in (ROOT / folder).iterdir():
+            if path.suffix == ".py" and path.stem != "__init__":
+                assert path.name in architecture
+            elif path.is_dir() and path.name != "__pycache__":
+                assert f"{path.name}/" in architecture
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), target
