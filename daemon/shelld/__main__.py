@@ -11,7 +11,7 @@ import sys
 
 from shelld.keeper.pool import RunnerPool
 from shelld.options import Options, parse_options
-from shelld.startup import claim_stdio, undo_locale_coercion
+from shelld.startup import claim_stdio, raise_file_limit, undo_locale_coercion
 
 USAGE_ERROR = 2
 
@@ -25,7 +25,7 @@ def main() -> int:
     undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    pool = RunnerPool()
+    pool = RunnerPool(file_limit=raise_file_limit())
     try:
         # First, so that the keeper starts while the imports below take their time.
         pool.prepare()

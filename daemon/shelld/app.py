@@ -55,6 +55,7 @@ async def _run(
         max_retained=options.max_retained,
         retain_seconds=options.retain_seconds,
         retain_bytes=options.retain_bytes,
+        retain_total_bytes=options.retain_total_bytes,
         grace_ms=options.grace,
     )
     output = Output(streams[1])

@@ -27,6 +27,7 @@ class Options(NamedTuple):
     max_retained: int = 1_000
     retain_seconds: int = 3_600
     retain_bytes: int = 64 * 1024 * 1024
+    retain_total_bytes: int = 512 * 1024 * 1024
     max_message_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 4_096
 
@@ -105,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     option("--max-retained", type=count, metavar="N", help="ended shells that are kept")
     option("--retain-seconds", type=size, metavar="S", help="how long ended shells are kept")
     option("--retain-bytes", type=_integer(4096, 2**40), metavar="N", help="output kept per stream")
+    option(
+        "--retain-total-bytes",
+        type=_integer(4096, 2**40),
+        metavar="N",
+        help="output kept of all ended shells; the oldest go first",
+    )
     option("--max-message-bytes", type=_integer(1024, 2**31), metavar="N", help="largest request")
     option("--max-in-flight", type=count, metavar="N", help="requests that may be unanswered")
     return parser

@@ -52,6 +52,9 @@ logger = logging.getLogger("shelld.serve")
 # Answers that wait for the client to read them, before no more requests are read.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
+# While no requests are read: how often to look whether the client is still there.
+HANG_UP_POLL_S: Final = 0.5
+
 
 class Cancellation(enum.Enum):
     """How a request that was cancelled is answered."""
@@ -120,13 +123,13 @@ class Server:
                 self._frames.receive_data(data)
             else:
                 self._frames.receive_eof()
-            await self._start_requests()
+            await self._start_requests(at_end=not data)
             if not data:
                 return
             # The requests first: their commands start while this task prepares to wait.
             await anyio.lowlevel.cancel_shielded_checkpoint()
 
-    async def _start_requests(self) -> None:
+    async def _start_requests(self, *, at_end: bool) -> None:
         while self.exit_code is None:
             event = self._frames.next_event()
             if event is NEED_DATA:
@@ -135,15 +138,21 @@ class Server:
                 self._refuse_frame(event)
             else:
                 self._accept(event)
-            if self._in_flight_count >= self._daemon.options.max_in_flight:
-                await self._wait_for_fewer()
-            if self._output.backlog >= MAX_BACKLOG_BYTES:
-                await self._output.wait_progress()
+            # Once the client is gone there is nothing more to hold back.
+            at_end = at_end or await self._wait_for_room()
 
-    async def _wait_for_fewer(self) -> None:
+    async def _wait_for_room(self) -> bool:
+        """Wait until another request may be started; True if the client is gone meanwhile."""
         while self._in_flight_count >= self._daemon.options.max_in_flight:
+            # Its end cannot be seen by reading, as nothing is read now.
+            if self._source.has_hung_up():
+                return True
             self._fewer = anyio.Event()
-            await self._fewer.wait()
+            with anyio.move_on_after(HANG_UP_POLL_S):
+                await self._fewer.wait()
+        if self._output.backlog >= MAX_BACKLOG_BYTES:
+            await self._output.wait_progress()
+        return False
 
     def _refuse_frame(self, event: FrameError) -> None:
         too_large = event is FrameError.TOO_LARGE

@@ -8,6 +8,7 @@ reaches a command.
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from contextlib import suppress
 
@@ -57,6 +58,20 @@ def undo_locale_coercion() -> None:
         os.environb.pop(b"LC_CTYPE", None)
     else:
         os.environb[b"LC_CTYPE"] = given
+
+
+def raise_file_limit() -> int | None:
+    """Raise our own soft limit of open files; return what it was, which is what commands get.
+
+    A running shell takes four descriptors, and the usual soft limit of 1,024 is for programs that
+    use select(2). Returns None where the limit of another process cannot be set back.
+    """
+    if not hasattr(resource, "prlimit"):
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
 
 
 def _open_descriptors() -> list[int]:

@@ -25,6 +25,8 @@ import anyio.lowlevel
 
 READ_BYTES: Final = 256 * 1024
 
+_HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+
 # What is handed to the kernel in one go by the thread: many small answers in one call.
 _WRITE_BYTES: Final = 1024 * 1024
 
@@ -41,6 +43,12 @@ class Input:
                 selector.register(descriptor, selectors.EVENT_READ)
             except PermissionError:
                 self._can_wait = False
+
+    def has_hung_up(self) -> bool:
+        """Whether the other side has closed the stream, although there may be more to read."""
+        poll = select.poll()
+        poll.register(self._descriptor, _HUNG_UP)
+        return any(events & _HUNG_UP for _, events in poll.poll(0))
 
     async def receive(self) -> bytes:
         """Return the next bytes, b"" at end of file or if the stream is broken."""

@@ -285,6 +285,7 @@ class Limits(Result):
     max_retained: int
     retain_seconds: int
     retain_bytes: int
+    retain_total_bytes: int
     default_timeout_ms: int
     grace_ms: int
 

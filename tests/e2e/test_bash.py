@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, is_alive, raw_daemon, wait_for
+from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 
 def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
@@ -407,3 +408,53 @@ def test_ended_shells_are_kept_up_to_a_number_and_then_expired() -> None:
         assert made_up["data"]["expired"] is False
         assert daemon.call("bash_output", {"bash_id": ids[5]})["isRunning"] is False
         assert len(set(ids)) == 6
+
+
+def test_output_of_ended_shells_is_bounded_in_all() -> None:
+    with raw_daemon("--retain-total-bytes", "250000") as daemon:
+        ids = [daemon.bash("head -c 100000 /dev/zero")["bash_id"] for _ in range(4)]
+        wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 2, "the oldest to expire")
+        assert daemon.fail("bash_output", {"bash_id": ids[1]})["data"]["expired"] is True
+        kept = daemon.call("bash_output", {"bash_id": ids[2], "stdout_offset": 0})
+        assert len(kept["stdout"]) == 100_000
+
+
+def test_more_shells_than_the_usual_limit_of_files_allows(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with raw_daemon() as daemon:
+            for _ in range(100):
+                daemon.request("bash", {"command": "sleep 300", "run_in_background": True})
+            # Commands get the limit that the daemon was started with, of a new keeper's too.
+            assert daemon.bash("ulimit -Sn")["stdout"] == "256\n"
+            (keeper,) = [pid for pid in descendants(daemon.pid) if comm_of(pid) == "shelld-keeper"]
+            os.kill(keeper, signal.SIGKILL)
+            wait_for(lambda: not is_alive(keeper), "the keeper's end")
+            assert {daemon.bash("ulimit -Sn; sleep 0.01")["stdout"] for _ in range(5)} == {"256\n"}
+            for _ in range(10):
+                daemon.background("sleep 300")
+            running = [s for s in daemon.call("list_shells")["shells"] if s["isRunning"]]
+            assert len(running) == 110
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_shortage_of_files_is_told_and_passes(daemon: RawDaemon) -> None:
+    daemon.bash("true")
+    limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    used = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (used + 2, limits[1]))
+    for _ in range(3):
+        error = daemon.fail("bash", {"command": "true"})
+        assert error["data"] == {"kind": "resource_exhausted", "limit": "files"}
+    assert len(list(Path(f"/proc/{daemon.pid}/fd").iterdir())) == used
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
+    assert daemon.bash("echo again")["stdout"] == "again\n"
+
+
+def comm_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except FileNotFoundError:
+        return ""

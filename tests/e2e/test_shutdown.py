@@ -281,3 +281,14 @@ def test_starts_and_ends_leave_no_files_behind() -> None:
             assert daemon.wait() == 0
     left = {name for name in set(os.listdir("/tmp")) - before if "shelld" in name}
     assert left == set()
+
+
+def test_a_client_that_vanishes_while_no_more_is_read_ends_the_daemon() -> None:
+    with raw_daemon("--max-in-flight", "3") as daemon:
+        bash_id = daemon.background("sleep 300")
+        for _ in range(10):
+            daemon.request("bash_output", {"bash_id": bash_id, "wait": 600_000})
+        began = time.monotonic()
+        daemon.end_input()
+        assert daemon.wait() == 0
+        assert time.monotonic() - began < 3

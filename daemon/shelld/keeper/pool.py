@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import sys
@@ -30,7 +31,10 @@ _ROOT: Final = str(Path(__file__).parents[2])
 
 
 class RunnerPool:
-    def __init__(self) -> None:
+    """`file_limit`: the soft RLIMIT_NOFILE of commands, if this process raises its own."""
+
+    def __init__(self, *, file_limit: int | None = None) -> None:
+        self._file_limit = file_limit
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
         self._idle: list[Channel] = []
@@ -63,10 +67,6 @@ class RunnerPool:
         for channel in self._idle:
             channel.close()
         self._idle.clear()
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
-            self._wait_for_keeper()
         self._forget_keeper()
 
     def _wait_for_keeper(self) -> None:
@@ -117,16 +117,27 @@ class RunnerPool:
                     setsigmask=(),
                     setsigdef=(signal.SIGCHLD,),
                 )
+                self._restore_file_limit(self._keeper_pid)
             except BaseException:
                 channel.close()
                 raise
         return channel
 
+    def _restore_file_limit(self, keeper_pid: int) -> None:
+        # Before the keeper is asked for anything, so that all it forks inherits the limit.
+        if self._file_limit is not None and hasattr(resource, "prlimit"):
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            with contextlib.suppress(ProcessLookupError):
+                limits = (self._file_limit, hard)
+                resource.prlimit(keeper_pid, resource.RLIMIT_NOFILE, limits)
+
     def _forget_keeper(self) -> None:
+        """Close a keeper that has ended or is to end, and reap it."""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None
         if self._keeper_pid is not None:
+            self._wait_for_keeper()
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._keeper_pid, os.WNOHANG)
             self._keeper_pid = None

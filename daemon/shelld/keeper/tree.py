@@ -35,15 +35,28 @@ def descendants() -> dict[int, int]:
 
     A snapshot: what forks meanwhile may be missed, so callers repeat until ECHILD.
     """
+    us = os.getpid()
+    # Kernels without CONFIG_PROC_CHILDREN leave a look at every process.
+    by_parent = None if os.path.exists(f"/proc/{us}/task/{us}/children") else _all_by_parent()
     found: dict[int, int] = {}
-    waiting = [os.getpid()]
+    waiting = [us]
     while waiting:
         parent = waiting.pop()
-        for child in _children(parent):
+        children = _children(parent) if by_parent is None else by_parent.get(parent, [])
+        for child in children:
             if child not in found:
                 found[child] = parent
                 waiting.append(child)
     return found
+
+
+def _all_by_parent() -> dict[int, list[int]]:
+    by_parent: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            _, parent = _state_and_parent(int(name))
+            by_parent.setdefault(parent, []).append(int(name))
+    return by_parent
 
 
 def _children(pid: int) -> list[int]:

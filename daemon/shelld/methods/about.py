@@ -35,6 +35,7 @@ async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
             max_retained=options.max_retained,
             retain_seconds=options.retain_seconds,
             retain_bytes=options.retain_bytes,
+            retain_total_bytes=options.retain_total_bytes,
             default_timeout_ms=options.default_timeout,
             grace_ms=options.grace,
         ),

@@ -6,6 +6,7 @@ import signal
 
 from shelld.audit import timestamp
 from shelld.methods.context import Context
+from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.process import ShellProcess
 from shelld_protocol.methods import (
     KillShellParams,
@@ -20,9 +21,11 @@ async def kill_shell(context: Context, params: KillShellParams) -> KillShellResu
     manager = context.daemon.manager
     shell = manager.get(params.shell_id)
     grace = manager.options.grace_ms if params.grace is None else params.grace
-    # An ended shell with leftovers is stopped by this call, one without them was before.
-    stopped = shell.is_empty or not (shell.is_running or shell.leftover)
+    was_running, had_leftover = shell.is_running, bool(shell.leftover)
     survivors = await shell.kill(signal.Signals[f"SIG{params.signal}"], grace)
+    # It may have ended by itself while the kill was on its way.
+    ended_by_itself = shell.status not in {ShellStatus.KILLED, ShellStatus.TIMEOUT}
+    stopped = not had_leftover and (not was_running or ended_by_itself)
     return KillShellResult(
         shell_id=shell.id,
         command=shell.command,

@@ -43,8 +43,12 @@ class StreamStore:
         self._tail_size = 0
 
     @property
+    def kept(self) -> int:
+        return self._head_size + self._tail_size
+
+    @property
     def dropped(self) -> int:
-        return self.written - self._head_size - self._tail_size
+        return self.written - self.kept
 
     def append(self, data: bytes) -> None:
         self.written += len(data)

@@ -55,6 +55,7 @@ class ManagerOptions(Struct, frozen=True):
     max_retained: int = 1_000
     retain_seconds: int = 3_600
     retain_bytes: int = DEFAULT_RETAIN_BYTES
+    retain_total_bytes: int = 8 * DEFAULT_RETAIN_BYTES
     grace_ms: int = 1_000
 
 
@@ -88,7 +89,10 @@ class ShellManager:
         self._on_end = on_end
         # In start order, which is also nearly the order of ending.
         self._shells: dict[str, ShellProcess] = {}
+        # Running, or with processes left.
         self._live_count = 0
+        # Output of the others.
+        self._retained_bytes = 0
         self._sessions: dict[str, Session] = {}
         self._base = Session(None, _current_directory(), dict(os.environb))
         self._salt = os.urandom(8)
@@ -222,9 +226,17 @@ class ShellManager:
             self._pool.release(channel)
         if shell.failure is not None:
             del self._shells[shell.id]
-        elif len(self._shells) - self._live_count > self.options.max_retained:
-            oldest = next(shell for shell in self._shells.values() if shell.is_empty)
-            del self._shells[oldest.id]
+            return
+        self._retained_bytes += shell.kept_bytes
+        while (
+            len(self._shells) - self._live_count > self.options.max_retained
+            or self._retained_bytes > self.options.retain_total_bytes
+        ):
+            self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
+
+    def _forget(self, shell: ShellProcess) -> None:
+        del self._shells[shell.id]
+        self._retained_bytes -= shell.kept_bytes
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -266,7 +278,7 @@ class ShellManager:
             if shell.is_empty and shell.completed_at is not None and shell.completed_at <= oldest
         ]
         for shell in expired:
-            del self._shells[shell.id]
+            self._forget(shell)
         return len(expired)
 
     async def _sweep(self) -> None:

@@ -98,6 +98,11 @@ class ShellProcess:
         return self.status in LIVE
 
     @property
+    def kept_bytes(self) -> int:
+        """How much output is held in memory."""
+        return self.stdout.store.kept + self.stderr.store.kept
+
+    @property
     def duration_ms(self) -> int:
         lasted = self._lasted
         return round((time.monotonic() - self._began if math.isnan(lasted) else lasted) * 1000)
