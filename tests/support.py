@@ -44,14 +44,18 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
-def descendants(pid: int) -> list[int]:
-    """The pids below `pid`, in no order."""
+def children(pid: int) -> list[int]:
+    """The pids of the processes that `pid` is the parent of."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += [int(child), *descendants(int(child))]
+            found += map(int, (task / "children").read_text().split())
     return found
+
+
+def descendants(pid: int) -> list[int]:
+    """The pids below `pid`, in no order."""
+    return [below for child in children(pid) for below in (child, *descendants(child))]
 
 
 class RawDaemon:

@@ -14,8 +14,9 @@ from shelld_client.errors import DaemonExited, SpawnFailed
 CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 
-# For the exit code and the last stderr lines, once the daemon's stdout has ended.
+# For the exit code once the daemon's stdout has ended, and for its stderr to end too.
 POST_MORTEM_S: Final = 1.0
+LAST_WORDS_S: Final = 0.2
 
 READ_BYTES: Final = 256 * 1024
 STDERR_TAIL_BYTES: Final = 8192

@@ -15,7 +15,7 @@ import anyio.abc
 
 from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
-from shelld_client.child import POST_MORTEM_S, Child, daemon_command
+from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S, Child, daemon_command
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.transport import Transport
@@ -191,8 +191,14 @@ class AsyncClient:
 
     async def _receive(self, child: Child, transport: Transport) -> None:
         """Hand answers to their calls until the daemon has ended."""
+        stderr_ended = anyio.Event()
+
+        async def collect_stderr() -> None:
+            await transport.collect_stderr()
+            stderr_ended.set()
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(transport.collect_stderr)
+            tasks.start_soon(collect_stderr)
             try:
                 while data := await transport.receive():
                     for pending, answer in self._connection.receive(data):
@@ -202,9 +208,9 @@ class AsyncClient:
                 self._fail(error)
                 return
             exit_code = await transport.exit_code(POST_MORTEM_S)
-            # It can write no more, but what it wrote last may still be on its way to us.
-            for _ in range(3):
-                await anyio.lowlevel.checkpoint()
+            # It can write no more, but a child of its prefix may hold the pipe open.
+            with anyio.move_on_after(LAST_WORDS_S):
+                await stderr_ended.wait()
             self._fail(child.post_mortem(exit_code))
             tasks.cancel_scope.cancel()
 

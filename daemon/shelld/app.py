@@ -6,12 +6,14 @@ daemon's end as end of file and kill what they guard.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from typing import Final
 
 import anyio
 
+from shelld import __version__
 from shelld.audit import AuditLog
 from shelld.keeper.pool import RunnerPool
 from shelld.methods import METHODS
@@ -21,6 +23,8 @@ from shelld.serve import Server
 from shelld.shells.manager import ManagerOptions, ShellManager
 from shelld.shells.process import ShellProcess
 from shelld.stdio import Input, Output
+
+logger = logging.getLogger("shelld.app")
 
 # For requests in flight to end by themselves once no more will be read.
 DRAIN_S: Final = 0.5
@@ -60,6 +64,7 @@ async def _run(
     )
     output = Output(streams[1])
     exit_code = 0
+    logger.info("shelld %s serves one client", __version__)
     async with (
         anyio.create_task_group() as requests,
         # Inside: what requests wait for ends before they are waited for.
@@ -77,6 +82,7 @@ async def _run(
             with reading:
                 await server.read_requests()
             daemon.draining = True
+            logger.info("stopping: %d shells are running", len(manager.list_running()))
             await _stop(server, manager, output, hurry)
             watchers.cancel_scope.cancel()
         exit_code = server.exit_code or 0
@@ -98,7 +104,7 @@ async def _stop(server: Server, manager: ShellManager, output: Output, hurry: an
     with anyio.move_on_after(STOP_KILL_S + running * STOP_KILL_PER_SHELL_S):
         await manager.kill_all(0 if hurry.is_set() else STOP_GRACE_MS)
     with anyio.move_on_after(FLUSH_S):
-        await output.wait_progress()
+        await output.wait_empty()
 
 
 async def _watch_signals(reading: anyio.CancelScope, hurry: anyio.Event) -> None:

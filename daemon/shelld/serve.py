@@ -151,7 +151,7 @@ class Server:
             with anyio.move_on_after(HANG_UP_POLL_S):
                 await self._fewer.wait()
         if self._output.backlog >= MAX_BACKLOG_BYTES:
-            await self._output.wait_progress()
+            await self._output.wait_empty()
         return False
 
     def _refuse_frame(self, event: FrameError) -> None:
@@ -208,6 +208,7 @@ class Server:
             refusal = None if request.id is None else encode_error(request.id, shutting_down())
             deliver(refusal)
             return
+        logger.debug("request %.100r", request.method)
         entry = InFlight(request.id, Context(self._daemon), deliver)
         self._in_flight.setdefault(entry.key, []).append(entry)
         self._in_flight_count += 1

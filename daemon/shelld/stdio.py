@@ -154,9 +154,10 @@ class Output:
         self._progress.set()
         self._progress = anyio.Event()
 
-    async def wait_progress(self) -> None:
+    async def wait_empty(self) -> None:
         """Wait until the queue has been emptied or the stream has broken."""
-        if self._backlog and not self._broken:
+        # Again and again: what woke us may be older than what was written last.
+        while self._backlog and not self._broken:
             await self._progress.wait()
 
     async def wait_broken(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from shelld.keeper import tree
 from shelld.keeper.channel import (
     EMPTY,
     EXITED,
@@ -276,3 +277,28 @@ def test_importing_the_keeper_brings_in_little() -> None:
     shown = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
     modules = set(shown.stdout.decode().split())
     assert not modules & {"asyncio", "anyio", "msgspec", "subprocess", "threading", "json", "ssl"}
+
+
+def test_descendants_are_found_without_the_kernels_list_of_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = "sleep 300 & sleep 300 & wait"
+    with subprocess.Popen(["/bin/bash", "-c", script]) as process:
+        wait_for(lambda: len(tree.descendants()) == 3, "the processes")
+        found = tree.descendants()
+        monkeypatch.setattr("os.path.exists", never)
+        assert tree.descendants() == found
+        assert found[process.pid] == os.getpid()
+        tree.signal_descendants(signal.SIGKILL)
+
+
+def never(_path: str) -> bool:
+    return False
+
+
+def test_a_signal_spares_the_group_it_was_sent_to_already() -> None:
+    with subprocess.Popen(["sleep", "300"], start_new_session=True) as process:
+        tree.signal_descendants(signal.SIGTERM, except_group=process.pid)
+        assert process.poll() is None
+        tree.signal_descendants(signal.SIGTERM)
+        assert process.wait(10) == -signal.SIGTERM

@@ -45,7 +45,7 @@ async def test_what_is_written_arrives_in_order_although_nobody_reads(
         assert output.backlog > 1_000_000
         expected = b"".join(pieces)
         data = await anyio.to_thread.run_sync(read_all, read, len(expected))
-        await output.wait_progress()
+        await output.wait_empty()
     assert data == expected
     assert output.backlog == 0
     output.write(b"small")
@@ -61,7 +61,7 @@ async def test_a_file_takes_everything(tmp_path: Path) -> None:
     with anyio.fail_after(10):
         for number in range(100):
             output.write(b"%d\n" % number)
-        await output.wait_progress()
+        await output.wait_empty()
     os.close(descriptor)
     assert (tmp_path / "out").read_text() == "".join(f"{number}\n" for number in range(100))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
+from support import RawDaemon, children, is_alive, raw_daemon, wait_for
 
 
 def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
@@ -428,7 +428,7 @@ def test_more_shells_than_the_usual_limit_of_files_allows(tmp_path: Path) -> Non
                 daemon.request("bash", {"command": "sleep 300", "run_in_background": True})
             # Commands get the limit that the daemon was started with, of a new keeper's too.
             assert daemon.bash("ulimit -Sn")["stdout"] == "256\n"
-            (keeper,) = [pid for pid in descendants(daemon.pid) if comm_of(pid) == "shelld-keeper"]
+            (keeper,) = children(daemon.pid)
             os.kill(keeper, signal.SIGKILL)
             wait_for(lambda: not is_alive(keeper), "the keeper's end")
             assert {daemon.bash("ulimit -Sn; sleep 0.01")["stdout"] for _ in range(5)} == {"256\n"}
@@ -451,10 +451,3 @@ def test_a_shortage_of_files_is_told_and_passes(daemon: RawDaemon) -> None:
     assert len(list(Path(f"/proc/{daemon.pid}/fd").iterdir())) == used
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
     assert daemon.bash("echo again")["stdout"] == "again\n"
-
-
-def comm_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except FileNotFoundError:
-        return ""

@@ -233,6 +233,21 @@ def test_two_readers_share_the_output_between_them(daemon: RawDaemon) -> None:
     assert "".join(map(str, numbers)) == "".join(map(str, range(1, 2001)))
 
 
+def test_a_filtered_wait_never_gives_back_what_another_reader_took(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    bash_id = daemon.background(f"printf 'unfinished'; read < {gate}; echo; sleep 300")
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 10, "the output")
+    waiting = daemon.request("bash_output", {"bash_id": bash_id, "wait": 300, "filter": "x"})
+    assert read(daemon, bash_id)["stdout"] == "unfinished"
+    filtered = daemon.answer(waiting)["result"]
+    assert (filtered["stdout"], filtered["stdoutRange"]["start"]) == ("", 10)
+    assert read(daemon, bash_id)["stdout"] == ""
+    gate.write_text("\n")
+
+
 def test_what_the_limit_discards_is_counted_exactly() -> None:
     with raw_daemon("--retain-bytes", "8192") as daemon:
         bash_id = finished(daemon, "for i in $(seq -w 10000); do echo $i; done")

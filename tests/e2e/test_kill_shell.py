@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
+from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
 
 
 def running_after(daemon: RawDaemon, command: str, ready: Path) -> str:
@@ -145,14 +147,7 @@ def test_a_stopped_runner_does_not_stop_a_kill(daemon: RawDaemon) -> None:
 
 def test_keeper_that_was_killed_comes_back(daemon: RawDaemon) -> None:
     busy = daemon.background("sleep 300")
-    (keeper,) = [
-        pid
-        for pid in descendants(daemon.pid)
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "shelld-keeper"
-    ]
-    import os  # noqa: PLC0415
-    import signal  # noqa: PLC0415
-
+    (keeper,) = children(daemon.pid)
     os.kill(keeper, signal.SIGKILL)
     wait_for(lambda: not is_alive(keeper), "the keeper's end")
     ids = [daemon.background("sleep 300") for _ in range(4)]
@@ -179,3 +174,54 @@ def test_bad_params_are_refused(daemon: RawDaemon, params: object) -> None:
 def test_unknown_shell_is_an_error() -> None:
     with raw_daemon() as daemon:
         assert daemon.fail("kill_shell", {"shell_id": "../../x"})["data"]["expired"] is False
+
+
+def test_hundreds_of_shells_at_once() -> None:
+    # More than the keeper takes requests for at a time, and more than the usual limit of files.
+    with raw_daemon("--max-shells", "400") as daemon:
+        ids = [
+            daemon.request("bash", {"command": "sleep 300", "run_in_background": True})
+            for _ in range(400)
+        ]
+        assert daemon.call("ping") == {}
+        assert all("result" in daemon.answer(request_id) for request_id in ids)
+        family = descendants(daemon.pid)
+        assert len(family) >= 800
+        threads = len(list(Path(f"/proc/{daemon.pid}/task").iterdir()))
+        assert threads <= 2
+        began = time.monotonic()
+        daemon.end_input()
+        assert daemon.wait() == 0
+        assert time.monotonic() - began < 5
+    wait_for(lambda: not any(map(is_alive, family)), "the end of all of them")
+
+
+FREEZER = Path("/sys/fs/cgroup/freezer")
+
+
+@pytest.mark.skipif(
+    not os.access(FREEZER, os.W_OK),
+    reason="needs a writable cgroup v1 freezer, which stands in for an uninterruptible process",
+)
+def test_what_cannot_be_killed_is_reported_and_delays_nobody(daemon: RawDaemon) -> None:
+    frozen = FREEZER / f"shelld-test-{os.getpid()}"
+    frozen.mkdir()
+    bash_id = daemon.background("sleep 300 & sleep 300")
+    (shell,) = daemon.call("list_shells")["shells"]
+    wait_for(lambda: len(descendants(shell["pid"])) == 2, "both sleeps")
+    stuck = descendants(shell["pid"])[0]
+    try:
+        (frozen / "cgroup.procs").write_text(str(stuck))
+        (frozen / "freezer.state").write_text("FROZEN")
+        began = time.monotonic()
+        result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+        assert 1.0 < time.monotonic() - began < 3.0
+        assert (result["status"], result["survivors"]) == ("killed", [stuck])
+        assert result["message"] == f"Shell {bash_id} was signalled, but 1 of its processes survive"
+        assert daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
+        assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
+    finally:
+        (frozen / "freezer.state").write_text("THAWED")
+        wait_for(lambda: not is_alive(stuck), "the end of what was stuck")
+        wait_for(lambda: (frozen / "cgroup.procs").read_text() == "", "an empty cgroup")
+        frozen.rmdir()

@@ -292,3 +292,21 @@ def test_a_client_that_vanishes_while_no_more_is_read_ends_the_daemon() -> None:
         daemon.end_input()
         assert daemon.wait() == 0
         assert time.monotonic() - began < 3
+
+
+def test_the_log_tells_of_shells_but_not_of_commands(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with raw_daemon("--log-level", "debug", "--log-file", str(log)) as daemon:
+        bash_id = daemon.bash("echo secret", env={"TOKEN": "secret"})["bash_id"]
+    text = log.read_text()
+    for words in (
+        f"{bash_id} started",
+        f"{bash_id} ended: completed",
+        "request 'bash'",
+        "stopping",
+    ):
+        assert words in text
+    assert "secret" not in text
+    with raw_daemon("--log-file", str(log)) as daemon:
+        daemon.bash("true")
+    assert log.read_text() == text

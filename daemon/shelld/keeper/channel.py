@@ -74,6 +74,10 @@ class Channel:
         ours.setblocking(False)
         return cls(ours), theirs
 
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
     def fileno(self) -> int:
         return self._socket.fileno()
 

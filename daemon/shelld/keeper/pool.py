@@ -43,8 +43,16 @@ class RunnerPool:
         """Start the keeper and one runner ahead of need; raises OSError if that is impossible."""
         self._idle.append(self._new_runner())
 
+    def fileno(self) -> int:
+        """The descriptor that becomes writable when the keeper takes requests again."""
+        return -1 if self._keeper is None else self._keeper.fileno()
+
     def acquire(self) -> Channel:
-        """Return a runner that has no command. Raises OSError if none can be had."""
+        """Return a runner that has no command.
+
+        Raises BlockingIOError while the keeper has enough to do, and OSError if no runner can be
+        had.
+        """
         while self._idle:
             channel = self._idle.pop()
             if channel.receive() is not None:
@@ -53,8 +61,8 @@ class RunnerPool:
         return self._new_runner()
 
     def release(self, channel: Channel) -> None:
-        """Take back a runner whose tree is empty."""
-        if len(self._idle) < MAX_IDLE and self._keeper is not None:
+        """Take back a runner whose tree is empty, unless its channel is closed."""
+        if channel.is_open and len(self._idle) < MAX_IDLE and self._keeper is not None:
             self._idle.append(channel)
         else:
             channel.close()

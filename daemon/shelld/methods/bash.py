@@ -49,7 +49,7 @@ async def bash(
     )
     if params.run_in_background:
         return _background_result(await manager.start_and_wait(request))
-    shell = manager.start(request)
+    shell = await manager.start(request)
     await _wait_in_foreground(context, shell)
     raise_failure(shell)
     if shell.released and shell.is_running:

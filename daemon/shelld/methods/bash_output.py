@@ -118,22 +118,25 @@ async def bash_output(context: Context, params: BashOutputParams) -> BashOutputR
     }
     reads: dict[str, _Read] = {}
 
-    def look() -> bool:
-        """Take what there is; True when it is what the call waits for."""
+    def look() -> None:
         nonlocal reads
-        if params.until == "exit" and shell.is_running:
-            return False
         reads = {name: reader.look() for name, reader in readers.items()}
+
+    def satisfied() -> bool:
+        if params.until == "exit":
+            return not shell.is_running
+        look()
         if any(read.text for read in reads.values()) or not shell.is_running:
             return True
         for name, read in reads.items():
             readers[name].skip(read)
         return False
 
-    with anyio.move_on_after(params.wait / 1000):
-        await shell.wait_until(look)
-    if not reads or params.until == "exit":
-        reads = {name: reader.look() for name, reader in readers.items()}
+    with anyio.move_on_after(params.wait / 1000) as scope:
+        await shell.wait_until(satisfied)
+    if scope.cancelled_caught or params.until == "exit":
+        # Another reader may have taken some of it since the last look.
+        look()
     for name, read in reads.items():
         readers[name].take(read)
     return _result(shell, reads)

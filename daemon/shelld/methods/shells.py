@@ -35,8 +35,14 @@ async def kill_shell(context: Context, params: KillShellParams) -> KillShellResu
         signal=shell.signal,
         duration_ms=shell.duration_ms,
         survivors=survivors,
-        message=f"Shell {shell.id} {'already stopped' if stopped else 'terminated'}",
+        message=_kill_message(shell.id, stopped, survivors),
     )
+
+
+def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
+    if survivors:
+        return f"Shell {shell_id} was signalled, but {len(survivors)} of its processes survive"
+    return f"Shell {shell_id} {'already stopped' if stopped else 'terminated'}"
 
 
 async def list_shells(context: Context, params: ListShellsParams) -> ListShellsResult:

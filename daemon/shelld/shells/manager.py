@@ -96,6 +96,7 @@ class ShellManager:
         self._sessions: dict[str, Session] = {}
         self._base = Session(None, _current_directory(), dict(os.environb))
         self._salt = os.urandom(8)
+        self._waiting_for_keeper = anyio.Lock()
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> ShellManager:
@@ -132,22 +133,45 @@ class ShellManager:
 
     async def start_and_wait(self, request: StartRequest) -> ShellProcess:
         """Start a command and return once it runs. Raises `RpcError`, as `start` does."""
-        shell = self.start(request)
+        shell = await self.start(request)
         await shell.wait_until(lambda: shell.pid is not None or shell.failure is not None)
         raise_failure(shell)
         return shell
 
-    def start(self, request: StartRequest) -> ShellProcess:
+    async def start(self, request: StartRequest) -> ShellProcess:
         """Hand a command to a runner, without waiting to hear whether it could be started.
 
-        Raises `RpcError` (resource_exhausted, spawn_failed).
+        Waits at most for the keeper to take a request for a runner; nothing has been started
+        while it does. Raises `RpcError` (resource_exhausted, spawn_failed).
         """
-        tasks = self._tasks
-        if tasks is None:
-            raise RuntimeError("the manager is not running")
         limit = self.options.max_shells
         if self._live_count >= limit:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
+        self._live_count += 1
+        try:
+            return self._start(request, await self._acquire_runner())
+        except BaseException as error:
+            self._live_count -= 1
+            if isinstance(error, OSError):
+                raise spawn_failed(error.errno or 0, "exec") from error
+            raise
+
+    async def _acquire_runner(self) -> Channel:
+        try:
+            return self._pool.acquire()
+        except BlockingIOError:
+            # One at a time: an event loop tells one waiter a descriptor.
+            async with self._waiting_for_keeper:
+                while True:
+                    try:
+                        return self._pool.acquire()
+                    except BlockingIOError:
+                        await anyio.wait_writable(self._pool)
+
+    def _start(self, request: StartRequest, channel: Channel) -> ShellProcess:
+        """Hand over and own: no await from here to the start of the task."""
+        if self._tasks is None:
+            raise RuntimeError("the manager is not running")
         session = self._session(request.session)
         shell = ShellProcess(
             id=self._next_id(),
@@ -158,22 +182,20 @@ class ShellManager:
             verdict=request.verdict,
             retain_bytes=self.options.retain_bytes,
         )
-        try:
-            supervision = self._hand_over(shell, session, request)
-        except OSError as error:
-            raise spawn_failed(error.errno or 0, "exec") from error
+        supervision = self._hand_over(shell, session, request, channel)
         shell.supervision = supervision
         self._shells[shell.id] = shell
-        self._live_count += 1
         self.started_count += 1
-        tasks.start_soon(supervision.run)
+        self._tasks.start_soon(supervision.run)
         return shell
 
     def _hand_over(
-        self, shell: ShellProcess, session: Session, request: StartRequest
+        self, shell: ShellProcess, session: Session, request: StartRequest, channel: Channel
     ) -> Supervision:
+        """Give the command to the runner. The sending is the last thing that can fail."""
         argv = [os.fsencode(self.options.bash), b"-c"]
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            ours.callback(self._pool.release, channel)
 
             def pipe() -> tuple[int, int]:
                 read, write = os.pipe()
@@ -205,9 +227,6 @@ class ShellManager:
             # directory may have been deleted or renamed meanwhile, and is used all the same.
             cwd = os.fsencode(shell.working_dir) if request.cwd is not None else b""
             env = session.environment(request.env)
-            channel = self._pool.acquire()
-            ours.callback(channel.close)
-            channel.send((RUN, argv, env, cwd), tuple(descriptors))
             supervision = Supervision(
                 shell,
                 channel,
@@ -217,6 +236,13 @@ class ShellManager:
                 on_end=self._on_end,
                 release=self._released,
             )
+            ours.callback(supervision.discard)
+            try:
+                channel.send((RUN, argv, env, cwd), tuple(descriptors))
+            except BaseException:
+                # Who knows what has arrived of it.
+                channel.close()
+                raise
             ours.pop_all()
             return supervision
 

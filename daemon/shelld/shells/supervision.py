@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import math
 import os
 import selectors
@@ -37,6 +38,8 @@ from shelld.keeper.channel import (
 from shelld.output.store import StreamStore
 from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.process import ShellProcess
+
+logger = logging.getLogger("shelld.shells")
 
 # What a pipe holds by default on Linux: one read takes all there is.
 READ_BYTES: Final = 65_536
@@ -132,6 +135,10 @@ class Supervision:
         for pipe in self._pipes:
             self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
 
+    def discard(self) -> None:
+        """Give up before there is a command to watch over."""
+        self._selector.close()
+
     def begin_kill(self, number: int, grace_ms: int, event: ShellEvent) -> None:
         """Ask the runner for a kill. The first reason stays the reason."""
         if self._kill_event is None:
@@ -165,6 +172,8 @@ class Supervision:
             if not intact:
                 self._channel.close()
             shell.is_empty = True
+            # What is retained of a shell is what can be asked of it.
+            shell.supervision = None
             shell.notify()
             self._release(shell, self._channel if intact else None)
 
@@ -216,6 +225,7 @@ class Supervision:
             return
         self._selector.unregister(self._channel)
         self._runner_lost = self._tree_empty = True
+        logger.info("%s lost its runner", self._shell.id)
         if self._shell.pid is None:
             # It never got as far as a command: the keeper could not fork.
             self._shell.failure = self._shell.failure or (errno.EAGAIN, "exec")
@@ -228,6 +238,7 @@ class Supervision:
         if kind == STARTED:
             _, pid, self._runner_pid = message
             shell.started(pid)
+            logger.info("%s started", shell.id)
         elif kind == EXITED:
             _, self._wait_status, user, system, rss, self._was_signalled, leftover = message
             shell.stop_clock()
@@ -277,4 +288,5 @@ class Supervision:
         self._deadline_changed()
         event = self._kill_event or ShellEvent.KILLED if self._was_signalled else None
         self._shell.end(self._wait_status, event)
+        logger.info("%s ended: %s", self._shell.id, self._shell.status.value)
         self._on_end(self._shell)
