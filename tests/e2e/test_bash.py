@@ -410,6 +410,21 @@ def test_ended_shells_are_kept_up_to_a_number_and_then_expired() -> None:
         assert len(set(ids)) == 6
 
 
+def test_ended_shells_are_kept_for_a_time_and_running_ones_for_ever() -> None:
+    with raw_daemon("--retain-seconds", "1") as daemon:
+        running = daemon.background("sleep 300")
+        with_leftover = daemon.bash("sleep 300 &")["bash_id"]
+        ended = daemon.bash("true")["bash_id"]
+        assert daemon.call("bash_output", {"bash_id": ended})["isRunning"] is False
+        wait_for(
+            lambda: "error" in daemon.answer(daemon.request("bash_output", {"bash_id": ended})),
+            "the ended shell to expire",
+        )
+        assert daemon.fail("kill_shell", {"shell_id": ended})["data"]["expired"] is True
+        listed = [shell["bash_id"] for shell in daemon.call("list_shells")["shells"]]
+        assert listed == [running, with_leftover]
+
+
 def test_output_of_ended_shells_is_bounded_in_all() -> None:
     with raw_daemon("--retain-total-bytes", "250000") as daemon:
         ids = [daemon.bash("head -c 100000 /dev/zero")["bash_id"] for _ in range(4)]
@@ -441,7 +456,6 @@ def test_more_shells_than_the_usual_limit_of_files_allows(tmp_path: Path) -> Non
 
 
 def test_a_shortage_of_files_is_told_and_passes(daemon: RawDaemon) -> None:
-    daemon.bash("true")
     limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
     used = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (used + 2, limits[1]))

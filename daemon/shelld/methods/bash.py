@@ -12,8 +12,9 @@ from shelld.audit import AuditRecord, timestamp
 from shelld.guard import judge
 from shelld.methods.context import Context
 from shelld.output.text import read_limited_text
+from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import ShellStatus
-from shelld.shells.manager import StartRequest, raise_failure
+from shelld.shells.manager import raise_failure
 from shelld.shells.process import OutputStream, ShellProcess
 from shelld.shells.supervision import TimeoutPolicy
 from shelld_protocol.errors import invalid_params, timed_out

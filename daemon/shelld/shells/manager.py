@@ -14,7 +14,6 @@ Invariants:
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
@@ -27,18 +26,14 @@ import anyio
 import anyio.abc
 from msgspec import Struct
 
-from shelld.keeper.channel import RUN, Channel, anonymous_file
+from shelld.keeper.channel import Channel
 from shelld.keeper.pool import RunnerPool
 from shelld.output.store import DEFAULT_RETAIN_BYTES
+from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.process import ShellProcess
-from shelld.shells.session import DEFAULT_SESSION, Session
-from shelld.shells.supervision import Supervision, TimeoutPolicy
+from shelld.shells.session import Session
+from shelld.shells.supervision import Supervision
 from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
-
-# execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
-# bash from a descriptor, which is closed again before the command runs.
-MAX_ARGUMENT_BYTES: Final = 131_071
-_READ_COMMAND: Final = b'eval "exec 3<&-;$(</dev/fd/3)"'
 
 # For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
 EXIT_KILL_S: Final = 0.3
@@ -57,22 +52,6 @@ class ManagerOptions(Struct, frozen=True):
     retain_bytes: int = DEFAULT_RETAIN_BYTES
     retain_total_bytes: int = 8 * DEFAULT_RETAIN_BYTES
     grace_ms: int = 1_000
-
-
-class StartRequest(Struct, frozen=True):
-    """One command to start.
-
-    `session` None: of no session. `timeout` None: without end. `verdict` is the guard's.
-    """
-
-    command: str
-    description: str | None = None
-    session: str | None = DEFAULT_SESSION
-    cwd: str | None = None
-    env: dict[str, str | None] | None = None
-    stdin: str | None = None
-    timeout: TimeoutPolicy | None = None
-    verdict: str = "unresolved"
 
 
 class ShellManager:
@@ -182,69 +161,27 @@ class ShellManager:
             verdict=request.verdict,
             retain_bytes=self.options.retain_bytes,
         )
-        supervision = self._hand_over(shell, session, request, channel)
+        try:
+            with Launch(request, session, self.options.bash) as launch:
+                supervision = Supervision(
+                    shell,
+                    channel,
+                    launch.stdout,
+                    launch.stderr,
+                    timeout=request.timeout,
+                    on_end=self._on_end,
+                    release=self._released,
+                )
+                # The last thing that can fail.
+                launch.hand_over(channel)
+        except BaseException:
+            self._pool.release(channel)
+            raise
         shell.supervision = supervision
         self._shells[shell.id] = shell
         self.started_count += 1
         self._tasks.start_soon(supervision.run)
         return shell
-
-    def _hand_over(
-        self, shell: ShellProcess, session: Session, request: StartRequest, channel: Channel
-    ) -> Supervision:
-        """Give the command to the runner. The sending is the last thing that can fail."""
-        argv = [os.fsencode(self.options.bash), b"-c"]
-        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-            ours.callback(self._pool.release, channel)
-
-            def pipe() -> tuple[int, int]:
-                read, write = os.pipe()
-                ours.callback(os.close, read)
-                theirs.callback(os.close, write)
-                os.set_blocking(read, False)
-                return read, write
-
-            def content(text: bytes) -> int:
-                descriptor = anonymous_file(text)
-                theirs.callback(os.close, descriptor)
-                return descriptor
-
-            if request.stdin is None:
-                stdin = os.open(os.devnull, os.O_RDONLY)
-                theirs.callback(os.close, stdin)
-            else:
-                stdin = content(request.stdin.encode())
-            stdout, stdout_end = pipe()
-            stderr, stderr_end = pipe()
-            descriptors = [stdin, stdout_end, stderr_end]
-            command = request.command.encode()
-            if len(command) <= MAX_ARGUMENT_BYTES:
-                argv.append(command)
-            else:
-                argv.append(_READ_COMMAND)
-                descriptors.append(content(command))
-            # Where a command is to run is only a path if the request names one: the daemon's own
-            # directory may have been deleted or renamed meanwhile, and is used all the same.
-            cwd = os.fsencode(shell.working_dir) if request.cwd is not None else b""
-            env = session.environment(request.env)
-            supervision = Supervision(
-                shell,
-                channel,
-                stdout,
-                stderr,
-                timeout=request.timeout,
-                on_end=self._on_end,
-                release=self._released,
-            )
-            ours.callback(supervision.discard)
-            try:
-                channel.send((RUN, argv, env, cwd), tuple(descriptors))
-            except BaseException:
-                # Who knows what has arrived of it.
-                channel.close()
-                raise
-            ours.pop_all()
-            return supervision
 
     def _released(self, shell: ShellProcess, channel: Channel | None) -> None:
         self._live_count -= 1
@@ -268,16 +205,22 @@ class ShellManager:
 
     def get(self, shell_id: str) -> ShellProcess:
         """Return a shell. Raises `RpcError` (shell_not_found)."""
-        shell = self._shells.get(shell_id)
+        shell = self.get_shell(shell_id)
         if shell is None:
             raise shell_not_found(shell_id, expired=self._was_given(shell_id))
         return shell
 
     def get_shell(self, shell_id: str) -> ShellProcess | None:
-        return self._shells.get(shell_id)
+        """Return a shell that runs or is retained."""
+        shell = self._shells.get(shell_id)
+        if shell is not None and self._ended_before(shell, self.options.retain_seconds):
+            self._forget(shell)
+            return None
+        return shell
 
     def list_shells(self) -> list[ShellProcess]:
         """Return running and retained shells in start order."""
+        self.cleanup_completed(self.options.retain_seconds)
         return list(self._shells.values())
 
     def list_running(self) -> list[ShellProcess]:
@@ -297,15 +240,17 @@ class ShellManager:
 
     def cleanup_completed(self, max_age_seconds: float) -> int:
         """Forget shells that ended longer ago and left nothing running; return how many."""
-        oldest = time.time() - max_age_seconds
         expired = [
-            shell
-            for shell in self._shells.values()
-            if shell.is_empty and shell.completed_at is not None and shell.completed_at <= oldest
+            shell for shell in self._shells.values() if self._ended_before(shell, max_age_seconds)
         ]
         for shell in expired:
             self._forget(shell)
         return len(expired)
+
+    def _ended_before(self, shell: ShellProcess, seconds: float) -> bool:
+        """Whether a shell ended that long ago, and nothing of it is left."""
+        ended = shell.completed_at
+        return shell.is_empty and ended is not None and ended <= time.time() - seconds
 
     async def _sweep(self) -> None:
         while True:

@@ -130,14 +130,11 @@ class Supervision:
         self._answer_at = math.inf
         self._stuck_at = math.inf
         self._scope: anyio.CancelScope | None = None
+        # Closed by `run`, or with the last reference if the command never gets that far.
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel, selectors.EVENT_READ)
         for pipe in self._pipes:
             self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
-
-    def discard(self) -> None:
-        """Give up before there is a command to watch over."""
-        self._selector.close()
 
     def begin_kill(self, number: int, grace_ms: int, event: ShellEvent) -> None:
         """Ask the runner for a kill. The first reason stays the reason."""

@@ -1,0 +1,111 @@
+"""A command on its way to a runner: everything that must exist before it can start.
+
+Owns the pipes and files of one command until they are handed over, and closes those that are left
+if they are not. Knows nothing of what becomes of the command.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final
+
+from msgspec import Struct
+
+from shelld.keeper.channel import RUN, Channel, anonymous_file
+from shelld.shells.session import DEFAULT_SESSION, Session
+from shelld.shells.supervision import TimeoutPolicy
+
+# execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
+# bash from a descriptor, which is closed again before the command runs.
+MAX_ARGUMENT_BYTES: Final = 131_071
+_READ_COMMAND: Final = b'eval "exec 3<&-;$(</dev/fd/3)"'
+
+
+class StartRequest(Struct, frozen=True):
+    """One command to start.
+
+    `session` None: of no session. `timeout` None: without end. `verdict` is the guard's.
+    """
+
+    command: str
+    description: str | None = None
+    session: str | None = DEFAULT_SESSION
+    cwd: str | None = None
+    env: dict[str, str | None] | None = None
+    stdin: str | None = None
+    timeout: TimeoutPolicy | None = None
+    verdict: str = "unresolved"
+
+
+class Launch:
+    """Use ``with``. `stdout` and `stderr` are the read ends, which never block.
+
+    Raises OSError where the system is short of something.
+    """
+
+    def __init__(self, request: StartRequest, session: Session, bash: str) -> None:
+        # Ours: closed unless the command is handed over. Theirs: closed in any case, as the
+        # runner gets copies.
+        self._ours = ExitStack()
+        self._theirs = ExitStack()
+        try:
+            self._prepare(request, session, bash)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def _prepare(self, request: StartRequest, session: Session, bash: str) -> None:
+        if request.stdin is None:
+            stdin = os.open(os.devnull, os.O_RDONLY)
+            self._theirs.callback(os.close, stdin)
+        else:
+            stdin = self._file(request.stdin.encode())
+        self.stdout, stdout_end = self._pipe()
+        self.stderr, stderr_end = self._pipe()
+        self._descriptors = [stdin, stdout_end, stderr_end]
+        command = request.command.encode()
+        self._argv = [os.fsencode(bash), b"-c", command]
+        if len(command) > MAX_ARGUMENT_BYTES:
+            self._argv[-1] = _READ_COMMAND
+            self._descriptors.append(self._file(command))
+        self._env = session.environment(request.env)
+        # Only a path if the request names one: the daemon's own directory may have been deleted
+        # or renamed meanwhile, and is used all the same.
+        self._cwd = b"" if request.cwd is None else os.fsencode(session.resolve(request.cwd))
+
+    def _pipe(self) -> tuple[int, int]:
+        read, write = os.pipe()
+        self._ours.callback(os.close, read)
+        self._theirs.callback(os.close, write)
+        os.set_blocking(read, False)
+        return read, write
+
+    def _file(self, content: bytes) -> int:
+        descriptor = anonymous_file(content)
+        self._theirs.callback(os.close, descriptor)
+        return descriptor
+
+    def hand_over(self, channel: Channel) -> None:
+        """Give the command to a runner. If that fails, the channel is closed too."""
+        message = (RUN, self._argv, self._env, self._cwd)
+        try:
+            channel.send(message, tuple(self._descriptors))
+        except BaseException:
+            # Who knows what has arrived of it.
+            channel.close()
+            raise
+        self._ours.pop_all()
+
+    def __enter__(self) -> Launch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._theirs.close()
+        self._ours.close()
