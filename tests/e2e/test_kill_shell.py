@@ -136,13 +136,31 @@ def test_a_command_that_kills_its_runner_is_reported_and_nothing_survives(
     assert daemon.bash("echo next")["stdout"] == "next\n"
 
 
-def test_a_stopped_runner_does_not_stop_a_kill(daemon: RawDaemon) -> None:
-    bash_id = daemon.background("kill -STOP $PPID; echo done; sleep 300")
+def test_a_stopped_runner_does_not_stop_a_kill(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    bash_id = daemon.background(f"read < {gate}; kill -STOP $PPID; echo done; sleep 300")
+    gate.write_text("\n")
     assert daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"] == "done\n"
     family = family_of(daemon, bash_id)
     result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
     assert result["status"] == "killed"
     wait_for(lambda: not any(map(is_alive, family)), "the keeper to kill what the runner left")
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_runner_stopped_before_it_could_say_anything_is_not_waited_for(
+    daemon: RawDaemon, background: bool
+) -> None:
+    runner = next(pid for pid in descendants(daemon.pid) if pid not in children(daemon.pid))
+    os.kill(runner, signal.SIGSTOP)
+    request_id = daemon.request(
+        "bash", {"command": "true", "timeout": 1000, "run_in_background": background}
+    )
+    assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
+    error = daemon.answer(request_id)["error"]
+    assert error["data"]["kind"] == "resource_exhausted"
+    assert not is_alive(runner)
 
 
 def test_keeper_that_was_killed_comes_back(daemon: RawDaemon) -> None:

@@ -31,7 +31,8 @@ daemon -> runner
     ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace.
 
 runner -> daemon
-    ``(STARTED, pid, runner_pid)``
+    ``(READY, runner_pid)``          once, before anything else.
+    ``(STARTED, pid)``
     ``(FAILED, errno, what)``        nothing was started; `what` is "cwd", "bash" or "exec".
     ``(EXITED, status, user_us, system_us, max_rss_bytes, signalled, leftover)``
                                      bash was reaped; `signalled`: a KILL had been carried out

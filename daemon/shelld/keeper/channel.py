@@ -25,6 +25,7 @@ EXITED: Final = 6
 LEFTOVER: Final = 7
 SURVIVORS: Final = 8
 EMPTY: Final = 9
+READY: Final = 10
 
 # How long after the grace a runner tries before it reports survivors (contract: grace + 1 s).
 KILL_DEADLINE_MS: Final = 1_000
@@ -60,12 +61,16 @@ def anonymous_file(content: bytes) -> int:
 
 
 class Channel:
-    """One end. Owns its socket, and the descriptors received but not yet handed out."""
+    """One end. Owns its socket, and the descriptors received but not yet handed out.
+
+    `peer_pid` is the process at the other end, once it has said so with READY.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
         self._descriptors: list[int] = []
+        self.peer_pid: int | None = None
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
@@ -124,6 +129,9 @@ class Channel:
         self._buffer += data
         messages: list[tuple[Message, list[int]]] = []
         while (message := self._next_message()) is not None:
+            if message[0] == READY:
+                self.peer_pid = message[1]
+                continue
             # The kernel never merges data across descriptors: the last frame of a read has them.
             messages.append((message, []))
         if messages and self._descriptors:

@@ -31,6 +31,7 @@ from shelld.keeper.channel import (
     KILL,
     KILL_DEADLINE_MS,
     LEFTOVER,
+    READY,
     RUN,
     STARTED,
     SURVIVORS,
@@ -86,6 +87,8 @@ class Runner:
         self._give_up_at: float | None = None
         self._killing = False
 
+        self._send((READY, os.getpid()))
+
     def serve(self) -> None:
         """Run commands until the daemon is gone and nothing of the last one is left."""
         while self._daemon_alive or self._busy:
@@ -139,7 +142,7 @@ class Runner:
             return
         self._busy = True
         self._signalled = False
-        self._send((STARTED, self._leader, os.getpid()))
+        self._send((STARTED, self._leader))
 
     def _spawn(
         self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, descriptors: list[int]

@@ -49,6 +49,10 @@ READ_BYTES: Final = 65_536
 # enough, 50 ms always was.
 LEFTOVER_OUTPUT_GRACE_S: Final = 0.05
 
+# For a runner to be forked and to start bash. A machine that forks a thousand of them at once takes
+# a few seconds; a runner that was stopped by its own command takes for ever.
+START_TIMEOUT_S: Final = 15.0
+
 # Beyond the runner's own deadline: a runner that has said nothing by then is itself killed.
 RUNNER_MARGIN_S: Final = 0.5
 
@@ -117,7 +121,6 @@ class Supervision:
         self._timeout = timeout
         self._on_end = on_end
         self._release = release
-        self._runner_pid: int | None = None
         self._runner_lost = False
         self._tree_empty = False
         self._wait_status: int | None = None
@@ -128,7 +131,7 @@ class Supervision:
         if timeout is not None:
             self._timeout_at = anyio.current_time() + timeout.timeout_ms / 1000
         self._answer_at = math.inf
-        self._stuck_at = math.inf
+        self._stuck_at = anyio.current_time() + START_TIMEOUT_S
         self._scope: anyio.CancelScope | None = None
         # Closed by `run`, or with the last reference if the command never gets that far.
         self._selector = selectors.DefaultSelector()
@@ -200,10 +203,12 @@ class Supervision:
                 self.begin_kill(signal.SIGTERM, grace, ShellEvent.TIMED_OUT)
         if now >= self._stuck_at:
             self._stuck_at = math.inf
+            if self._channel.peer_pid is None:
+                self._lose_runner()
+                return
             # Its end of file tells us, and the keeper kills what it had been guarding.
-            if self._runner_pid is not None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(self._runner_pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._channel.peer_pid, signal.SIGKILL)
 
     def _read_ready(self) -> None:
         for key, _ in self._selector.select(0):
@@ -220,6 +225,9 @@ class Supervision:
             for message, _ in messages:
                 self._handle(message)
             return
+        self._lose_runner()
+
+    def _lose_runner(self) -> None:
         self._selector.unregister(self._channel)
         self._runner_lost = self._tree_empty = True
         logger.info("%s lost its runner", self._shell.id)
@@ -233,8 +241,10 @@ class Supervision:
         shell = self._shell
         kind = message[0]
         if kind == STARTED:
-            _, pid, self._runner_pid = message
-            shell.started(pid)
+            if self._kill_event is None:
+                self._stuck_at = math.inf
+                self._deadline_changed()
+            shell.started(message[1])
             logger.info("%s started", shell.id)
         elif kind == EXITED:
             _, self._wait_status, user, system, rss, self._was_signalled, leftover = message
