@@ -80,6 +80,15 @@ def test_an_unfinished_unit_at_the_end_is_left(data: bytes, whole: int) -> None:
     assert whole_units(data, final=True) == len(data)
 
 
+@pytest.mark.parametrize("data", [b"\xe0\xa0", b"\x1b[31", b"\x1b]0;title", b"\xf0\x9f\x98"])
+def test_what_is_unfinished_at_the_very_end_is_returned_in_the_end(data: bytes) -> None:
+    store = stored(data)
+    waiting = read_text(store, 0, len(data), 1, strip=True, final=False)
+    assert waiting == ("", 0, 0)
+    ended = read_text(store, 0, len(data), 1, strip=True, final=True)
+    assert ended.end == len(data)
+
+
 def test_a_sequence_that_never_ends_is_not_waited_for_for_ever() -> None:
     endless = b"\x1b]0;" + b"x" * MAX_SEQUENCE_BYTES
     assert whole_units(endless, final=False) == len(endless)

@@ -88,6 +88,18 @@ def test_signal_and_grace_are_honoured(daemon: RawDaemon) -> None:
     assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == "int\n"
 
 
+def test_a_stopped_process_is_continued_so_that_it_can_clean_up(daemon: RawDaemon) -> None:
+    command = "trap 'echo cleaned; exit 3' TERM; echo set; kill -STOP $$; sleep 300"
+    bash_id = daemon.background(command)
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    (shell,) = daemon.call("list_shells")["shells"]
+    status = Path(f"/proc/{shell['pid']}/status")
+    wait_for(lambda: "(stopped)" in status.read_text(), "the command to stop itself")
+    result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 60_000})
+    assert (result["exitCode"], result["signal"]) == (3, None)
+    assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == "cleaned\n"
+
+
 def test_sigkill_follows_when_the_grace_is_over(daemon: RawDaemon) -> None:
     bash_id = daemon.background("trap '' TERM; echo set; while :; do sleep 0.01; done")
     daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})

@@ -109,13 +109,18 @@ def read_text(
     reached = kept.start + len(data)
     # What the gap has cut in two will never be whole.
     last = (final and reached == stop) or (len(data) < want and reached < stop)
-    data = data[: whole_units(data, final=last)] or _first_unit(store, kept.start, stop)
+    data = data[: whole_units(data, final=last)]
+    if not data:
+        data = _first_unit(store, kept.start, stop, final=final)
     text = data.decode("utf-8", "replace")
     return Piece(strip_escapes(text) if strip else text, kept.start + len(data), kept.dropped)
 
 
-def _first_unit(store: StreamStore, start: int, stop: int) -> bytes:
-    """Return the unit at `start`, which the room given was too small for; empty if unfinished."""
+def _first_unit(store: StreamStore, start: int, stop: int, *, final: bool) -> bytes:
+    """Return the unit at `start`, which the room given was too small for.
+
+    Empty if it is unfinished at `stop`, unless that is final.
+    """
     size = min(8, stop - start)
     while True:
         data = store.read(start, size).data
@@ -123,7 +128,7 @@ def _first_unit(store: StreamStore, start: int, stop: int) -> bytes:
         if whole:
             return _shortest_unit(data[:whole])
         if size == stop - start:
-            return b""
+            return data if final else b""
         size = min(size * 2, MAX_SEQUENCE_BYTES, stop - start)
 
 
