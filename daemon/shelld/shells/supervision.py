@@ -37,7 +37,7 @@ from shelld.keeper.channel import (
 )
 from shelld.output.store import StreamStore
 from shelld.shells.lifecycle import ShellEvent
-from shelld.shells.process import ShellProcess
+from shelld.shells.process import CommandUsage, ShellProcess
 
 logger = logging.getLogger("shelld.shells")
 
@@ -194,13 +194,9 @@ class Supervision:
         if now >= self._answer_at:
             self._answer_at = math.inf
             self._end()
-        if now >= self._timeout_at and self._timeout is not None:
+        if now >= self._timeout_at:
             self._timeout_at = math.inf
-            if self._timeout.action == "background":
-                self._shell.released = True
-            elif self._wait_status is None:
-                grace = self._timeout.grace_ms
-                self.begin_kill(signal.SIGTERM, grace, ShellEvent.TIMED_OUT)
+            self._time_out()
         if now >= self._stuck_at:
             self._stuck_at = math.inf
             if self._channel.peer_pid is None:
@@ -209,6 +205,15 @@ class Supervision:
             # Its end of file tells us, and the keeper kills what it had been guarding.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._channel.peer_pid, signal.SIGKILL)
+
+    def _time_out(self) -> None:
+        # A command whose exit is known, but not answered yet, was in time.
+        if self._timeout is None or self._wait_status is not None:
+            return
+        if self._timeout.action == "background":
+            self._shell.released = True
+        else:
+            self.begin_kill(signal.SIGTERM, self._timeout.grace_ms, ShellEvent.TIMED_OUT)
 
     def _read_ready(self) -> None:
         for key, _ in self._selector.select(0):
@@ -249,7 +254,7 @@ class Supervision:
         elif kind == EXITED:
             _, self._wait_status, user, system, rss, self._was_signalled, leftover = message
             shell.stop_clock()
-            shell.usage = type(shell.usage)(user, system, rss)
+            shell.usage = CommandUsage(user, system, rss)
             shell.leftover = leftover
         elif kind == LEFTOVER:
             shell.leftover = message[1]

@@ -1,0 +1,39 @@
+"""jsonrpcserver, imported by halves: what it costs, and that nobody else is hurt by it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+USE_IT = """
+import asyncio, jsonrpcserver
+@jsonrpcserver.method
+def ping(): return jsonrpcserver.Success("pong")
+assert "pong" in jsonrpcserver.dispatch('{"jsonrpc": "2.0", "method": "ping", "id": 1}')
+"""
+USE_OURS = """
+import asyncio
+from shelld.dispatch import as_method, dispatch
+from shelld_protocol.methods import NoParams
+async def body(context, params): return context
+methods = {"x": as_method(NoParams, body)}
+assert asyncio.run(dispatch(methods, "context", "x", b"{}")) == "context"
+"""
+
+
+@pytest.mark.parametrize("script", [USE_OURS + USE_IT + USE_OURS, USE_IT + USE_OURS + USE_IT])
+def test_the_whole_package_can_be_imported_before_and_after(script: str) -> None:
+    # Its own import warns on some versions of Python.
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=30)
+
+
+def test_what_is_not_used_is_not_imported() -> None:
+    script = "import sys, shelld.app; print(*sys.modules)"
+    shown = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, check=True, timeout=30
+    )
+    modules = set(shown.stdout.decode().split())
+    assert "shelld.dispatch" in modules
+    assert not modules & {"jsonschema", "http.server", "re2", "argparse", "shelld_protocol.schemas"}
