@@ -27,6 +27,11 @@ from shelld_client import (
 from support import descendants, is_alive
 
 
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
 async def shell() -> AsyncIterator[AsyncClient]:
     async with AsyncClient.spawn() as client:

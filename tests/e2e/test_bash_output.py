@@ -174,6 +174,51 @@ def test_filter_returns_matching_lines_and_consumes_the_others(daemon: RawDaemon
     assert read(daemon, bash_id)["stdout"] == ""
 
 
+def test_filter_sees_whole_lines_however_little_is_read_at_a_time(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "for i in $(seq 200); do echo line number $i; done; printf 'line 7'")
+    text = ""
+    position = 0
+    while True:
+        piece = read(daemon, bash_id, filter="7$", max_bytes=40)
+        assert piece["stdoutRange"]["start"] == position
+        position = piece["stdoutRange"]["end"]
+        text += piece["stdout"]
+        if not piece["more"]:
+            break
+    expected = [f"line number {number}" for number in range(1, 201) if number % 10 == 7]
+    assert text.splitlines() == [*expected, "line 7"]
+
+
+def test_a_line_longer_than_the_read_is_cut_where_the_read_ends(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "printf 'x%.0s' {1..100}; echo; echo y")
+    pieces = [read(daemon, bash_id, filter=".", max_bytes=60) for _ in range(2)]
+    assert [piece["stdout"] for piece in pieces] == ["x" * 60, "x" * 40 + "\ny\n"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_filter_goes_on_behind_the_gap(ended: bool, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with raw_daemon("--retain-bytes", "4096") as daemon:
+        bash_id = daemon.background(f"seq -w 10000; {'true' if ended else f'read < {gate}'}")
+        wait_for(
+            lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 60_000, "the output"
+        )
+        found: list[str] = []
+        dropped = 0
+        while True:
+            piece = read(daemon, bash_id, filter="^[01]...[02468]$")
+            found += piece["stdout"].split()
+            dropped += piece["droppedBytes"]
+            if not piece["more"]:
+                break
+        assert piece["stdoutRange"]["end"] == 60_000
+        assert dropped == 60_000 - 4096
+        assert (found[0], found[-1]) == ("00002", "10000")
+        if not ended:
+            gate.write_text("\n")
+
+
 def test_filter_holds_an_unfinished_line_back(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

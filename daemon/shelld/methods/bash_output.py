@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from shelld.methods.context import Context
 from shelld.output.filter import LineFilter
-from shelld.output.text import read_text
+from shelld.output.text import Piece, read_text
 from shelld.shells.process import OutputStream, ShellProcess
 from shelld_protocol.methods import BashOutputParams, BashOutputResult, OutputRange
 
@@ -54,34 +54,31 @@ class _Reader:
         store = self._stream.store
         stop = store.written
         final = self._shell.is_empty or (not self._shell.is_running and not self._shell.leftover)
-        params = self._params
-        piece = read_text(
-            store,
-            self._position,
-            stop,
-            params.max_bytes,
-            strip=params.strip_ansi,
-            final=final,
-        )
-        text, end, dropped = piece
+        piece = self._read(stop, self._params.max_bytes, final=final)
+        text = piece.text
         if self._filter is not None:
-            if not final:
-                text, end = self._whole_lines(text, end)
-                dropped = piece.dropped if end > self._position else 0
-            text = self._filter.lines(text)
-        dropped += self._dropped
-        return _Read(text, self._start, end, dropped, more=self._has_more(end, stop, final))
+            # Nothing follows what ends with the command, or at the gap.
+            if not (final and piece.end >= stop) and not store.read(piece.end, 1).dropped:
+                piece = self._whole_lines(piece)
+            text = self._filter.lines(piece.text)
+        dropped = self._dropped + piece.dropped
+        more = self._has_more(piece.end, stop, final)
+        return _Read(text, self._start, piece.end, dropped, more)
 
-    def _whole_lines(self, text: str, end: int) -> tuple[str, int]:
+    def _read(self, stop: int, max_bytes: int, *, final: bool) -> Piece:
+        strip = self._params.strip_ansi
+        store = self._stream.store
+        return read_text(store, self._position, stop, max_bytes, strip=strip, final=final)
+
+    def _whole_lines(self, piece: Piece) -> Piece:
         """Leave an unfinished last line for later, unless it fills the whole read."""
         begin = self._position
-        position = text.rfind("\n")
-        full = end - begin >= self._params.max_bytes
-        if position < 0:
-            return (text, end) if full else ("", begin)
-        # The offset after the last line end is only known in bytes.
-        kept = self._stream.store.read(begin, end - begin)
-        return text[: position + 1], kept.start + kept.data.rfind(b"\n") + 1
+        kept = self._stream.store.read(begin, self._params.max_bytes)
+        data = kept.data[: max(0, piece.end - kept.start)]
+        last_end = data.rfind(b"\n")
+        if last_end < 0:
+            return piece if len(data) >= self._params.max_bytes else Piece("", begin, 0)
+        return self._read(kept.start + last_end + 1, self._params.max_bytes, final=False)
 
     def _has_more(self, end: int, stop: int, final: bool) -> bool:
         if end >= stop:

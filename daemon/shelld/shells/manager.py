@@ -123,12 +123,19 @@ class ShellManager:
         Waits at most for the keeper to take a request for a runner; nothing has been started
         while it does. Raises `RpcError` (resource_exhausted, spawn_failed).
         """
+        if self._tasks is None:
+            raise RuntimeError("the manager is not running")
         limit = self.options.max_shells
         if self._live_count >= limit:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
         self._live_count += 1
         try:
-            return self._start(request, await self._acquire_runner())
+            channel = await self._acquire_runner()
+            try:
+                return self._start(self._tasks, request, channel)
+            except BaseException:
+                self._pool.release(channel)
+                raise
         except BaseException as error:
             self._live_count -= 1
             if isinstance(error, OSError):
@@ -147,10 +154,10 @@ class ShellManager:
                     except BlockingIOError:
                         await anyio.wait_writable(self._pool)
 
-    def _start(self, request: StartRequest, channel: Channel) -> ShellProcess:
+    def _start(
+        self, tasks: anyio.abc.TaskGroup, request: StartRequest, channel: Channel
+    ) -> ShellProcess:
         """Hand over and own: no await from here to the start of the task."""
-        if self._tasks is None:
-            raise RuntimeError("the manager is not running")
         session = self._session(request.session)
         shell = ShellProcess(
             id=self._next_id(),
@@ -161,26 +168,22 @@ class ShellManager:
             verdict=request.verdict,
             retain_bytes=self.options.retain_bytes,
         )
-        try:
-            with Launch(request, session, self.options.bash) as launch:
-                supervision = Supervision(
-                    shell,
-                    channel,
-                    launch.stdout,
-                    launch.stderr,
-                    timeout=request.timeout,
-                    on_end=self._on_end,
-                    release=self._released,
-                )
-                # The last thing that can fail.
-                launch.hand_over(channel)
-        except BaseException:
-            self._pool.release(channel)
-            raise
+        with Launch(request, session, self.options.bash) as launch:
+            supervision = Supervision(
+                shell,
+                channel,
+                launch.stdout,
+                launch.stderr,
+                timeout=request.timeout,
+                on_end=self._on_end,
+                release=self._released,
+            )
+            # The last thing that can fail.
+            launch.hand_over(channel)
         shell.supervision = supervision
         self._shells[shell.id] = shell
         self.started_count += 1
-        self._tasks.start_soon(supervision.run)
+        tasks.start_soon(supervision.run)
         return shell
 
     def _released(self, shell: ShellProcess, channel: Channel | None) -> None:

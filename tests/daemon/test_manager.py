@@ -1,0 +1,110 @@
+"""`ShellManager` inside another program, which has an event loop and children of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from shelld.shells import ShellManager, ShellProcess, ShellStatus
+from shelld.shells.manager import ManagerOptions
+from shelld_protocol.errors import ErrorKind, RpcError
+from support import is_alive
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def output_of(shell: ShellProcess) -> bytes:
+    return shell.stdout.store.read(0, 1 << 20).data
+
+
+async def test_a_shell_runs_and_ends() -> None:
+    async with ShellManager() as manager:
+        shell = await manager.create_shell("echo $A; exit 4", "/", {"A": "b"})
+        assert shell.pid is not None
+        with anyio.fail_after(10):
+            await shell.wait_until(lambda: shell.is_empty)
+        assert (shell.status, shell.exit_code, output_of(shell)) == (ShellStatus.FAILED, 4, b"b\n")
+        assert manager.get_shell(shell.id) is shell
+        assert manager.get_shell("shell_xyz") is None
+        assert (manager.list_shells(), manager.list_running()) == ([shell], [])
+
+
+async def test_leaving_the_scope_kills_everything() -> None:
+    async with ShellManager() as manager:
+        shells = [await manager.create_shell("setsid sleep 300 & sleep 300", "/") for _ in range(3)]
+        pids = [shell.pid for shell in shells]
+    assert not [pid for pid in pids if pid is not None and is_alive(pid)]
+    assert {shell.status for shell in shells} == {ShellStatus.KILLED}
+
+
+async def test_kill_all_tells_how_many_there_were() -> None:
+    async with ShellManager() as manager:
+        for _ in range(3):
+            await manager.create_shell("sleep 300", "/")
+        ended = await manager.create_shell("true", "/")
+        with anyio.fail_after(10):
+            await ended.wait_until(lambda: ended.is_empty)
+            assert await manager.kill_all() == 3
+        assert manager.list_running() == []
+
+
+async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
+    async with ShellManager() as manager:
+        for _ in range(3):
+            with pytest.raises(RpcError) as caught:
+                await manager.create_shell("true", "/nonexistent")
+            assert caught.value.kind is ErrorKind.SPAWN_FAILED
+        assert manager.list_shells() == []
+        assert (await manager.create_shell("true", "/")).pid is not None
+
+
+async def test_old_shells_are_cleaned_up_and_running_ones_kept() -> None:
+    async with ShellManager(ManagerOptions(retain_seconds=10_000)) as manager:
+        running = await manager.create_shell("sleep 300", "/")
+        old, recent = [await manager.create_shell("true", "/") for _ in range(2)]
+        with anyio.fail_after(10):
+            for shell in (old, recent):
+                await shell.wait_until(lambda shell=shell: shell.is_empty)  # type: ignore[misc]
+        old.completed_at = time.time() - 3601
+        assert manager.cleanup_completed(3600) == 1
+        assert manager.list_shells() == [running, recent]
+
+
+async def test_a_manager_that_is_not_running_starts_nothing() -> None:
+    manager = ShellManager()
+    with pytest.raises(RuntimeError):
+        await manager.create_shell("true", "/")
+
+
+async def test_threads_and_children_of_the_program_are_left_alone(tmp_path: Path) -> None:
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    with subprocess.Popen(["/bin/bash", "-c", "sleep 0.1; exit 7"]) as child:  # noqa: ASYNC220
+        async with ShellManager() as manager:
+            shell = await manager.create_shell("sleep 0.2; kill -9 $PPID", str(tmp_path))
+            with anyio.fail_after(10):
+                await shell.wait_until(lambda: shell.is_empty)
+        assert child.wait(10) == 7
+    stop.set()
+    thread.join()
+
+
+async def test_cancelling_the_program_leaves_nothing() -> None:
+    pids: list[int | None] = []
+    with anyio.move_on_after(0.2):
+        async with ShellManager() as manager:
+            shell = await manager.create_shell("trap '' TERM; sleep 300", "/")
+            pids.append(shell.pid)
+            await anyio.sleep_forever()
+    (pid,) = pids
+    assert pid is not None
+    assert not is_alive(pid)
