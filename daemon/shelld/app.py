@@ -33,8 +33,10 @@ STOP_GRACE_MS: Final = 500
 # For all of that to be dead: the grace, and time by the number of shells.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
-# For the client to take the last answers.
+# For the client to take the last answers: at least this, and what is left of the whole stop, which
+# is under 2 s as MCP hosts send SIGKILL then.
 FLUSH_S: Final = 0.3
+STOP_S: Final = 1.6
 # Where the system cannot wait for a process that is not a child.
 PARENT_POLL_S: Final = 1.0
 
@@ -90,6 +92,7 @@ async def _run(
 
 
 async def _stop(server: Server, manager: ShellManager, output: Output, hurry: anyio.Event) -> None:
+    flush_until = anyio.current_time() + STOP_S
     async with anyio.create_task_group() as stage:
 
         async def cut_short() -> None:
@@ -103,7 +106,8 @@ async def _stop(server: Server, manager: ShellManager, output: Output, hurry: an
     running = len(manager.list_running())
     with anyio.move_on_after(STOP_KILL_S + running * STOP_KILL_PER_SHELL_S):
         await manager.kill_all(0 if hurry.is_set() else STOP_GRACE_MS)
-    with anyio.move_on_after(FLUSH_S):
+    flush_until = max(flush_until, anyio.current_time() + FLUSH_S)
+    with anyio.CancelScope(deadline=flush_until):
         await output.wait_empty()
 
 

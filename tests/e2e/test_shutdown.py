@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -80,6 +82,19 @@ def test_requests_in_flight_at_the_end_of_input_get_their_results() -> None:
         daemon.end_input()
         assert daemon.answer(1)["result"]["stdout"] == "made it\n"
         assert daemon.answer(2)["result"] == {}
+        assert daemon.wait() == 0
+
+
+def test_a_long_last_answer_is_written_to_its_end_although_it_is_read_slowly() -> None:
+    with raw_daemon() as daemon:
+        daemon.request("bash", {"command": "seq 100000"}, 1)
+        daemon.end_input()
+        assert daemon.process.stdout is not None
+        answer = b""
+        while piece := os.read(daemon.process.stdout.fileno(), 4096):
+            answer += piece
+            select.select([], [], [], 0.001)
+        assert len(json.loads(answer)["result"]["stdout"]) == 588_895
         assert daemon.wait() == 0
 
 

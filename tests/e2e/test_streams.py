@@ -99,6 +99,14 @@ def test_nothing_but_the_protocol_reaches_stdout(tmp_path: Path) -> None:
     assert sorted(ended.stderr.split()) == [b"printed", b"written"]
 
 
+def test_the_standard_descriptors_are_no_longer_the_protocols() -> None:
+    with raw_daemon() as daemon:
+        daemon.call("ping")
+        links = [os.readlink(f"/proc/{daemon.pid}/fd/{number}") for number in range(3)]
+        assert links[0] == os.devnull
+        assert links[1] == links[2]
+
+
 def test_what_a_command_writes_to_the_terminal_devices_is_not_on_stdout() -> None:
     with raw_daemon() as daemon:
         result = daemon.bash("echo a >/dev/stdout; echo b >/dev/stderr; echo c >/dev/tty")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import cache
 from typing import Any
 
 from shelld import __version__
@@ -56,6 +57,11 @@ async def ping(_context: Context, _params: NoParams) -> Empty:
 
 
 async def discover(_context: Context, _params: NoParams) -> dict[str, Any]:
+    return _openrpc_document()
+
+
+@cache
+def _openrpc_document() -> dict[str, Any]:
     # Generating schemas needs modules that nothing else does.
     from shelld_protocol.schemas import openrpc_document  # noqa: PLC0415
 
