@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shelld.output.filter import MAX_PATTERN_CHARACTERS, LineFilter
+from shelld.output.filter import MAX_PATTERN_CHARACTERS, SLICE_CHARACTERS, LineFilter
 from shelld_protocol.errors import RpcError
 
 
@@ -26,6 +28,15 @@ from shelld_protocol.errors import RpcError
 )
 def test_only_matching_lines_are_returned(pattern: str, text: str, expected: str) -> None:
     assert LineFilter(pattern).lines(text) == expected
+
+
+@given(st.text("ab\n\r", max_size=400), st.sampled_from(["a", "^$", "b$", "^a*$"]))
+def test_slices_give_together_what_one_text_gives(text: str, pattern: str) -> None:
+    text *= 50
+    line_filter = LineFilter(pattern)
+    slices = list(line_filter.slices(text))
+    assert "".join(slices) == line_filter.lines(text)
+    assert len(slices) >= text.count("\n") * 1 // (SLICE_CHARACTERS + 1)
 
 
 @pytest.mark.parametrize("pattern", ["(", "[z-a]", "(?=x)", "(a)\\1", "a{2000}", "\\", "*"])

@@ -262,6 +262,31 @@ def test_a_pattern_that_would_explode_elsewhere_stalls_nobody(daemon: RawDaemon)
     assert read(daemon, bash_id, filter="(a+)+$")["stdout"] == ""
 
 
+def test_a_large_filtered_read_delays_nobody(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "yes | head -c 1000000")
+    slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "y"})
+    pings = [daemon.request("ping") for _ in range(20)]
+    answered = [daemon.receive()["id"] for _ in range(21)]
+    assert answered == [*pings, slow]
+
+
+def test_cancelling_a_filtered_read_takes_nothing(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "yes | head -c 1000000")
+    request_id = daemon.request("bash_output", {"bash_id": bash_id, "filter": "y"})
+    daemon.notify("$/cancelRequest", {"id": request_id})
+    assert daemon.answer(request_id)["error"]["code"] == -32800
+    assert read(daemon, bash_id)["stdoutRange"] == {"start": 0, "end": 1_000_000, "dropped": 0}
+
+
+def test_a_filtered_read_that_was_overtaken_starts_again_behind(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "yes | head -c 1000000; echo last")
+    slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "y|last"})
+    plain = read(daemon, bash_id, max_bytes=1_000_000)
+    assert plain["stdoutRange"] == {"start": 0, "end": 1_000_000, "dropped": 0}
+    rest = daemon.answer(slow)["result"]
+    assert (rest["stdout"], rest["stdoutRange"]["start"]) == ("last\n", 1_000_000)
+
+
 def test_two_readers_share_the_output_between_them(daemon: RawDaemon) -> None:
     bash_id = daemon.background("for i in $(seq 2000); do echo $i; done")
     numbers: list[int] = []

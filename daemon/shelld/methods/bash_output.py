@@ -1,12 +1,15 @@
 """``bash_output``: what a shell wrote since the last read, or from a given offset.
 
-A plain read takes from the position that all plain readers of a shell share. Taking is one step
-without an await, so two readers never get the same bytes and never miss any between them.
+A plain read takes from the position that all plain readers of a shell share. Looking moves
+nothing and may be interrupted; taking is one step without an await, and only what was looked at
+from where the position still is. So two readers never get the same bytes, and never miss any
+between them.
 """
 
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 from msgspec import Struct
 
 from shelld.methods.context import Context
@@ -44,15 +47,29 @@ class _Reader:
         # Where this call's read begins, and up to where it has seen nothing to return.
         self._start = self._position = stream.read_position if offset is None else offset
         self._dropped = 0
+        # How much had been written when it was last looked at.
+        self._seen = self._position
 
-    def look(self) -> _Read:
-        """Read on from where the last look found nothing; moves no shared position."""
-        if self._offset is None and self._stream.read_position > self._start:
-            # Another reader was faster.
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything that no look has seen."""
+        return self._stream.store.written > self._seen
+
+    @property
+    def was_overtaken(self) -> bool:
+        """Whether another reader has meanwhile taken some of what this one looks at."""
+        return self._offset is None and self._stream.read_position > self._start
+
+    async def look(self) -> _Read:
+        """Read on from where the last look found nothing; moves no shared position.
+
+        Without a filter nothing is awaited.
+        """
+        if self.was_overtaken:
             self._start = self._position = self._stream.read_position
             self._dropped = 0
         store = self._stream.store
-        stop = store.written
+        self._seen = stop = store.written
         final = self._shell.is_empty or (not self._shell.is_running and not self._shell.leftover)
         piece = self._read(stop, self._params.max_bytes, final=final)
         text = piece.text
@@ -60,7 +77,7 @@ class _Reader:
             # Nothing follows what ends with the command, or at the gap.
             if not (final and piece.end >= stop) and not store.read(piece.end, 1).dropped:
                 piece = self._whole_lines(piece)
-            text = self._filter.lines(piece.text)
+            text = await _filtered(self._filter, piece.text)
         dropped = self._dropped + piece.dropped
         more = self._has_more(piece.end, stop, final)
         return _Read(text, self._start, piece.end, dropped, more)
@@ -102,6 +119,15 @@ class _Reader:
             self._stream.read_position = read.end
 
 
+async def _filtered(line_filter: LineFilter, text: str) -> str:
+    """Return the matching lines, letting other requests go first every few milliseconds."""
+    found: list[str] = []
+    for lines in line_filter.slices(text):
+        found.append(lines)
+        await anyio.lowlevel.checkpoint()
+    return "".join(found)
+
+
 async def bash_output(context: Context, params: BashOutputParams) -> BashOutputResult:
     shell = context.daemon.manager.get(params.bash_id)
     explicit = params.stdout_offset is not None or params.stderr_offset is not None
@@ -113,27 +139,24 @@ async def bash_output(context: Context, params: BashOutputParams) -> BashOutputR
         )
         if offset is not None or not explicit
     }
-    reads: dict[str, _Read] = {}
+    until_exit = params.until == "exit"
+    give_up_at = anyio.current_time() + params.wait / 1000
 
-    def look() -> None:
-        nonlocal reads
-        reads = {name: reader.look() for name, reader in readers.items()}
+    def is_due() -> bool:
+        news = not until_exit and any(reader.has_news for reader in readers.values())
+        return news or not shell.is_running
 
-    def satisfied() -> bool:
-        if params.until == "exit":
-            return not shell.is_running
-        look()
-        if any(read.text for read in reads.values()) or not shell.is_running:
-            return True
+    while True:
+        with anyio.CancelScope(deadline=give_up_at):
+            await shell.wait_until(is_due)
+        is_last = not shell.is_running or anyio.current_time() >= give_up_at
+        reads = {name: await reader.look() for name, reader in readers.items()}
+        if any(reader.was_overtaken for reader in readers.values()):
+            continue
+        if is_last or any(read.text for read in reads.values()):
+            break
         for name, read in reads.items():
             readers[name].skip(read)
-        return False
-
-    with anyio.move_on_after(params.wait / 1000) as scope:
-        await shell.wait_until(satisfied)
-    if scope.cancelled_caught or params.until == "exit":
-        # Another reader may have taken some of it since the last look.
-        look()
     for name, read in reads.items():
         readers[name].take(read)
     return _result(shell, reads)

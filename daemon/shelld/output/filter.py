@@ -7,6 +7,7 @@ backreferences: https://github.com/google/re2/wiki/Syntax
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -16,12 +17,26 @@ from shelld_protocol.errors import invalid_params
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
+# RE2 costs some microseconds a call, which is a line, however short.
+SLICE_CHARACTERS: Final = 2_048
+
 
 class LineFilter:
     """Raises `RpcError` (invalid_params) for a pattern that RE2 does not take."""
 
     def __init__(self, pattern: str) -> None:
         self._search = _compile(pattern).search
+
+    def slices(self, text: str) -> Iterator[str]:
+        """Yield the matching lines of one slice of `text` after the other.
+
+        A slice takes a few milliseconds even if its lines are empty, or one line's time.
+        """
+        position = 0
+        while position < len(text):
+            end = text.find("\n", position + SLICE_CHARACTERS) + 1 or len(text)
+            yield self.lines(text[position:end])
+            position = end
 
     def lines(self, text: str) -> str:
         """Return the lines of `text` that match, each with the line end it had."""
