@@ -66,4 +66,5 @@ class Child:
 
 def daemon_command(command: Sequence[str] | None, args: Sequence[str]) -> list[str]:
     """Return the argv of a daemon: the one installed beside this client unless told otherwise."""
-    return [*(command or (sys.executable, "-m", "shelld")), *args]
+    # -P: the daemon's working directory is somebody's project, whose modules are not ours.
+    return [*(command or (sys.executable, "-P", "-m", "shelld")), *args]

@@ -120,6 +120,15 @@ async def test_environment_and_directory_are_the_daemons(tmp_path: Path) -> None
         assert (await shell.bash("echo $GIVEN; pwd")).stdout == f"value\n{tmp_path}\n"
 
 
+async def test_modules_of_the_working_directory_are_not_the_daemons(tmp_path: Path) -> None:
+    for name in ("anyio", "select", "re2", "shelld"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the project')")
+    async with AsyncClient.spawn(cwd=str(tmp_path)) as shell:
+        job = await shell.bash("echo from here", run_in_background=True)
+        read = await shell.bash_output(job.bash_id, wait=10_000, filter="here")
+        assert read.stdout == "from here\n"
+
+
 async def test_a_daemon_may_be_behind_any_prefix() -> None:
     prefix = ["env", "BEHIND=prefix", "/bin/bash", "-c", 'exec "$@"', "bash"]
     async with AsyncClient.spawn([*prefix, sys.executable, "-m", "shelld"]) as shell:
