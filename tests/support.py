@@ -58,6 +58,21 @@ def descendants(pid: int) -> list[int]:
     return [below for child in children(pid) for below in (child, *descendants(child))]
 
 
+class Gate:
+    """One moment that a command waits for: `wait` in the command, `open` in the test.
+
+    For one use: two readers of a FIFO, one after the other, can both be served by one writer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._path = path
+        self.wait = f"read < {path}"
+
+    def open(self) -> None:
+        self._path.write_text("\n")
+
+
 class RawDaemon:
     """Speaks the wire without the client library. Answers are collected as they come."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import RawDaemon, raw_daemon, wait_for
+from support import Gate, RawDaemon, raw_daemon, wait_for
 
 
 def read(daemon: RawDaemon, bash_id: str, **params: Any) -> dict[str, Any]:
@@ -65,16 +64,16 @@ def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
 
 
 def test_a_read_returns_only_what_came_since_the_last(daemon: RawDaemon, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    bash_id = daemon.background(f"echo one; read < {gate}; echo two; read < {gate}; echo three")
+    first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
+    command = f"echo one; {first.wait}; echo two; {second.wait}; echo three"
+    bash_id = daemon.background(command)
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "one\n"
     again = read(daemon, bash_id)
     assert (again["stdout"], again["isRunning"], again["status"]) == ("", True, "running")
     assert again["stdoutRange"] == {"start": 4, "end": 4, "dropped": 0}
-    gate.write_text("\n")
+    first.open()
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "two\n"
-    gate.write_text("\n")
+    second.open()
     last = read(daemon, bash_id, wait=20_000, until="exit")
     assert (last["stdout"], last["isRunning"]) == ("three\n", False)
 
@@ -150,20 +149,18 @@ def test_characters_and_escapes_are_never_cut_in_two(daemon: RawDaemon, size: in
 def test_unfinished_character_of_a_running_shell_waits_for_its_rest(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    bash_id = daemon.background(rf"printf 'a\xe2\x82'; read < {gate}; printf '\xac'")
+    gate = Gate(tmp_path / "gate")
+    bash_id = daemon.background(rf"printf 'a\xe2\x82'; {gate.wait}; printf '\xac'")
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "a"
-    gate.write_text("\n")
+    gate.open()
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "€"
 
 
 def test_prompt_without_a_line_end_is_returned(daemon: RawDaemon, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    bash_id = daemon.background(f"printf 'Continue? '; read < {gate}")
+    gate = Gate(tmp_path / "gate")
+    bash_id = daemon.background(f"printf 'Continue? '; {gate.wait}")
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "Continue? "
-    gate.write_text("\n")
+    gate.open()
 
 
 def test_filter_returns_matching_lines_and_consumes_the_others(daemon: RawDaemon) -> None:
@@ -197,10 +194,9 @@ def test_a_line_longer_than_the_read_is_cut_where_the_read_ends(daemon: RawDaemo
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_filter_goes_on_behind_the_gap(ended: bool, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+    gate = Gate(tmp_path / "gate")
     with raw_daemon("--retain-bytes", "4096") as daemon:
-        bash_id = daemon.background(f"seq -w 10000; {'true' if ended else f'read < {gate}'}")
+        bash_id = daemon.background(f"seq -w 10000; {'true' if ended else f'{gate.wait}'}")
         wait_for(
             lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 60_000, "the output"
         )
@@ -216,33 +212,31 @@ def test_filter_goes_on_behind_the_gap(ended: bool, tmp_path: Path) -> None:
         assert dropped == 60_000 - 4096
         assert (found[0], found[-1]) == ("00002", "10000")
         if not ended:
-            gate.write_text("\n")
+            gate.open()
 
 
 def test_filter_holds_an_unfinished_line_back(daemon: RawDaemon, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    bash_id = daemon.background(f"printf 'a\\nerr'; read < {gate}; printf 'or\\n'; read < {gate}")
+    middle, end = Gate(tmp_path / "middle"), Gate(tmp_path / "end")
+    bash_id = daemon.background(f"printf 'a\\nerr'; {middle.wait}; printf 'or\\n'; {end.wait}")
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 5, "the output")
     first = read(daemon, bash_id, filter="err")
     assert (first["stdout"], first["stdoutRange"]["end"], first["more"]) == ("", 2, False)
-    gate.write_text("\n")
+    middle.open()
     second = read(daemon, bash_id, filter="err", wait=20_000)
     assert second["stdout"] == "error\n"
-    gate.write_text("\n")
+    end.open()
 
 
 def test_wait_with_a_filter_waits_for_a_line_that_matches(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    bash_id = daemon.background(f"seq 100; read < {gate}; echo ready; sleep 300")
+    gate = Gate(tmp_path / "gate")
+    bash_id = daemon.background(f"seq 100; {gate.wait}; echo ready; sleep 300")
     waiting = daemon.request(
         "bash_output", {"bash_id": bash_id, "wait": 20_000, "filter": "^ready"}
     )
     daemon.call("ping")
-    gate.write_text("\n")
+    gate.open()
     result = daemon.answer(waiting)["result"]
     assert result["stdout"] == "ready\n"
     assert result["stdoutRange"]["start"] == 0
@@ -306,16 +300,15 @@ def test_two_readers_share_the_output_between_them(daemon: RawDaemon) -> None:
 def test_a_filtered_wait_never_gives_back_what_another_reader_took(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    bash_id = daemon.background(f"printf 'unfinished'; read < {gate}; echo; sleep 300")
+    gate = Gate(tmp_path / "gate")
+    bash_id = daemon.background(f"printf 'unfinished'; {gate.wait}; echo; sleep 300")
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 10, "the output")
     waiting = daemon.request("bash_output", {"bash_id": bash_id, "wait": 300, "filter": "x"})
     assert read(daemon, bash_id)["stdout"] == "unfinished"
     filtered = daemon.answer(waiting)["result"]
     assert (filtered["stdout"], filtered["stdoutRange"]["start"]) == ("", 10)
     assert read(daemon, bash_id)["stdout"] == ""
-    gate.write_text("\n")
+    gate.open()
 
 
 def test_what_the_limit_discards_is_counted_exactly() -> None:

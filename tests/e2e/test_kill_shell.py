@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
+from support import Gate, RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
 
 
 def running_after(daemon: RawDaemon, command: str, ready: Path) -> str:
@@ -149,10 +149,9 @@ def test_a_command_that_kills_its_runner_is_reported_and_nothing_survives(
 
 
 def test_a_stopped_runner_does_not_stop_a_kill(daemon: RawDaemon, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    bash_id = daemon.background(f"read < {gate}; kill -STOP $PPID; echo done; sleep 300")
-    gate.write_text("\n")
+    gate = Gate(tmp_path / "gate")
+    bash_id = daemon.background(f"{gate.wait}; kill -STOP $PPID; echo done; sleep 300")
+    gate.open()
     assert daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"] == "done\n"
     family = family_of(daemon, bash_id)
     result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
