@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, children, is_alive, raw_daemon, wait_for
+from support import RawDaemon, is_alive, raw_daemon, wait_for
 
 
 def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
@@ -383,85 +382,3 @@ def test_missing_bash_is_spawn_failed(tmp_path: Path) -> None:
         error = daemon.fail("bash", {"command": "true"})
         assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
         assert daemon.fail("bash", {"command": "true", "run_in_background": True})["code"] == 1004
-
-
-def test_too_many_shells_are_refused_and_none_is_evicted() -> None:
-    with raw_daemon("--max-shells", "2") as daemon:
-        ids = [daemon.background("sleep 300") for _ in range(2)]
-        error = daemon.fail("bash", {"command": "true"})
-        assert error["code"] == 1005
-        assert error["data"] == {"kind": "resource_exhausted", "limit": "max_shells"}
-        daemon.call("kill_shell", {"shell_id": ids[0]})
-        assert daemon.bash("echo room")["stdout"] == "room\n"
-        listed = daemon.call("list_shells")["shells"]
-        assert [shell["isRunning"] for shell in listed] == [False, True, False]
-
-
-def test_ended_shells_are_kept_up_to_a_number_and_then_expired() -> None:
-    with raw_daemon("--max-retained", "3") as daemon:
-        ids = [daemon.bash(f"echo {number}")["bash_id"] for number in range(6)]
-        wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 3, "the oldest to expire")
-        error = daemon.fail("bash_output", {"bash_id": ids[0]})
-        assert error["message"] == f"Shell not found: {ids[0]}"
-        assert error["data"] == {"kind": "shell_not_found", "bash_id": ids[0], "expired": True}
-        made_up = daemon.fail("bash_output", {"bash_id": "shell_1deadbeef"})
-        assert made_up["data"]["expired"] is False
-        assert daemon.call("bash_output", {"bash_id": ids[5]})["isRunning"] is False
-        assert len(set(ids)) == 6
-
-
-def test_ended_shells_are_kept_for_a_time_and_running_ones_for_ever() -> None:
-    with raw_daemon("--retain-seconds", "1") as daemon:
-        running = daemon.background("sleep 300")
-        with_leftover = daemon.bash("sleep 300 &")["bash_id"]
-        ended = daemon.bash("true")["bash_id"]
-        assert daemon.call("bash_output", {"bash_id": ended})["isRunning"] is False
-        wait_for(
-            lambda: "error" in daemon.answer(daemon.request("bash_output", {"bash_id": ended})),
-            "the ended shell to expire",
-        )
-        assert daemon.fail("kill_shell", {"shell_id": ended})["data"]["expired"] is True
-        listed = [shell["bash_id"] for shell in daemon.call("list_shells")["shells"]]
-        assert listed == [running, with_leftover]
-
-
-def test_output_of_ended_shells_is_bounded_in_all() -> None:
-    with raw_daemon("--retain-total-bytes", "250000") as daemon:
-        ids = [daemon.bash("head -c 100000 /dev/zero")["bash_id"] for _ in range(4)]
-        wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 2, "the oldest to expire")
-        assert daemon.fail("bash_output", {"bash_id": ids[1]})["data"]["expired"] is True
-        kept = daemon.call("bash_output", {"bash_id": ids[2], "stdout_offset": 0})
-        assert len(kept["stdout"]) == 100_000
-
-
-def test_more_shells_than_the_usual_limit_of_files_allows(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    try:
-        with raw_daemon() as daemon:
-            for _ in range(100):
-                daemon.request("bash", {"command": "sleep 300", "run_in_background": True})
-            # Commands get the limit that the daemon was started with, of a new keeper's too.
-            assert daemon.bash("ulimit -Sn")["stdout"] == "256\n"
-            (keeper,) = children(daemon.pid)
-            os.kill(keeper, signal.SIGKILL)
-            wait_for(lambda: not is_alive(keeper), "the keeper's end")
-            assert {daemon.bash("ulimit -Sn; sleep 0.01")["stdout"] for _ in range(5)} == {"256\n"}
-            for _ in range(10):
-                daemon.background("sleep 300")
-            running = [s for s in daemon.call("list_shells")["shells"] if s["isRunning"]]
-            assert len(running) == 110
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_a_shortage_of_files_is_told_and_passes(daemon: RawDaemon) -> None:
-    limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
-    used = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
-    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (used + 2, limits[1]))
-    for _ in range(3):
-        error = daemon.fail("bash", {"command": "true"})
-        assert error["data"] == {"kind": "resource_exhausted", "limit": "files"}
-    assert len(list(Path(f"/proc/{daemon.pid}/fd").iterdir())) == used
-    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
-    assert daemon.bash("echo again")["stdout"] == "again\n"

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import signal
 from typing import Any
 
 import pytest
 
-from shelld_protocol.framing import FrameReader
-from support import RawDaemon, raw_daemon, wait_for
-
-
-def error_code(answer: Any) -> int:
-    """Of an answer, or of the first in a batch's."""
-    try:
-        code: int = answer["error"]["code"]
-    except TypeError:
-        return error_code(answer[0])
-    return code
+from support import RawDaemon, wait_for
 
 
 def error_of(answer: dict[str, Any]) -> tuple[int, str]:
@@ -331,130 +318,6 @@ def test_server_info_tells_limits_and_counters(daemon: RawDaemon) -> None:
     assert info["counters"]["shellsStarted"] == 2
     assert info["counters"]["shellsRunning"] == 1
     assert info["uptimeMs"] >= 0
-
-
-# -- framing ----------------------------------------------------------------------------------
-
-
-def test_content_length_is_answered_in_kind(daemon: RawDaemon) -> None:
-    del daemon
-    with raw_daemon() as lsp:
-        body = '{"jsonrpc":"2.0","id":"ü","method":"ping"}'.encode()
-        lsp.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        lsp.send_raw(b"content-type: x\r\ncontent-length:%d\r\n\r\n%b" % (len(body), body))
-        expected = '{"jsonrpc":"2.0","id":"ü","result":{}}'.encode()
-        frame = b"Content-Length: %d\r\n\r\n%b" % (len(expected), expected)
-        lsp.end_input()
-        assert lsp.rest() == frame * 2
-
-
-def test_bad_headers_are_an_error_and_the_stream_goes_on() -> None:
-    with raw_daemon() as lsp:
-        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-        lsp.send_raw(b"Content-Length: nope\r\n\r\n")
-        lsp.send_raw(b"Content-Length: 3\r\n\r\n{]}")
-        lsp.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        lsp.end_input()
-        frames = FrameReader()
-        frames.receive_data(lsp.rest())
-        answers = [json.loads(bytes(frames.next_event())) for _ in range(3)]  # type: ignore[arg-type]
-        assert [answer.get("error", {}).get("code") for answer in answers] == [-32700, -32700, None]
-
-
-def test_nothing_is_written_before_something_was_read() -> None:
-    with raw_daemon() as daemon:
-        daemon.send_raw(b" \n\t\r\n\xef\xbb\xbf\n")
-        daemon.end_input()
-        assert daemon.rest() == b""
-        assert daemon.wait() == 0
-
-
-def test_requests_may_arrive_byte_by_byte(daemon: RawDaemon) -> None:
-    line = '{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo ä€😀"}}\r\n'
-    for byte in line.encode():
-        daemon.send_raw(bytes([byte]))
-    assert daemon.receive()["result"]["stdout"] == "ä€😀\n"
-
-
-def test_a_message_over_the_limit_is_skipped() -> None:
-    with raw_daemon("--max-message-bytes", "10000") as daemon:
-        daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"%b"}\n' % (b"x" * 100_000))
-        answer = daemon.receive()
-        assert (answer["id"], answer["error"]["code"]) == (None, -32600)
-        assert daemon.call("ping") == {}
-
-
-def test_a_hundred_megabytes_without_a_line_end_cost_no_memory(daemon: RawDaemon) -> None:
-    def peak_mb() -> int:
-        with open(f"/proc/{daemon.pid}/status") as status:
-            return next(int(line.split()[1]) // 1024 for line in status if "VmHWM" in line)
-
-    before = peak_mb()
-    megabyte = b"[" * (1 << 20)
-    for _ in range(100):
-        daemon.send_raw(megabyte)
-    daemon.send_raw(b"\n")
-    assert daemon.receive()["error"]["code"] == -32600
-    assert daemon.call("ping") == {}
-    # The limit is 64 MiB, and growing a buffer may hold it twice.
-    assert peak_mb() - before < 160
-
-
-@pytest.mark.parametrize("depth", [1_000, 100_000])
-@pytest.mark.parametrize("where", [b'{"jsonrpc":"2.0","id":1,"method":"bash","params":%b}', b"%b"])
-def test_deep_nesting_is_a_parse_error_and_never_a_crash(
-    daemon: RawDaemon, where: bytes, depth: int
-) -> None:
-    for nest in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth):
-        daemon.send_raw(where % nest + b"\n")
-        answer = daemon.receive()
-        codes = {-32700} if depth > 10_000 else {-32700, -32600, -32602}
-        assert error_code(answer) in codes
-    assert daemon.call("ping") == {}
-
-
-def test_a_flood_that_nobody_reads_is_stopped_at_the_source_and_then_answered() -> None:
-    requests = 5_000
-    with raw_daemon() as daemon:
-        size = len(json.dumps(daemon.call("rpc.discover")))
-        pid = os.fork()
-        if pid == 0:
-            # A writer that blocks once the daemon stops reading.
-            try:
-                for _ in range(requests):
-                    daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}\n')
-            finally:
-                os._exit(0)
-        try:
-            in_a_row = 0
-
-            def stays_blocked() -> bool:
-                # Not just for a moment, as any writer is whose pipe is full.
-                nonlocal in_a_row
-                in_a_row = in_a_row + 1 if _is_blocked_writing(pid) else 0
-                return in_a_row > 100
-
-            wait_for(stays_blocked, "the daemon to stop reading")
-            # The answers that wait are bounded, and are a fraction of what was asked for.
-            assert resident_mb(daemon.pid) < 80 < requests * size >> 20
-            for _ in range(requests):
-                assert daemon.receive()["id"] == 1
-            assert os.waitpid(pid, 0)[1] == 0
-        except BaseException:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            raise
-        assert daemon.call("ping") == {}
-
-
-def _is_blocked_writing(pid: int) -> bool:
-    with open(f"/proc/{pid}/wchan") as file:
-        return "pipe" in file.read()
-
-
-def resident_mb(pid: int) -> int:
-    with open(f"/proc/{pid}/status") as status:
-        return next(int(row.split()[1]) // 1024 for row in status if "VmRSS" in row)
 
 
 def test_numbers_used_above_are_really_out_of_range() -> None:
