@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import IO, Final
+from typing import IO, Final, Self
 
 from shelld_client.errors import DaemonExited, SpawnFailed
 
@@ -64,7 +64,47 @@ class Child:
         return DaemonExited(ended, stderr=stderr, exit_code=exit_code)
 
 
-def daemon_command(command: Sequence[str] | None, args: Sequence[str]) -> list[str]:
-    """Return the argv of a daemon: the one installed beside this client unless told otherwise."""
-    # -P: the daemon's working directory is somebody's project, whose modules are not ours.
-    return [*(command or (sys.executable, "-P", "-m", "shelld")), *args]
+class SpawnedClient:
+    """What both clients have in common: the daemon that they start, not how they wait for it."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> None:
+        self._command = command
+        self._env = env
+        self._cwd = cwd
+        self._child: Child | None = None
+
+    @classmethod
+    def spawn(
+        cls,
+        command: Sequence[str] | None = None,
+        *,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> Self:
+        """Return a client whose daemon starts when the client is entered.
+
+        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``), by default
+        the daemon that is installed beside this client; `args` are options of the daemon,
+        appended to it. `env` and `cwd` are the daemon's, and so those its commands start from.
+        """
+        # -P: the daemon's working directory is somebody's project, whose modules are not ours.
+        argv = [*(command or (sys.executable, "-P", "-m", "shelld")), *args]
+        return cls(argv, env=env, cwd=cwd)
+
+    @property
+    def pid(self) -> int:
+        """The pid of the process that was started."""
+        if self._child is None:
+            raise DaemonExited("the client was not entered")
+        return self._child.process.pid
+
+    def _start_child(self) -> Child:
+        self._child = Child(self._command, env=self._env, cwd=self._cwd)
+        return self._child

@@ -15,7 +15,7 @@ import anyio.abc
 
 from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
-from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S, Child, daemon_command
+from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S, Child, SpawnedClient
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.transport import Transport
@@ -42,7 +42,7 @@ class _Pending:
         self.answer: bytes | ShellError = b""
 
 
-class AsyncClient:
+class AsyncClient(SpawnedClient):
     """Use `spawn` and ``async with``.
 
     Every method raises `ShellError` or one of its kinds: `DaemonExited` when the daemon is gone,
@@ -56,38 +56,18 @@ class AsyncClient:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> None:
-        self._command = command
-        self._env = env
-        self._cwd = cwd
+        super().__init__(command, env=env, cwd=cwd)
         self._connection: Connection[_Pending] = Connection()
-        self._child: Child | None = None
         self._transport: Transport | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._failure: ShellError | None = None
 
-    @classmethod
-    def spawn(
-        cls,
-        command: Sequence[str] | None = None,
-        *,
-        args: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> AsyncClient:
-        """Return a client whose daemon starts when the client is entered.
-
-        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); `args` are
-        options of the daemon, appended to it. `env` and `cwd` are the daemon's, and so those its
-        commands start from.
-        """
-        return cls(daemon_command(command, args), env=env, cwd=cwd)
-
     async def __aenter__(self) -> AsyncClient:
-        self._child = Child(self._command, env=self._env, cwd=self._cwd)
-        self._transport = Transport(self._child)
+        child = self._start_child()
+        self._transport = Transport(child)
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._transport.write_outbox)
-        self._tasks.start_soon(self._receive, self._child, self._transport)
+        self._tasks.start_soon(self._receive, child, self._transport)
         return self
 
     async def __aexit__(
@@ -103,13 +83,6 @@ class AsyncClient:
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
         self._fail(self._failure)
-
-    @property
-    def pid(self) -> int:
-        """The pid of the process that `spawn` started."""
-        if self._child is None:
-            raise DaemonExited("the client was not entered")
-        return self._child.process.pid
 
     # -- the methods ------------------------------------------------------------------------
 

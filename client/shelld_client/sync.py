@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from shelld_client import calls, child
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
-from shelld_client.child import POST_MORTEM_S, READ_BYTES, Child, daemon_command
+from shelld_client.child import POST_MORTEM_S, READ_BYTES, Child, SpawnedClient
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_protocol.methods import (
@@ -37,7 +37,7 @@ T = TypeVar("T")
 Answer: TypeAlias = bytes | ShellError
 
 
-class Client:
+class Client(SpawnedClient):
     """Use `spawn` and ``with``. Raises what `AsyncClient` raises."""
 
     def __init__(
@@ -47,9 +47,7 @@ class Client:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> None:
-        self._command = command
-        self._env = env
-        self._cwd = cwd
+        super().__init__(command, env=env, cwd=cwd)
         # Guards the connection and the failure.
         self._lock = threading.Lock()
         self._connection: Connection[queue.SimpleQueue[Answer]] = Connection()
@@ -57,33 +55,15 @@ class Client:
         # Guards stdin, and what an interrupted write has left to be written.
         self._write_lock = threading.Lock()
         self._unwritten = bytearray()
-        self._child: Child | None = None
         self._reader: threading.Thread | None = None
         self._stop_reading, self._stop_reading_end = -1, -1
 
-    @classmethod
-    def spawn(
-        cls,
-        command: Sequence[str] | None = None,
-        *,
-        args: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> Client:
-        """Return a client whose daemon starts when the client is entered.
-
-        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); `args` are
-        options of the daemon, appended to it. `env` and `cwd` are the daemon's, and so those its
-        commands start from.
-        """
-        return cls(daemon_command(command, args), env=env, cwd=cwd)
-
     def __enter__(self) -> Client:
-        self._child = Child(self._command, env=self._env, cwd=self._cwd)
+        daemon = self._start_child()
         self._failure = None
         self._stop_reading, self._stop_reading_end = os.pipe()
         self._reader = threading.Thread(
-            target=self._read, args=(self._child,), name="shelld-client", daemon=True
+            target=self._read, args=(daemon,), name="shelld-client", daemon=True
         )
         self._reader.start()
         return self
@@ -122,13 +102,6 @@ class Client:
             else:
                 return
         process.wait()
-
-    @property
-    def pid(self) -> int:
-        """The pid of the process that `spawn` started."""
-        if self._child is None:
-            raise DaemonExited("the client was not entered")
-        return self._child.process.pid
 
     # -- the methods ------------------------------------------------------------------------
 
