@@ -91,7 +91,7 @@ class InFlight:
 
 
 class Server:
-    """Serves one client. `ended_by_exit` tells how the stream ended: None, or exit's code."""
+    """Serves one client. `exit_code` is set once the client has said `exit`."""
 
     def __init__(
         self,
@@ -271,12 +271,11 @@ class Server:
     # -- stopping ---------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
-        """Give requests in flight that long to end by themselves; answer the rest."""
+        """Wait that long for requests in flight to end by themselves."""
         with anyio.move_on_after(seconds):
             while self._in_flight_count:
                 self._fewer = anyio.Event()
                 await self._fewer.wait()
-        self.refuse_in_flight()
 
     def refuse_in_flight(self) -> None:
         """Answer everything in flight with shutting_down, and cancel it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -44,7 +45,9 @@ class Run:
         self.channel = pool.acquire()
         null = os.open(os.devnull, os.O_RDWR)
         argv = [b"/bin/bash", b"-c", command]
-        self.channel.send((RUN, argv, dict(os.environb) if env is None else env, b""), (null,) * 3)
+        self.channel.send(
+            (RUN, argv, dict(os.environb) if env is None else env, b"", 3), (null,) * 3
+        )
         os.close(null)
         self.messages: list[Message] = []
 
@@ -117,7 +120,7 @@ def test_what_cannot_be_started_is_told_and_the_runner_goes_on(pool: RunnerPool)
         ([b"/bin/bash", b"-c", b"true"], {b"A=B": b""}, b""),
         ([b"/bin/bash", b"-c", b"true"], {}, b"\0"),
     ):
-        channel.send((RUN, argv, env, cwd), (null,) * 3)
+        channel.send((RUN, argv, env, cwd, 3), (null,) * 3)
         expected_count = len(failures) + 1
         while len(failures) < expected_count:
             assert select.select([channel], [], [], DEADLINE_S)[0]
@@ -129,6 +132,31 @@ def test_what_cannot_be_started_is_told_and_the_runner_goes_on(pool: RunnerPool)
     expected = ["bash", "cwd", "exec", "exec", "exec", "cwd"]
     assert whats == [(FAILED, what) for what in expected]
     channel.close()
+
+
+def test_a_command_whose_descriptors_did_not_all_arrive_is_not_started(pool: RunnerPool) -> None:
+    channel = pool.acquire()
+    with open(os.devnull, "rb") as null:
+        channel.send((RUN, [b"/bin/bash", b"-c", b"true"], {}, b"", 3), (null.fileno(),) * 2)
+    received: list[Message] = []
+    while not received:
+        assert select.select([channel], [], [], DEADLINE_S)[0]
+        messages = channel.receive()
+        assert messages is not None
+        received += [message for message, _ in messages]
+    assert received == [(FAILED, errno.EMFILE, "exec")]
+    channel.close()
+
+
+def test_a_keeper_that_cannot_be_forked_is_not_taken_for_a_busy_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "fork")
+
+    monkeypatch.setattr(os, "posix_spawn", refuse)
+    with pytest.raises(BlockingIOError):
+        RunnerPool().acquire()
 
 
 def test_leftovers_are_listed_and_the_list_follows_them(pool: RunnerPool, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
@@ -133,6 +134,25 @@ def test_output_before_the_kill_can_be_read_after_it(daemon: RawDaemon) -> None:
     daemon.call("kill_shell", {"shell_id": bash_id})
     read = daemon.call("bash_output", {"bash_id": bash_id})
     assert (read["stdout"], read["status"]) == ("before\nunfinished", "killed")
+
+
+def is_in_state(pid: int, state: str) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] == state
+
+
+def test_a_leftover_that_is_stopped_and_continued_stays_listed(daemon: RawDaemon) -> None:
+    result = daemon.bash("sleep 300 &")
+    (pid,) = result["leftover"]
+    for number, state in ((signal.SIGSTOP, "T"), (signal.SIGCONT, "S")) * 3:
+        os.kill(pid, number)
+        wait_for(functools.partial(is_in_state, pid, state), "the change of state")
+        # The runner has heard of it by the time that it has run another command.
+        daemon.bash("true")
+        listed = {s["bash_id"]: s["leftover"] for s in daemon.call("list_shells")["shells"]}
+        assert listed[result["bash_id"]] == [pid]
+    killed = daemon.call("kill_shell", {"shell_id": result["bash_id"]})
+    assert (killed["alreadyStopped"], killed["survivors"]) == (False, [])
+    assert not is_alive(pid)
 
 
 def test_a_command_that_kills_its_runner_is_reported_and_nothing_survives(

@@ -25,9 +25,10 @@ daemon -> keeper
                                      sent into the other end waits there for the runner.
 
 daemon -> runner
-    ``(RUN, argv, env, cwd)`` + [stdin, stdout, stderr, *extra]
+    ``(RUN, argv, env, cwd, count)`` + [stdin, stdout, stderr, *extra]
                                      start a command; extra descriptors become 3, 4, ... `cwd` and
-                                     the others are bytes; an empty `cwd` is the daemon's own.
+                                     the others are bytes; an empty `cwd` is the daemon's own;
+                                     `count` is the number of descriptors sent.
     ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace.
 
 runner -> daemon

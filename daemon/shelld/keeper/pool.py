@@ -30,6 +30,10 @@ _BOOT: Final = (
 _ROOT: Final = str(Path(__file__).parents[2])
 
 
+class KeeperBusyError(Exception):
+    """The keeper has as many requests as it can hold; wait for the pool to be writable."""
+
+
 class RunnerPool:
     """`file_limit`: the soft RLIMIT_NOFILE of commands, if this process raises its own."""
 
@@ -50,8 +54,7 @@ class RunnerPool:
     def acquire(self) -> Channel:
         """Return a runner that has no command.
 
-        Raises BlockingIOError while the keeper has enough to do, and OSError if no runner can be
-        had.
+        Raises `KeeperBusyError`, and OSError if no runner can be had.
         """
         while self._idle:
             channel = self._idle.pop()
@@ -97,6 +100,8 @@ class RunnerPool:
                     self._keeper = self._start_keeper()
                 try:
                     self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
+                except BlockingIOError:
+                    raise KeeperBusyError from None
                 except ConnectionError:
                     # The keeper was killed. Its runners live on with their commands.
                     self._forget_keeper()

@@ -86,7 +86,6 @@ class Runner:
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
         self._killing = False
-
         self._send((READY, os.getpid()))
 
     def serve(self) -> None:
@@ -132,8 +131,11 @@ class Runner:
     # -- starting ---------------------------------------------------------------------------
 
     def _run(self, message: Message, descriptors: list[int]) -> None:
-        _, argv, env, cwd = message
-        failure = self._spawn(argv, env, cwd, descriptors)
+        _, argv, env, cwd, descriptor_count = message
+        failure: tuple[int, str] | None = (errno.EMFILE, "exec")
+        # The kernel leaves out those that this process has no room for.
+        if len(descriptors) == descriptor_count:
+            failure = self._spawn(argv, env, cwd, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         os.fchdir(self._home)
@@ -197,19 +199,21 @@ class Runner:
                 rss = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
                 user, system = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6)
                 exited = (EXITED, status, user, system, rss, self._signalled)
-        leftover: list[int] = []
-        if reaped and not empty and self._leader is None:
-            leftover = living_descendants()
-        if exited is not None:
-            self._send((*exited, leftover))
-        elif leftover != self._leftover and not empty:
-            self._send((LEFTOVER, leftover))
-        self._leftover = leftover
+        if exited is not None or (reaped and not empty and self._leader is None):
+            self._tell_leftover(exited, [] if empty else living_descendants())
         if empty:
             self._busy = False
             self._kill_at = self._give_up_at = None
             self._killing = False
             self._send((EMPTY,))
+
+    def _tell_leftover(self, exited: Message | None, leftover: list[int]) -> None:
+        """Tell of the exit with what it left behind, or of what has become of that."""
+        if exited is not None:
+            self._send((*exited, leftover))
+        elif leftover != self._leftover:
+            self._send((LEFTOVER, leftover))
+        self._leftover = leftover
 
     def _kill(self, number: int, grace_ms: int) -> None:
         now = time.monotonic()

@@ -49,7 +49,8 @@ class Keeper:
             self._daemon_alive = False
             return
         for message, descriptors in messages:
-            if message[0] == SPAWN_RUNNER:
+            # Without its socket, which there was no room for, the daemon sees end of file.
+            if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
 
     def _fork_runner(self, descriptor: int) -> None:

@@ -89,7 +89,7 @@ class Launch:
 
     def hand_over(self, channel: Channel) -> None:
         """Give the command to a runner. If that fails, the channel is closed too."""
-        message = (RUN, self._argv, self._env, self._cwd)
+        message = (RUN, self._argv, self._env, self._cwd, len(self._descriptors))
         try:
             channel.send(message, tuple(self._descriptors))
         except BaseException:

@@ -27,7 +27,7 @@ import anyio.abc
 from msgspec import Struct
 
 from shelld.keeper.channel import Channel
-from shelld.keeper.pool import RunnerPool
+from shelld.keeper.pool import KeeperBusyError, RunnerPool
 from shelld.output.store import DEFAULT_RETAIN_BYTES
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.process import ShellProcess
@@ -145,13 +145,13 @@ class ShellManager:
     async def _acquire_runner(self) -> Channel:
         try:
             return self._pool.acquire()
-        except BlockingIOError:
+        except KeeperBusyError:
             # One at a time: an event loop tells one waiter a descriptor.
             async with self._waiting_for_keeper:
                 while True:
                     try:
                         return self._pool.acquire()
-                    except BlockingIOError:
+                    except KeeperBusyError:
                         await anyio.wait_writable(self._pool)
 
     def _start(
