@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types bench clean
+.PHONY: help demo test test-long check lint types bench clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("shelld needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -22,6 +22,9 @@ demo: $(READY) ## Run a short session with a real daemon
 
 test: $(READY) ## Run all tests
 	$(BIN)/python -m pytest
+
+test-long: $(READY) ## Run the tests that take minutes
+	$(BIN)/python -m pytest -m long --timeout 1800
 
 lint: $(READY) ## Check style
 	$(BIN)/ruff check .

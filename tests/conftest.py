@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from oracles import Freezer
 from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
+
+ROOT = Path(__file__).parents[1]
+
+# Of nobody: whatever is done to its processes is done to those of the test.
+UNPRIVILEGED_UID = 64_999
 
 
 @pytest.fixture
@@ -20,3 +32,38 @@ def daemon() -> Iterator[RawDaemon]:
         yield running
         family = descendants(running.pid)
     wait_for(lambda: not any(map(is_alive, family)), "the end of everything the daemon started")
+
+
+@pytest.fixture
+def freezer() -> Iterator[Freezer]:
+    """What stands in for a process in an uninterruptible system call."""
+    if not Freezer.is_possible():
+        pytest.skip("needs a writable cgroup v1 freezer")
+    freezer = Freezer()
+    yield freezer
+    freezer.close()
+
+
+@pytest.fixture(scope="session")
+def unprivileged() -> dict[str, Any]:
+    """Arguments for a `RawDaemon` of an ordinary user that has no other processes."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become a user that has no other processes")
+    folders = [str(ROOT / name) for name in ("protocol", "daemon")]
+    path = os.pathsep.join([*folders, sysconfig.get_path("purelib")])
+    popen: dict[str, Any] = {
+        "env": {"PATH": os.environ["PATH"], "PYTHONPATH": path, "HOME": "/"},
+        "cwd": "/",
+        "user": UNPRIVILEGED_UID,
+        "group": UNPRIVILEGED_UID,
+        "extra_groups": [],
+    }
+    # The interpreter of a virtual environment is often in somebody's home.
+    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        check = [python, "-c", "import shelld.app, sys; sys.exit(sys.version_info < (3, 11))"]
+        try:
+            if subprocess.run(check, **popen, capture_output=True, check=False).returncode == 0:
+                return {"command": [python, "-P", "-m", "shelld"], **popen}
+        except OSError:
+            continue
+    pytest.skip("no Python that an unprivileged user can run has what the daemon needs")

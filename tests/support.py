@@ -77,10 +77,16 @@ class RawDaemon:
     """Speaks the wire without the client library. Answers are collected as they come."""
 
     def __init__(
-        self, *args: str, stdin: int | None = None, stdout: int | None = None, **popen: Any
+        self,
+        *args: str,
+        prefix: Sequence[str] = (),
+        command: Sequence[str] = DAEMON_COMMAND,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        **popen: Any,
     ) -> None:
         self.process = subprocess.Popen(
-            [*DAEMON_COMMAND, *args],
+            [*prefix, *command, *args],
             stdin=subprocess.PIPE if stdin is None else stdin,
             stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,

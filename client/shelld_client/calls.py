@@ -15,6 +15,7 @@ from shelld_protocol.methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,
+    CloseSessionResult,
     DryRunResult,
     Empty,
     KillShellResult,
@@ -110,6 +111,10 @@ def list_shells(session: str | None) -> Call[list[ShellInfo]]:
         return _decode(ListShellsResult, result).shells
 
     return Call("list_shells", _given(session=session), decode)
+
+
+def close_session(session: str) -> Call[CloseSessionResult]:
+    return Call("close_session", {"session": session}, _decoder(CloseSessionResult))
 
 
 def server_info() -> Call[ServerInfoResult]:

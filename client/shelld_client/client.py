@@ -23,6 +23,7 @@ from shelld_protocol.methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,
+    CloseSessionResult,
     DryRunResult,
     KillShellResult,
     ServerInfoResult,
@@ -133,6 +134,10 @@ class AsyncClient(SpawnedClient):
     async def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells in start order."""
         return await self._request(calls.list_shells(session))
+
+    async def close_session(self, session: str) -> CloseSessionResult:
+        """Kill a session's shells and all they left, and forget the session."""
+        return await self._request(calls.close_session(session))
 
     async def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""

@@ -26,6 +26,7 @@ from shelld_protocol.methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,
+    CloseSessionResult,
     DryRunResult,
     KillShellResult,
     ServerInfoResult,
@@ -150,6 +151,10 @@ class Client(SpawnedClient):
     def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells in start order."""
         return self._request(calls.list_shells(session))
+
+    def close_session(self, session: str) -> CloseSessionResult:
+        """Kill a session's shells and all they left, and forget the session."""
+        return self._request(calls.close_session(session))
 
     def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""

@@ -10,6 +10,7 @@ import signal
 import sys
 
 from shelld.keeper.pool import RunnerPool
+from shelld.keeper.tree import become_subreaper
 from shelld.options import Options, parse_options
 from shelld.startup import claim_stdio, raise_file_limit, undo_locale_coercion
 
@@ -25,7 +26,9 @@ def main() -> int:
     undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    pool = RunnerPool(file_limit=raise_file_limit())
+    # Whatever a command does to keeper and runners, what they leave comes to us.
+    adopts = options.containment != "process-group" and become_subreaper()
+    pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:
         # First, so that the keeper starts while the imports below take their time.
         pool.prepare()

@@ -7,6 +7,7 @@ daemon's end as end of file and kill what they guard.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 from typing import Final
@@ -79,6 +80,7 @@ async def _run(
             reading = anyio.CancelScope()
             watchers.start_soon(_watch_signals, reading, hurry)
             watchers.start_soon(_watch_output, output, reading)
+            watchers.start_soon(_watch_children, pool)
             if options.parent_pid is not None:
                 watchers.start_soon(_watch_process, options.parent_pid, reading)
             with reading:
@@ -122,6 +124,15 @@ async def _watch_signals(reading: anyio.CancelScope, hurry: anyio.Event) -> None
 async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
     await output.wait_broken()
     reading.cancel()
+
+
+async def _watch_children(pool: RunnerPool) -> None:
+    """Let the pool know when a child has ended or stopped: its keeper, or what one has left."""
+    with anyio.open_signal_receiver(signal.SIGCHLD) as signals:
+        while True:
+            next_ms = pool.tend()
+            with anyio.move_on_after(math.inf if next_ms is None else next_ms / 1000):
+                await anext(signals)
 
 
 async def _watch_process(pid: int, reading: anyio.CancelScope) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
+
+# From the strongest to the weakest.
+Mechanism = Literal["cgroup", "subreaper", "process-group"]
+MECHANISMS: Final = ("cgroup", "subreaper", "process-group")
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -21,6 +25,7 @@ class Options(NamedTuple):
     audit_log: str | None = None
     audit_max_bytes: int = 10 * 1024 * 1024
     bash: str = "/bin/bash"
+    containment: Mechanism = "cgroup"
     default_timeout: int = DEFAULT_TIMEOUT_MS
     grace: int = 1_000
     max_shells: int = 256
@@ -95,6 +100,11 @@ def _parser() -> argparse.ArgumentParser:
     option("--audit-log", metavar="FILE", help="append one JSON line per command to FILE")
     option("--audit-max-bytes", type=_integer(1, 2**40), metavar="N", help="rotate it at N bytes")
     option("--bash", metavar="PATH", help="the bash that runs commands")
+    option(
+        "--containment",
+        choices=MECHANISMS,
+        help="the strongest means to be used, where the system has it, to end all of a command",
+    )
     option(
         "--default-timeout",
         type=_integer(1_000, 600_000),

@@ -60,14 +60,12 @@ def undo_locale_coercion() -> None:
         os.environb[b"LC_CTYPE"] = given
 
 
-def raise_file_limit() -> int | None:
+def raise_file_limit() -> int:
     """Raise our own soft limit of open files; return what it was, which is what commands get.
 
     A running shell takes four descriptors, and the usual soft limit of 1,024 is for programs that
-    use select(2). Returns None where the limit of another process cannot be set back.
+    use select(2).
     """
-    if not hasattr(resource, "prlimit"):
-        return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

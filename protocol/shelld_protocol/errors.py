@@ -91,6 +91,11 @@ def shell_not_found(bash_id: str, *, expired: bool) -> RpcError:
     return RpcError(ErrorKind.SHELL_NOT_FOUND, f"Shell not found: {shown}", data)
 
 
+def session_not_found(session: str) -> RpcError:
+    shown = session if len(session) <= 100 else session[:100] + "..."
+    return RpcError(ErrorKind.SESSION_NOT_FOUND, f"Session not found: {shown}", {"session": shown})
+
+
 # What the system calls that start a process say when it is the system that is short of something.
 _EXHAUSTED: Final = {
     "EAGAIN": "processes",

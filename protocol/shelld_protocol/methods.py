@@ -26,6 +26,9 @@ DEFAULT_READ_BYTES: Final = 1024 * 1024
 
 Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
+# "lost": what guarded the command was killed, and the command with it. "oom": the kernel killed it
+# for want of memory. Left out otherwise.
+EndReason: TypeAlias = Literal["lost", "oom"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
 
 _WIRE_NAMES: Final = frozenset({"bash_id", "shell_id"})
@@ -134,6 +137,7 @@ class BashResult(Result):
     leftover: list[int]
     usage: Usage
     description: str | None = None
+    reason: EndReason | None = None
 
 
 class BackgroundResult(Result):
@@ -213,6 +217,7 @@ class BashOutputResult(Result):
     stderr_range: OutputRange
     dropped_bytes: int
     more: bool
+    reason: EndReason | None = None
 
 
 # -- kill_shell, list_shells ------------------------------------------------------------------
@@ -246,6 +251,7 @@ class KillShellResult(Result):
     duration_ms: int
     survivors: list[int]
     message: str
+    reason: EndReason | None = None
 
 
 class ListShellsParams(Params):
@@ -269,10 +275,29 @@ class ShellInfo(Result):
     duration_ms: int
     unread_bytes: int
     leftover: list[int]
+    reason: EndReason | None = None
 
 
 class ListShellsResult(Result):
     shells: list[ShellInfo]
+
+
+# -- sessions ---------------------------------------------------------------------------------
+
+
+class CloseSessionParams(Params):
+    session: Annotated[str, Meta(description="The session to close.")]
+
+
+class CloseSessionResult(Result):
+    """`killed`: how many shells were running or had processes left.
+
+    `survivors`: pids that were still alive at the deadline; left out if there are none.
+    """
+
+    session: str
+    killed: int
+    survivors: list[int] = []
 
 
 # -- about the daemon -------------------------------------------------------------------------
@@ -300,22 +325,27 @@ class Counters(Result):
 
 
 class Containment(Result):
-    """What guarantees that nothing outlives its command.
+    """What guarantees that nothing outlives its command, as found out on this machine.
 
-    `mechanism`: "subreaper" (Linux: all descendants, wherever they hide) or "process-group"
-    (elsewhere: what stays in the command's group).
+    `mechanism`: "subreaper" (Linux: all descendants, wherever they hide, and the end of the last
+    one is proved) or "process-group" (elsewhere: what stays in the command's session, or can be
+    traced to it). `cgroup_kill`: the kernel ends all of a command's processes at once, also those
+    that fork faster than they are found or have changed their user.
     """
 
     mechanism: Literal["subreaper", "process-group"]
+    cgroup_kill: bool
 
 
 class ServerInfoResult(Result):
+    """`containment` is null while no process can be started to find it out."""
+
     name: str
     version: str
     pid: int
     uptime_ms: int
     limits: Limits
-    containment: Containment
+    containment: Containment | None
     counters: Counters
 
 
@@ -339,6 +369,11 @@ METHODS: Final[dict[str, MethodTypes]] = {
     ),
     "list_shells": MethodTypes(
         ListShellsParams, (ListShellsResult,), "List running and retained shells in start order."
+    ),
+    "close_session": MethodTypes(
+        CloseSessionParams,
+        (CloseSessionResult,),
+        "Kill a session's shells and all they left, and forget the session.",
     ),
     "server_info": MethodTypes(
         NoParams, (ServerInfoResult,), "Tell the daemon's version, limits and counters."

@@ -66,8 +66,8 @@ class Run:
     def runner(self) -> int:
         """The runner's pid."""
         self.until(STARTED)
-        assert self.channel.peer_pid is not None
-        return self.channel.peer_pid
+        assert self.channel.peer is not None
+        return self.channel.peer.pid
 
     def kinds(self) -> list[int]:
         return [message[0] for message in self.messages]
@@ -101,7 +101,7 @@ def test_an_idle_runner_that_was_killed_is_not_used(pool: RunnerPool) -> None:
     runner = run.runner
     pool.release(run.channel)
     os.kill(runner, signal.SIGKILL)
-    wait_for(lambda: not is_alive(runner), "the runner's end")
+    assert select.select([run.channel], [], [], DEADLINE_S)[0], "the keeper says nothing"
     again = Run(pool, b"true")
     again.until(EMPTY)
     assert again.runner != runner
@@ -316,21 +316,38 @@ def test_importing_the_keeper_brings_in_little() -> None:
     assert not modules & {"asyncio", "anyio", "msgspec", "subprocess", "threading", "json", "ssl"}
 
 
+@pytest.mark.parametrize("missing", ["children", "stat"])
 def test_descendants_are_found_without_the_kernels_list_of_children(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
+    # A kernel without CONFIG_PROC_CHILDREN, and a system without /proc, where ps(1) has to do.
+    exists = os.path.exists
     script = "sleep 300 & sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
-        wait_for(lambda: len(tree.descendants()) == 3, "the processes")
-        found = tree.descendants()
-        monkeypatch.setattr("os.path.exists", never)
-        assert tree.descendants() == found
+        wait_for(lambda: len(dict(tree.walk())) == 3, "the processes")
+        found = dict(tree.walk())
         assert found[process.pid] == os.getpid()
+
+        def without(path: str) -> bool:
+            return exists(path) and not path.endswith(("/children", f"/{missing}"))
+
+        monkeypatch.setattr("os.path.exists", without)
+        by_ps = dict(tree.walk())
+        # ps shows itself, too.
+        assert {pid: parent for pid, parent in by_ps.items() if is_alive(pid)} == found
         tree.signal_descendants(signal.SIGKILL)
 
 
-def never(_path: str) -> bool:
-    return False
+def test_what_is_spared_is_spared_with_all_below_it() -> None:
+    command = ["/bin/bash", "-c", "sleep 300 & wait"]
+    with subprocess.Popen(command) as spared, subprocess.Popen(command) as other:
+        wait_for(lambda: len(dict(tree.walk())) == 4, "the processes")
+        found = tree.signal_descendants(signal.SIGKILL, spare={spared.pid})
+        assert other.pid in found
+        assert len(found) == 2
+        assert other.wait(10) == -signal.SIGKILL
+        assert spared.poll() is None
+        tree.signal_descendants(signal.SIGKILL)
 
 
 def test_a_signal_spares_the_group_it_was_sent_to_already() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Gate, RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
+from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 
 def running_after(daemon: RawDaemon, command: str, ready: Path) -> str:
@@ -155,56 +155,6 @@ def test_a_leftover_that_is_stopped_and_continued_stays_listed(daemon: RawDaemon
     assert not is_alive(pid)
 
 
-def test_a_command_that_kills_its_runner_is_reported_and_nothing_survives(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
-    other = daemon.background("sleep 300")
-    command = f"setsid sleep 300 & echo $! > {tmp_path}/pid; sync; kill -9 $PPID; sleep 300"
-    result = daemon.bash(command)
-    assert (result["status"], result["signal"]) == ("killed", "SIGKILL")
-    escaped = int((tmp_path / "pid").read_text())
-    wait_for(lambda: not is_alive(escaped), "the keeper to kill what the runner left")
-    assert daemon.call("bash_output", {"bash_id": other})["isRunning"] is True
-    assert daemon.bash("echo next")["stdout"] == "next\n"
-
-
-def test_a_stopped_runner_does_not_stop_a_kill(daemon: RawDaemon, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
-    bash_id = daemon.background(f"{gate.wait}; kill -STOP $PPID; echo done; sleep 300")
-    gate.open()
-    assert daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"] == "done\n"
-    family = family_of(daemon, bash_id)
-    result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
-    assert result["status"] == "killed"
-    wait_for(lambda: not any(map(is_alive, family)), "the keeper to kill what the runner left")
-
-
-@pytest.mark.parametrize("background", [True, False])
-def test_a_runner_stopped_before_it_could_say_anything_is_not_waited_for(
-    daemon: RawDaemon, background: bool
-) -> None:
-    runner = next(pid for pid in descendants(daemon.pid) if pid not in children(daemon.pid))
-    os.kill(runner, signal.SIGSTOP)
-    request_id = daemon.request(
-        "bash", {"command": "true", "timeout": 1000, "run_in_background": background}
-    )
-    assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
-    error = daemon.answer(request_id)["error"]
-    assert error["data"]["kind"] == "resource_exhausted"
-    assert not is_alive(runner)
-
-
-def test_keeper_that_was_killed_comes_back(daemon: RawDaemon) -> None:
-    busy = daemon.background("sleep 300")
-    (keeper,) = children(daemon.pid)
-    os.kill(keeper, signal.SIGKILL)
-    wait_for(lambda: not is_alive(keeper), "the keeper's end")
-    ids = [daemon.background("sleep 300") for _ in range(4)]
-    assert daemon.call("bash_output", {"bash_id": busy})["isRunning"] is True
-    for bash_id in [busy, *ids]:
-        assert daemon.call("kill_shell", {"shell_id": bash_id})["survivors"] == []
-
-
 @pytest.mark.parametrize(
     "params",
     [
@@ -243,34 +193,3 @@ def test_hundreds_of_shells_at_once() -> None:
         assert daemon.wait() == 0
         assert time.monotonic() - began < 5
     wait_for(lambda: not any(map(is_alive, family)), "the end of all of them")
-
-
-FREEZER = Path("/sys/fs/cgroup/freezer")
-
-
-@pytest.mark.skipif(
-    not os.access(FREEZER, os.W_OK),
-    reason="needs a writable cgroup v1 freezer, which stands in for an uninterruptible process",
-)
-def test_what_cannot_be_killed_is_reported_and_delays_nobody(daemon: RawDaemon) -> None:
-    frozen = FREEZER / f"shelld-test-{os.getpid()}"
-    frozen.mkdir()
-    bash_id = daemon.background("sleep 300 & sleep 300")
-    (shell,) = daemon.call("list_shells")["shells"]
-    wait_for(lambda: len(descendants(shell["pid"])) == 2, "both sleeps")
-    stuck = descendants(shell["pid"])[0]
-    try:
-        (frozen / "cgroup.procs").write_text(str(stuck))
-        (frozen / "freezer.state").write_text("FROZEN")
-        began = time.monotonic()
-        result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
-        assert 1.0 < time.monotonic() - began < 3.0
-        assert (result["status"], result["survivors"]) == ("killed", [stuck])
-        assert result["message"] == f"Shell {bash_id} was signalled, but 1 of its processes survive"
-        assert daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
-        assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
-    finally:
-        (frozen / "freezer.state").write_text("THAWED")
-        wait_for(lambda: not is_alive(stuck), "the end of what was stuck")
-        wait_for(lambda: (frozen / "cgroup.procs").read_text() == "", "an empty cgroup")
-        frozen.rmdir()

@@ -14,7 +14,7 @@ import array
 import marshal
 import os
 import socket
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 SPAWN_RUNNER: Final = 1
 RUN: Final = 2
@@ -26,6 +26,8 @@ LEFTOVER: Final = 7
 SURVIVORS: Final = 8
 EMPTY: Final = 9
 READY: Final = 10
+LOST: Final = 11
+STOP_RUNNER: Final = 12
 
 # How long after the grace a runner tries before it reports survivors (contract: grace + 1 s).
 KILL_DEADLINE_MS: Final = 1_000
@@ -38,6 +40,14 @@ _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _INT_SIZE: Final = array.array("i").itemsize
 
 Message = tuple[Any, ...]
+
+
+class RunnerInfo(NamedTuple):
+    """`subreaper`, `cgroup`: whether the runner has become the one and is in one of its own."""
+
+    pid: int
+    subreaper: bool
+    cgroup: bool
 
 
 def anonymous_file(content: bytes) -> int:
@@ -63,14 +73,14 @@ def anonymous_file(content: bytes) -> int:
 class Channel:
     """One end. Owns its socket, and the descriptors received but not yet handed out.
 
-    `peer_pid` is the process at the other end, once it has said so with READY.
+    `peer` is what the runner at the other end said of itself with READY.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
         self._descriptors: list[int] = []
-        self.peer_pid: int | None = None
+        self.peer: RunnerInfo | None = None
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
@@ -123,6 +133,9 @@ class Channel:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")
                 received.frombytes(content[: len(content) - len(content) % _INT_SIZE])
+                if not _CLOEXEC:
+                    for descriptor in received:
+                        os.set_inheritable(descriptor, False)
                 self._descriptors.extend(received)
         if not data:
             return None
@@ -130,7 +143,7 @@ class Channel:
         messages: list[tuple[Message, list[int]]] = []
         while (message := self._next_message()) is not None:
             if message[0] == READY:
-                self.peer_pid = message[1]
+                self.peer = RunnerInfo(*message[1:])
                 continue
             # The kernel never merges data across descriptors: the last frame of a read has them.
             messages.append((message, []))

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import select
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
-from shelld.keeper.channel import SPAWN_RUNNER, Channel
+from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
+from shelld.keeper.strangers import Strangers
+from shelld.keeper.tree import children
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
@@ -25,7 +27,8 @@ MAX_IDLE: Final = 8
 CLOSE_TIMEOUT_MS: Final = 200
 
 _BOOT: Final = (
-    "import sys; sys.path.append(sys.argv[1]); from shelld.keeper.supervisor import main; main(3)"
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from shelld.keeper.supervisor import main; main(3, *sys.argv[2:])"
 )
 _ROOT: Final = str(Path(__file__).parents[2])
 
@@ -35,13 +38,29 @@ class KeeperBusyError(Exception):
 
 
 class RunnerPool:
-    """`file_limit`: the soft RLIMIT_NOFILE of commands, if this process raises its own."""
+    """`file_limit`: the soft RLIMIT_NOFILE of commands, if this process raises its own.
 
-    def __init__(self, *, file_limit: int | None = None) -> None:
+    `mechanism`: the strongest that may be used, of "cgroup", "subreaper" and "process-group", as
+    far as the system has it. `adopts`: this process
+    is a subreaper and has no children but the keeper's family, so `tend` may treat them so.
+    """
+
+    def __init__(
+        self,
+        *,
+        file_limit: int | None = None,
+        mechanism: str = "cgroup",
+        adopts: bool = False,
+    ) -> None:
         self._file_limit = file_limit
+        self._mechanism = mechanism
+        self._adopts = adopts
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
         self._idle: list[Channel] = []
+        # Runners whose keeper was killed: children of this process now.
+        self._adopted: set[int] = set()
+        self._strangers = Strangers()
 
     def prepare(self) -> None:
         """Start the keeper and one runner ahead of need; raises OSError if that is impossible."""
@@ -58,7 +77,8 @@ class RunnerPool:
         """
         while self._idle:
             channel = self._idle.pop()
-            if channel.receive() is not None:
+            # An idle runner says nothing, but for READY. It ended if somebody else does for it.
+            if channel.receive() == []:
                 return channel
             channel.close()
         return self._new_runner()
@@ -78,7 +98,75 @@ class RunnerPool:
         for channel in self._idle:
             channel.close()
         self._idle.clear()
+        deadline = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
+        while not self._strangers.settled and time.monotonic() < deadline:
+            time.sleep((self.tend() or 0) / 1000)
         self._forget_keeper()
+
+    # -- what goes wrong --------------------------------------------------------------------
+
+    def stop_runner(self, pid: int) -> None:
+        """SIGKILL a runner that does not do what it is asked for; the keeper finishes its work."""
+        if pid in self._adopted:
+            os.kill(pid, signal.SIGKILL)
+        elif self._keeper is not None:
+            # Not by us: only the process that reaps it can be sure whose pid that is.
+            with contextlib.suppress(OSError):
+                self._keeper.send((STOP_RUNNER, pid))
+
+    def expect_orphans(self) -> None:
+        """Look for processes of a runner whose keeper is dead too; `tend` kills them."""
+        if self._adopts:
+            self._strangers.expect()
+
+    def orphans(self) -> list[int] | None:
+        """Return what is left of such processes; None while they are still being killed."""
+        self.tend()
+        return self._strangers.survivors if self._strangers.settled else None
+
+    def tend(self) -> int | None:
+        """Reap children and kill orphans; return in how many ms to call again, if at all.
+
+        To be called on SIGCHLD as well. A keeper that was killed is replaced, one that was
+        stopped continued, and so are runners that it has left.
+        """
+        if not self._adopts:
+            return None
+        self._reap()
+        if self._strangers.interval_ms is not None:
+            self._strangers.kill_round({*self._adopted, self._keeper_pid or 0})
+            self._reap()
+        return self._strangers.interval_ms
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status):
+                if pid == self._keeper_pid or pid in self._adopted:
+                    os.kill(pid, signal.SIGCONT)
+            elif pid == self._keeper_pid:
+                self._replace_keeper(pid)
+            elif pid in self._adopted:
+                self._adopted.remove(pid)
+                self._strangers.expect()
+
+    def _replace_keeper(self, pid: int) -> None:
+        # Its runners are in its session, which no command can join. What else there is among
+        # this process's children now is of a runner that was killed before.
+        self._adopted.update(child for child in children(os.getpid()) if _session(child) == pid)
+        self._strangers.expect()
+        self._keeper_pid = None
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+            # If that is impossible now, the next command tries again.
+            with contextlib.suppress(OSError):
+                self._keeper = self._start_keeper()
 
     def _wait_for_keeper(self) -> None:
         if self._keeper_pid is None or not hasattr(os, "pidfd_open"):
@@ -104,9 +192,13 @@ class RunnerPool:
                     raise KeeperBusyError from None
                 except ConnectionError:
                     # The keeper was killed. Its runners live on with their commands.
-                    self._forget_keeper()
-                    self._keeper = self._start_keeper()
-                    self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
+                    if self._adopts:
+                        self._wait_for_keeper()
+                        self._reap()
+                    else:
+                        self._forget_keeper()
+                    keeper = self._keeper = self._keeper or self._start_keeper()
+                    keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
             except BaseException:
                 channel.close()
                 raise
@@ -119,7 +211,10 @@ class RunnerPool:
                 self._keeper_pid = os.posix_spawn(
                     sys.executable,
                     # Isolated and without site: start-up in a few ms, and nothing to import from.
-                    [sys.executable, "-I", "-S", "-c", _BOOT, _ROOT],
+                    [
+                        *(sys.executable, "-I", "-S", "-c", _BOOT, _ROOT),
+                        *(str(self._file_limit or 0), self._mechanism),
+                    ],
                     os.environ,
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -130,19 +225,10 @@ class RunnerPool:
                     setsigmask=(),
                     setsigdef=(signal.SIGCHLD,),
                 )
-                self._restore_file_limit(self._keeper_pid)
             except BaseException:
                 channel.close()
                 raise
         return channel
-
-    def _restore_file_limit(self, keeper_pid: int) -> None:
-        # Before the keeper is asked for anything, so that all it forks inherits the limit.
-        if self._file_limit is not None and hasattr(resource, "prlimit"):
-            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            with contextlib.suppress(ProcessLookupError):
-                limits = (self._file_limit, hard)
-                resource.prlimit(keeper_pid, resource.RLIMIT_NOFILE, limits)
 
     def _forget_keeper(self) -> None:
         """Close a keeper that has ended or is to end, and reap it."""
@@ -154,3 +240,10 @@ class RunnerPool:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._keeper_pid, os.WNOHANG)
             self._keeper_pid = None
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1

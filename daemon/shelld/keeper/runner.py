@@ -8,7 +8,7 @@ Invariants:
 
 * `_leader` is bash's pid from its start until it is reaped, here and nowhere else; only in
   between is it used as a process group, so the number cannot belong to anyone else.
-* A tree is reported empty only on ECHILD.
+* A tree is reported empty only on ECHILD (and, without subreapers, once nothing is to be found).
 * A new command is started only when the last tree is empty.
 """
 
@@ -24,6 +24,7 @@ import sys
 import time
 from typing import Final
 
+from shelld.keeper.cgroup import Cgroup
 from shelld.keeper.channel import (
     EMPTY,
     EXITED,
@@ -38,12 +39,16 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
-from shelld.keeper.tree import become_subreaper, living_descendants, signal_descendants
+from shelld.keeper.strangers import KILL_INTERVAL_MS, SURVIVOR_INTERVAL_MS
+from shelld.keeper.tree import (
+    Descendants,
+    SessionMembers,
+    become_subreaper,
+    set_process_name,
+)
 
-# Between two rounds of SIGKILL: what was hit needs a moment to die and be reaped.
-KILL_INTERVAL_MS: Final = 2
-# After the deadline, what survived SIGKILL waits for a disk or belongs to another user.
-SURVIVOR_INTERVAL_MS: Final = 500
+# What a command uses too much of, it shall die of, not the daemon or who started that.
+OOM_SCORE_ADJUSTMENT: Final = 500
 
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
 _DEFAULT_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}, key=int)
@@ -69,8 +74,16 @@ class WakeOnChild:
 
 
 class Runner:
-    def __init__(self, sock: socket.socket) -> None:
-        become_subreaper(b"shelld-runner")
+    """`cgroup` is this runner's own; `keeper_pid` the process that removes it afterwards."""
+
+    def __init__(
+        self, sock: socket.socket, *, subreaper: bool, cgroup: Cgroup | None, keeper_pid: int
+    ) -> None:
+        set_process_name(b"shelld-runner")
+        subreaper = subreaper and become_subreaper()
+        self._tree = Descendants() if subreaper else SessionMembers()
+        self._cgroup = cgroup if cgroup is not None and cgroup.enter() else None
+        self._keeper_pid = keeper_pid
         self._channel = Channel(sock)
         self._wake = WakeOnChild()
         self._poll = select.poll()
@@ -85,8 +98,10 @@ class Runner:
         # Monotonic seconds; None while no kill is under way.
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
+        # The grace is over.
         self._killing = False
-        self._send((READY, os.getpid()))
+        _be_killed_first()
+        self._send((READY, os.getpid(), subreaper, self._cgroup is not None))
 
     def serve(self) -> None:
         """Run commands until the daemon is gone and nothing of the last one is left."""
@@ -101,10 +116,16 @@ class Runner:
                 self._receive()
             if self._busy and self._kill_at is not None:
                 self._escalate(self._kill_at)
+        if self._cgroup is not None and os.getppid() != self._keeper_pid:
+            # Usually the keeper does it, once this process is gone.
+            self._cgroup.leave()
+            self._cgroup.remove()
 
     def _next_timeout_ms(self) -> float | None:
-        if not self._busy or self._kill_at is None:
+        if not self._busy:
             return None
+        if self._kill_at is None:
+            return self._tree.poll_interval_ms if self._leader is None else None
         if self._killing:
             return KILL_INTERVAL_MS if self._give_up_at is not None else SURVIVOR_INTERVAL_MS
         return max(0.0, (self._kill_at - time.monotonic()) * 1000)
@@ -142,6 +163,8 @@ class Runner:
         if failure is not None:
             self._send((FAILED, *failure))
             return
+        assert self._leader is not None
+        self._tree.begin(self._leader)
         self._busy = True
         self._signalled = False
         self._send((STARTED, self._leader))
@@ -181,14 +204,13 @@ class Runner:
     # -- ending -----------------------------------------------------------------------------
 
     def _reap(self) -> None:
-        empty = False
+        childless = reaped = False
         exited: Message | None = None
-        reaped = False
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                empty = True
+                childless = True
                 break
             if pid == 0:
                 break
@@ -199,21 +221,24 @@ class Runner:
                 rss = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
                 user, system = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6)
                 exited = (EXITED, status, user, system, rss, self._signalled)
-        if exited is not None or (reaped and not empty and self._leader is None):
-            self._tell_leftover(exited, [] if empty else living_descendants())
-        if empty:
-            self._busy = False
-            self._kill_at = self._give_up_at = None
-            self._killing = False
-            self._send((EMPTY,))
-
-    def _tell_leftover(self, exited: Message | None, leftover: list[int]) -> None:
-        """Tell of the exit with what it left behind, or of what has become of that."""
+        if self._leader is not None or not (reaped or childless):
+            return
+        leftover = self._tree.remaining(childless=childless)
         if exited is not None:
             self._send((*exited, leftover))
-        elif leftover != self._leftover:
+        if childless and not leftover:
+            self._finish()
+        elif exited is None and leftover != self._leftover:
             self._send((LEFTOVER, leftover))
         self._leftover = leftover
+
+    def _finish(self) -> None:
+        if self._killing and self._cgroup is not None and not self._cgroup.enter():
+            self._cgroup = None
+        self._busy = False
+        self._kill_at = self._give_up_at = None
+        self._killing = False
+        self._send((EMPTY,))
 
     def _kill(self, number: int, grace_ms: int) -> None:
         now = time.monotonic()
@@ -224,29 +249,32 @@ class Runner:
         if self._leader is not None:
             self._signalled = True
         if number != signal.SIGKILL:
-            self._signal_tree(number)
+            self._tree.signal(number, self._leader)
             # A stopped process would not see the signal before it is continued.
-            self._signal_tree(signal.SIGCONT)
+            self._tree.signal(signal.SIGCONT, self._leader)
 
     def _escalate(self, kill_at: float) -> None:
         now = time.monotonic()
         if now < kill_at:
             return
         self._killing = True
-        self._signal_tree(signal.SIGKILL)
+        if self._cgroup is not None and self._cgroup.leave():
+            self._cgroup.kill()
+        self._tree.signal(signal.SIGKILL, self._leader)
         self._reap()
         if self._busy and self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = None
-            self._send((SURVIVORS, living_descendants()))
-
-    def _signal_tree(self, number: int) -> None:
-        if self._leader is not None:
-            # All of the group in one call, which no fork can slip through.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._leader, number)
-        # Once each: to many programs a second SIGTERM means "now, without cleaning up".
-        signal_descendants(number, except_group=self._leader)
+            self._send((SURVIVORS, self._tree.living()))
 
 
-def main(sock: socket.socket) -> None:
-    Runner(sock).serve()
+def _be_killed_first() -> None:
+    """When memory runs out, be chosen before the daemon and its parents, with all commands."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
+        adjusted = min(1000, int(file.read()) + OOM_SCORE_ADJUSTMENT)
+        file.seek(0)
+        file.write(str(adjusted))
+
+
+def main(sock: socket.socket, *, subreaper: bool, cgroup: Cgroup | None, keeper_pid: int) -> None:
+    """Serve the daemon on `sock` until it is gone and nothing is left to kill."""
+    Runner(sock, subreaper=subreaper, cgroup=cgroup, keeper_pid=keeper_pid).serve()

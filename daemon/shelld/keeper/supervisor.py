@@ -1,46 +1,90 @@
-"""The keeper: forks runners, and kills what a runner that died has left behind.
+"""The keeper: forks runners, and finishes the work of those that die.
 
-Owns the runners as processes, not what they do. It runs in an interpreter of its own that
-imported nothing it does not need, so a fork of it is cheap and inherits nothing of the daemon.
+Owns the runners as processes, and their cgroups, not what they do. It runs in an interpreter of
+its own that imported nothing it does not need, so a fork of it is cheap and inherits nothing of
+the daemon.
+
+It keeps every runner's socket open. When a runner is killed, the keeper kills what that leaves and
+tells the daemon on the same socket, in the same words, when nothing is left.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
-from typing import Final
+from typing import Final, NamedTuple
 
 from shelld.keeper import runner
-from shelld.keeper.channel import SPAWN_RUNNER, Channel
-from shelld.keeper.tree import become_subreaper, descendants
+from shelld.keeper.cgroup import Cgroup, remove_stale, usable_directory
+from shelld.keeper.channel import EMPTY, LOST, SPAWN_RUNNER, STOP_RUNNER, SURVIVORS, Channel
+from shelld.keeper.strangers import Strangers
+from shelld.keeper.tree import become_subreaper, set_process_name
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+_ALL_DESCRIPTORS: Final = 0x7FFF_FFFF
+
+
+class KeeperOptions(NamedTuple):
+    """`file_limit`: the soft RLIMIT_NOFILE of commands.
+
+    `mechanism`: the strongest to be used, of "cgroup", "subreaper" and "process-group".
+    """
+
+    file_limit: int
+    mechanism: str
+
+
+class _Runner(NamedTuple):
+    socket: int
+    cgroup: Cgroup | None
+
+
+class _LostRunner:
+    """One whose tree is not known to be empty yet; `others` survived the death of earlier ones."""
+
+    def __init__(self, descriptor: int, others: list[int]) -> None:
+        self.socket = descriptor
+        self.others = frozenset(others)
+        self.reported = False
 
 
 class Keeper:
-    def __init__(self, sock: socket.socket) -> None:
-        become_subreaper(b"shelld-keeper")
+    def __init__(self, sock: socket.socket, options: KeeperOptions) -> None:
+        set_process_name(b"shelld-keeper")
+        self._options = options
+        self._subreaper = options.mechanism != "process-group" and become_subreaper()
+        self._cgroup_parent = usable_directory() if options.mechanism == "cgroup" else None
+        if self._cgroup_parent is not None:
+            remove_stale(self._cgroup_parent)
         self._channel = Channel(sock)
         self._wake = runner.WakeOnChild()
         self._poll = select.poll()
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
         self._daemon_alive = True
-        self._runners: set[int] = set()
+        self._runners: dict[int, _Runner] = {}
+        self._forked_count = 0
+        self._lost: list[_LostRunner] = []
+        self._strangers = Strangers()
+        self._cgroups_to_remove: list[Cgroup] = []
         self._childless = True
 
     def serve(self) -> None:
         """Fork runners until the daemon is gone and nothing is left below this process."""
         while self._daemon_alive or not self._childless:
-            events = {descriptor for descriptor, _ in self._poll.poll()}
+            events = {fd for fd, _ in self._poll.poll(self._strangers.interval_ms)}
             if self._wake.fileno() in events:
                 self._wake.drain()
                 self._reap()
+            if self._strangers.interval_ms is not None:
+                self._kill_strangers()
             if self._channel.fileno() in events:
                 self._receive()
+        self._remove_cgroups()
 
     def _receive(self) -> None:
         messages = self._channel.receive()
@@ -52,59 +96,115 @@ class Keeper:
             # Without its socket, which there was no room for, the daemon sees end of file.
             if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
+            elif message[0] == STOP_RUNNER and message[1] in self._runners:
+                os.kill(message[1], signal.SIGKILL)
 
     def _fork_runner(self, descriptor: int) -> None:
+        cgroup = None
+        if self._cgroup_parent is not None:
+            self._forked_count += 1
+            cgroup = Cgroup.create(self._cgroup_parent, self._forked_count)
+        keeper_pid = os.getpid()
         try:
             pid = os.fork()
         except OSError:
             # The daemon sees end of file on the other side.
             os.close(descriptor)
+            if cgroup is not None:
+                cgroup.remove()
             return
         if pid:
-            os.close(descriptor)
-            self._runners.add(pid)
+            self._runners[pid] = _Runner(descriptor, cgroup)
             self._childless = False
             return
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            self._channel.close()
-            runner.main(socket.socket(fileno=descriptor))
+            # The sockets of the others: their ends are to be seen as such.
+            os.closerange(3, descriptor)
+            os.closerange(descriptor + 1, _ALL_DESCRIPTORS)
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self._options.file_limit, hard))
+            runner.main(
+                socket.socket(fileno=descriptor),
+                subreaper=self._subreaper,
+                cgroup=cgroup,
+                keeper_pid=keeper_pid,
+            )
             status = 0
         finally:
             os._exit(status)
 
     def _reap(self) -> None:
-        reaped = True
-        while reaped:
-            reaped = False
+        while True:
             try:
-                while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-                    reaped = True
-                    self._runners.discard(pid)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 self._childless = True
                 return
-            if reaped:
-                self._kill_strangers()
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status):
+                # By a command that wants to be left alone.
+                if pid in self._runners:
+                    os.kill(pid, signal.SIGCONT)
+            elif (ended := self._runners.pop(pid, None)) is not None:
+                self._bury(ended, status)
+
+    def _bury(self, ended: _Runner, status: int) -> None:
+        if ended.cgroup is not None:
+            if status:
+                ended.cgroup.kill()
+            if not ended.cgroup.remove():
+                self._cgroups_to_remove.append(ended.cgroup)
+        if status == 0:
+            # It has proved that nothing was left.
+            os.close(ended.socket)
+            return
+        self._lost.append(_LostRunner(ended.socket, self._strangers.survivors))
+        self._strangers.expect()
+        self._tell(ended.socket, (LOST,))
 
     def _kill_strangers(self) -> None:
-        """A runner ends only when its tree is empty: other children are of one that was killed.
+        self._strangers.kill_round(self._runners)
+        self._reap()
+        if self._strangers.settled:
+            self._lost = [lost for lost in self._lost if not self._is_finished(lost)]
+            self._remove_cgroups()
 
-        Each round may bring up the children of the last; their ends are SIGCHLDs of their own.
-        """
-        us = os.getpid()
-        for pid, parent in descendants().items():
-            if parent == us and pid not in self._runners:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+    def _is_finished(self, lost: _LostRunner) -> bool:
+        survivors = [pid for pid in self._strangers.survivors if pid not in lost.others]
+        if survivors and not lost.reported:
+            lost.reported = True
+            self._tell(lost.socket, (SURVIVORS, survivors))
+        if not survivors:
+            self._tell(lost.socket, (EMPTY,))
+            os.close(lost.socket)
+        return not survivors
+
+    def _remove_cgroups(self) -> None:
+        self._cgroups_to_remove = [
+            cgroup for cgroup in self._cgroups_to_remove if not cgroup.remove()
+        ]
+
+    def _tell(self, descriptor: int, message: tuple[object, ...]) -> None:
+        # A daemon that is gone needs no telling.
+        with contextlib.suppress(OSError):
+            channel = Channel(socket.socket(fileno=os.dup(descriptor)))
+            channel.send(message)
+            channel.close()
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, file_limit: str, mechanism: str) -> None:
     """Serve the socket `descriptor`; called by `pool`, in a new interpreter and session."""
     os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(descriptor + 1, _ALL_DESCRIPTORS)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    Keeper(socket.socket(fileno=descriptor)).serve()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # One for every runner. Where that is refused, the number of runners is limited.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    options = KeeperOptions(int(file_limit) or soft, mechanism)
+    Keeper(socket.socket(fileno=descriptor), options).serve()

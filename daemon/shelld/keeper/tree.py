@@ -1,110 +1,268 @@
-"""The processes below this one: subreaper, descendants, signals that cannot hit a stranger.
+"""The processes below this one, and signals to them that cannot hit a stranger.
 
-Everything here is about the calling process's own tree. A pid is only signalled while something
-keeps it from being reused: direct children are reaped by nobody but us, and deeper descendants
-are held by a pidfd and looked at again before the signal.
+Two ways of knowing what a command has started, with the same methods:
+
+* `Descendants`, where this process is a child subreaper (prctl(2), Linux): everything that was
+  forked below it, however it detached. To have no child left is the proof that nothing is left.
+* `SessionMembers`, where there are no subreapers: what is still in the session of the command, or
+  can be traced to it by living parents. Weaker: a process that has left the session *and* lost
+  its parent before anybody looked is not known.
+
+A pid is only signalled while something keeps it from being reused: direct children are reaped by
+nobody but us, and deeper ones are held by a pidfd and looked at again before the signal.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 import sys
-from typing import Final
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NAME: Final = 15
 
+_GONE: Final = (FileNotFoundError, ProcessLookupError)
+_DEAD: Final = ("Z", "X")
 
-def become_subreaper(name: bytes) -> bool:
-    """Adopt orphaned descendants from now on, and take `name` (15 bytes) as the process's.
 
-    Returns False where the system has no subreapers.
-    """
+def become_subreaper() -> bool:
+    """Adopt orphaned descendants from now on; False where the system has no subreapers."""
     if sys.platform != "linux":
         return False
     import ctypes
 
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_NAME, name, 0, 0, 0)
-    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
-def descendants() -> dict[int, int]:
-    """Return pid -> parent pid of everything below this process, zombies included.
+def set_process_name(name: bytes) -> None:
+    """Be called `name` (at most 15 bytes) in lists of processes, where that is possible."""
+    if sys.platform == "linux":
+        import ctypes
 
-    A snapshot: what forks meanwhile may be missed, so callers repeat until ECHILD.
-    """
-    us = os.getpid()
-    # Kernels without CONFIG_PROC_CHILDREN leave a look at every process.
-    by_parent = None if os.path.exists(f"/proc/{us}/task/{us}/children") else _all_by_parent()
-    found: dict[int, int] = {}
-    waiting = [us]
-    while waiting:
-        parent = waiting.pop()
-        children = _children(parent) if by_parent is None else by_parent.get(parent, [])
-        for child in children:
-            if child not in found:
-                found[child] = parent
-                waiting.append(child)
-    return found
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name, 0, 0, 0)
 
 
-def _all_by_parent() -> dict[int, list[int]]:
+# -- looking ----------------------------------------------------------------------------------
+
+
+class ProcessInfo(NamedTuple):
+    """`state` is ps(1)'s letter."""
+
+    parent: int
+    state: str
+
+
+def processes() -> dict[int, ProcessInfo]:
+    """Return every process there is to see, by pid: from /proc, or from ps(1)."""
+    return _processes_by_proc() if os.path.exists("/proc/self/stat") else _processes_by_ps()
+
+
+def _processes_by_proc() -> dict[int, ProcessInfo]:
+    return {int(name): _look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def _processes_by_ps() -> dict[int, ProcessInfo]:
+    # A large import, but only where there is no /proc.
+    import subprocess
+
+    columns = ("-o", "pid=", "-o", "ppid=", "-o", "stat=")
+    listing = subprocess.run(["ps", "-A", *columns], capture_output=True, check=True).stdout
+    rows = [line.split() for line in listing.decode().splitlines()]
+    return {int(pid): ProcessInfo(int(parent), state[0]) for pid, parent, state in rows}
+
+
+def _read(path: str) -> bytes:
+    # What an open file object costs besides is time that a fork needs to get away.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = b""
+        while data := os.read(descriptor, 65536):
+            content += data
+        return content
+    finally:
+        os.close(descriptor)
+
+
+def _look(pid: int) -> ProcessInfo:
+    try:
+        # The name, in parentheses, may contain anything; the last one ends it.
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except _GONE:
+        return ProcessInfo(0, "X")
+    return ProcessInfo(int(fields[1]), fields[0].decode())
+
+
+def _by_parent(found: dict[int, ProcessInfo] | None = None) -> dict[int, list[int]]:
     by_parent: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            _, parent = _state_and_parent(int(name))
-            by_parent.setdefault(parent, []).append(int(name))
+    for pid, process in (processes() if found is None else found).items():
+        by_parent.setdefault(process.parent, []).append(pid)
     return by_parent
 
 
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    try:
+def children(pid: int) -> list[int]:
+    """Return the direct children of a process, the youngest last, zombies included."""
+    found: list[int] = []
+    with contextlib.suppress(*_GONE):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                children.extend(map(int, file.read().split()))
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    return children
+            found.extend(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
+    return found
 
 
-def _state_and_parent(pid: int) -> tuple[bytes, int]:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, in parentheses, may contain anything; the last one ends it.
-            fields = file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return b"X", 0
-    return fields[0], int(fields[1])
+def walk(spare: Collection[int] = ()) -> Iterator[tuple[int, int]]:
+    """Yield pid and parent pid of everything below this process, zombies included.
+
+    What is in `spare`, and below it, is left out. What forks meanwhile may be missed, so callers
+    repeat. The youngest come first, and each when its own children are known already: to kill one
+    at once is the way to catch up with those that live just long enough to fork.
+    """
+    us = os.getpid()
+    # Kernels without CONFIG_PROC_CHILDREN leave a look at every process.
+    by_parent = None if os.path.exists(f"/proc/{us}/task/{us}/children") else _by_parent()
+    seen = {us, *spare}
+    waiting = [(us, 0)]
+    while waiting:
+        pid, parent = waiting.pop()
+        for child in children(pid) if by_parent is None else by_parent.get(pid, []):
+            if child not in seen:
+                seen.add(child)
+                waiting.append((child, pid))
+        if pid != us:
+            yield pid, parent
 
 
 def living_descendants() -> list[int]:
     """Return the pids below this process that still run, in order."""
-    return sorted(pid for pid in descendants() if _state_and_parent(pid)[0] not in (b"Z", b"X"))
+    return sorted(pid for pid, _ in walk() if _look(pid).state not in _DEAD)
 
 
-def signal_descendants(number: int, *, except_group: int | None = None) -> None:
-    """Send a signal to everything below this process, but not to the group `except_group`."""
+# -- signalling -------------------------------------------------------------------------------
+
+
+# Gone, of another uid (it shows up as a survivor), or no descriptor left for a pidfd.
+_tolerant = functools.partial(contextlib.suppress, OSError)
+
+
+def _signal(pid: int, number: int, parent: int) -> None:
     us = os.getpid()
-    for pid, parent in descendants().items():
+    with _tolerant():
+        if parent == us or not hasattr(os, "pidfd_open"):
+            os.kill(pid, number)
+            return
+        handle = os.pidfd_open(pid)
         try:
-            if except_group is not None and os.getpgid(pid) == except_group:
-                continue
-            if parent == us or not hasattr(os, "pidfd_open"):
-                os.kill(pid, number)
-                continue
-            handle = os.pidfd_open(pid)
-            try:
-                # Had the pid been reused before pidfd_open, its parent would be another one.
-                if _state_and_parent(pid)[1] in (parent, us):
-                    signal.pidfd_send_signal(handle, number)
-            finally:
-                os.close(handle)
-        except (ProcessLookupError, PermissionError):
-            # Gone, or of another uid: the latter shows up as a survivor.
-            continue
-        except OSError:
-            # No descriptor left for the pidfd. It is tried again; SIGKILL must not depend on it.
-            continue
+            # Had the pid been reused before pidfd_open, its parent would be another one.
+            if _look(pid).parent in (parent, us):
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def signal_descendants(
+    number: int, *, except_group: int | None = None, spare: Collection[int] = ()
+) -> list[int]:
+    """Signal everything below this process, but not the group `except_group`; return the pids.
+
+    Zombies are among them.
+    """
+    found: list[int] = []
+    for pid, parent in walk(spare):
+        found.append(pid)
+        if except_group is not None:
+            with _tolerant():
+                if os.getpgid(pid) == except_group:
+                    continue
+        _signal(pid, number, parent)
+    return found
+
+
+def _signal_group(group: int, number: int) -> None:
+    # All of the group in one call, which no fork can slip through.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+# -- what a command has started -----------------------------------------------------------------
+
+
+class Descendants:
+    """Of a subreaper: everything below it.
+
+    `leader` is the command's own process, of its own group and session, or None once reaped.
+    """
+
+    # Every end is a SIGCHLD.
+    poll_interval_ms: int | None = None
+
+    def begin(self, leader: int) -> None:
+        """A command was started."""
+
+    def living(self) -> list[int]:
+        """Return the pids that still run."""
+        return living_descendants()
+
+    def remaining(self, *, childless: bool) -> list[int]:
+        """Return `living`; `childless`, that no child is left to wait for, is the proof of none."""
+        return [] if childless else self.living()
+
+    def signal(self, number: int, leader: int | None) -> None:
+        """Send a signal to each process, once: to many a second SIGTERM means "now"."""
+        if leader is not None:
+            _signal_group(leader, number)
+        signal_descendants(number, except_group=leader)
+
+
+class SessionMembers:
+    """Without subreapers: what is in the session, and what was traced to it while it could be."""
+
+    # Nobody tells of the end of a process that is not a child.
+    poll_interval_ms: int | None = 250
+
+    def __init__(self) -> None:
+        self._session = 0
+        # pid -> its session: a pid that was reused is in another one.
+        self._known: dict[int, int] = {}
+
+    def begin(self, leader: int) -> None:
+        self._session = leader
+        self._known.clear()
+
+    def living(self) -> list[int]:
+        """Return the pids that still run, of those that can be known."""
+        everything = {
+            pid: process for pid, process in processes().items() if process.state not in _DEAD
+        }
+        sessions = {pid: _session_of(pid) for pid in everything}
+        known = {pid for pid, session in self._known.items() if sessions.get(pid) == session}
+        known.update(pid for pid, session in sessions.items() if session == self._session)
+        by_parent = _by_parent(everything)
+        waiting = list(known)
+        while waiting:
+            for child in by_parent.get(waiting.pop(), []):
+                if child not in known:
+                    known.add(child)
+                    waiting.append(child)
+        self._known = {pid: sessions[pid] for pid in known}
+        return sorted(known)
+
+    def remaining(self, *, childless: bool) -> list[int]:
+        return self.living()
+
+    def signal(self, number: int, leader: int | None) -> None:
+        living = self.living()
+        if leader is not None:
+            _signal_group(leader, number)
+        for pid in living:
+            with _tolerant():
+                if leader is None or os.getpgid(pid) != leader:
+                    os.kill(pid, number)
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1

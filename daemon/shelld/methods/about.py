@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from shelld import __version__
-from shelld.methods.context import Context
+from shelld.methods.context import Context, Daemon
 from shelld_protocol.methods import (
     Containment,
     Counters,
@@ -40,9 +39,7 @@ async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
             default_timeout_ms=options.default_timeout,
             grace_ms=options.grace,
         ),
-        containment=Containment(
-            mechanism="subreaper" if sys.platform == "linux" else "process-group"
-        ),
+        containment=await _containment(daemon),
         counters=Counters(
             requests=daemon.requests,
             shells_started=daemon.manager.started_count,
@@ -50,6 +47,15 @@ async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
             shells_retained=len(daemon.manager.list_shells()) - running,
         ),
     )
+
+
+async def _containment(daemon: Daemon) -> Containment | None:
+    runner = await daemon.manager.runner_info()
+    if runner is None:
+        return None
+    mechanism: Literal["subreaper", "process-group"]
+    mechanism = "subreaper" if runner.subreaper else "process-group"
+    return Containment(mechanism, runner.cgroup)
 
 
 async def ping(_context: Context, _params: NoParams) -> Empty:

@@ -144,6 +144,7 @@ def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
             max_rss_bytes=usage.max_rss_bytes,
         ),
         description=shell.description,
+        reason=shell.reason,
     )
 
 

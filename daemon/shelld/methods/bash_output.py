@@ -179,6 +179,7 @@ def _result(shell: ShellProcess, reads: dict[str, _Read]) -> BashOutputResult:
         stderr_range=OutputRange(stderr.start, stderr.end, stderr.dropped),
         dropped_bytes=stdout.dropped + stderr.dropped,
         more=stdout.more or stderr.more,
+        reason=shell.reason,
     )
 
 

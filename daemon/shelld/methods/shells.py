@@ -1,4 +1,4 @@
-"""``kill_shell`` and ``list_shells``."""
+"""``kill_shell``, ``list_shells`` and ``close_session``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from shelld.methods.context import Context
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.process import ShellProcess
 from shelld_protocol.methods import (
+    CloseSessionParams,
+    CloseSessionResult,
     KillShellParams,
     KillShellResult,
     ListShellsParams,
@@ -36,6 +38,7 @@ async def kill_shell(context: Context, params: KillShellParams) -> KillShellResu
         duration_ms=shell.duration_ms,
         survivors=survivors,
         message=_kill_message(shell.id, stopped, survivors),
+        reason=shell.reason,
     )
 
 
@@ -43,6 +46,12 @@ def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
     if survivors:
         return f"Shell {shell_id} was signalled, but {len(survivors)} of its processes survive"
     return f"Shell {shell_id} {'already stopped' if stopped else 'terminated'}"
+
+
+async def close_session(context: Context, params: CloseSessionParams) -> CloseSessionResult:
+    killed = await context.daemon.manager.close_session(params.session)
+    survivors = [pid for shell in killed for pid in shell.survivors]
+    return CloseSessionResult(params.session, len(killed), survivors)
 
 
 async def list_shells(context: Context, params: ListShellsParams) -> ListShellsResult:
@@ -68,4 +77,5 @@ def _info(shell: ShellProcess) -> ShellInfo:
         duration_ms=shell.duration_ms,
         unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
         leftover=shell.leftover,
+        reason=shell.reason,
     )

@@ -14,11 +14,12 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final
 
@@ -26,14 +27,20 @@ import anyio
 import anyio.abc
 from msgspec import Struct
 
-from shelld.keeper.channel import Channel
+from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import KeeperBusyError, RunnerPool
 from shelld.output.store import DEFAULT_RETAIN_BYTES
 from shelld.shells.launch import Launch, StartRequest
+from shelld.shells.oom import OomKills
 from shelld.shells.process import ShellProcess
-from shelld.shells.session import Session
-from shelld.shells.supervision import Supervision
-from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
+from shelld.shells.session import DEFAULT_SESSION, Session
+from shelld.shells.supervision import START_TIMEOUT_S, Supervision
+from shelld_protocol.errors import (
+    resource_exhausted,
+    session_not_found,
+    shell_not_found,
+    spawn_failed,
+)
 
 # For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
 EXIT_KILL_S: Final = 0.3
@@ -65,6 +72,8 @@ class ShellManager:
         self.options = options or ManagerOptions()
         self.started_count = 0
         self._pool = pool or RunnerPool()
+        self._oom_kills = OomKills()
+        self._runner_info: RunnerInfo | None = None
         self._on_end = on_end
         # In start order, which is also nearly the order of ending.
         self._shells: dict[str, ShellProcess] = {}
@@ -100,6 +109,7 @@ class ShellManager:
                 result = await tasks.__aexit__(kind, error, traceback)
             finally:
                 self._pool.close()
+                self._oom_kills.close()
         return result
 
     # -- starting ---------------------------------------------------------------------------
@@ -174,6 +184,8 @@ class ShellManager:
                 channel,
                 launch.stdout,
                 launch.stderr,
+                pool=self._pool,
+                oom_kills=self._oom_kills,
                 timeout=request.timeout,
                 on_end=self._on_end,
                 release=self._released,
@@ -229,17 +241,49 @@ class ShellManager:
     def list_running(self) -> list[ShellProcess]:
         return [shell for shell in self._shells.values() if shell.is_running]
 
+    async def runner_info(self) -> RunnerInfo | None:
+        """Return what a runner said of itself, once one can be had; None if none can."""
+        if self._runner_info is None:
+            with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
+                channel = await self._acquire_runner()
+                try:
+                    while channel.peer is None and channel.is_open:
+                        await anyio.wait_readable(channel)
+                        if channel.receive() is None:
+                            channel.close()
+                    self._runner_info = channel.peer
+                finally:
+                    self._pool.release(channel)
+        return self._runner_info
+
     # -- ending -----------------------------------------------------------------------------
+
+    async def close_session(self, name: str) -> list[ShellProcess]:
+        """Kill a session's shells and what they left, and forget it; return those.
+
+        Raises `RpcError` (session_not_found) for one that was never used; the default one always
+        exists.
+        """
+        if name not in self._sessions and name != DEFAULT_SESSION:
+            raise session_not_found(name)
+        self._sessions.pop(name, None)
+        return await self._kill(
+            [shell for shell in self._shells.values() if shell.session == name],
+            self.options.grace_ms,
+        )
 
     async def kill_all(self, grace_ms: int | None = None) -> int:
         """Kill every shell and everything any of them left; return how many were not empty."""
-        shells = [shell for shell in self._shells.values() if not shell.is_empty]
         grace = self.options.grace_ms if grace_ms is None else grace_ms
+        return len(await self._kill(self._shells.values(), grace))
+
+    async def _kill(self, shells: Iterable[ShellProcess], grace: int) -> list[ShellProcess]:
+        shells = [shell for shell in shells if not shell.is_empty]
         number = signal.SIGTERM if grace else signal.SIGKILL
         async with anyio.create_task_group() as kills:
             for shell in shells:
                 kills.start_soon(shell.kill, number, grace)
-        return len(shells)
+        return shells
 
     def cleanup_completed(self, max_age_seconds: float) -> int:
         """Forget shells that ended longer ago and left nothing running; return how many."""

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from shelld.output.store import DEFAULT_RETAIN_BYTES, StreamStore
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
+from shelld_protocol.methods import EndReason
 
 
 class OutputStream:
@@ -79,6 +80,8 @@ class ShellProcess:
         self.leftover: list[int] = []
         # Pids that were alive after the last kill's deadline.
         self.survivors: list[int] = []
+        # Why it ended as it did, where that is not what it looks like.
+        self.reason: EndReason | None = None
         # (errno, what) if nothing could be started.
         self.failure: tuple[int, str] | None = None
         # The timeout has passed and was to move the shell to the background.

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import math
 import os
 import selectors
 import signal
-import sys
-import termios
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -30,19 +27,21 @@ from shelld.keeper.channel import (
     KILL,
     KILL_DEADLINE_MS,
     LEFTOVER,
+    LOST,
     STARTED,
     SURVIVORS,
     Channel,
     Message,
 )
-from shelld.output.store import StreamStore
+from shelld.keeper.pool import RunnerPool
+from shelld.keeper.strangers import KILL_INTERVAL_MS
+from shelld.keeper.tree import SessionMembers
 from shelld.shells.lifecycle import ShellEvent
+from shelld.shells.oom import OomKills
+from shelld.shells.pipe import Pipe
 from shelld.shells.process import CommandUsage, ShellProcess
 
 logger = logging.getLogger("shelld.shells")
-
-# What a pipe holds by default on Linux: one read takes all there is.
-READ_BYTES: Final = 65_536
 
 # After bash has ended, how long what it left behind may go on writing before the answer goes out
 # without it: for `> >(tee log)`, whose tee bash does not wait for. Measured: 5 ms is nearly always
@@ -53,7 +52,8 @@ LEFTOVER_OUTPUT_GRACE_S: Final = 0.05
 # a few seconds; a runner that was stopped by its own command takes for ever.
 START_TIMEOUT_S: Final = 15.0
 
-# Beyond the runner's own deadline: a runner that has said nothing by then is itself killed.
+# Beyond the runner's own deadline: a runner that has said nothing by then is itself killed. The
+# keeper, which then has to say something, gets as long.
 RUNNER_MARGIN_S: Final = 0.5
 
 
@@ -65,43 +65,12 @@ class TimeoutPolicy(Struct, frozen=True):
     grace_ms: int
 
 
-class Pipe:
-    """The read end of a pipe and the store that it fills."""
-
-    def __init__(self, descriptor: int, store: StreamStore) -> None:
-        self.descriptor = descriptor
-        self.closed = False
-        self._store = store
-
-    def pump(self, max_bytes: int = READ_BYTES) -> bool:
-        """Move what is there, without blocking; False at end of file."""
-        try:
-            data = os.read(self.descriptor, max_bytes)
-        except BlockingIOError:
-            return True
-        self._store.append(data)
-        return bool(data)
-
-    def drain(self) -> None:
-        """Move what is in the pipe at this moment; writers that go on cannot make it endless."""
-        if self.closed:
-            return
-        size = bytearray(4)
-        fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
-        end = self._store.written + int.from_bytes(size, sys.byteorder)
-        while self._store.written < end and self.pump(end - self._store.written):
-            pass
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            os.close(self.descriptor)
-
-
 class Supervision:
     """`on_end` is called when bash has ended; `release`, when its tree is empty.
 
-    `release` gets the channel back, or None if the runner was lost.
+    `release` gets the channel back, or None if the runner was lost. What such a runner leaves is
+    killed by the keeper, which goes on in its place on the channel; or by the pool, if the keeper
+    is gone too.
     """
 
     def __init__(
@@ -111,6 +80,8 @@ class Supervision:
         stdout: int,
         stderr: int,
         *,
+        pool: RunnerPool,
+        oom_kills: OomKills,
         timeout: TimeoutPolicy | None,
         on_end: Callable[[ShellProcess], None],
         release: Callable[[ShellProcess, Channel | None], None],
@@ -121,7 +92,12 @@ class Supervision:
         self._timeout = timeout
         self._on_end = on_end
         self._release = release
+        self._pool = pool
+        self._oom_kills = oom_kills
+        self._oom_kills_before = 0
         self._runner_lost = False
+        # Nobody is left at the other end of the channel.
+        self._orphaned = False
         self._tree_empty = False
         self._wait_status: int | None = None
         self._was_signalled = False
@@ -156,12 +132,16 @@ class Supervision:
         try:
             while not shell.is_empty:
                 with anyio.CancelScope(deadline=self._next_deadline()) as self._scope:
-                    while not shell.is_empty:
+                    while not (shell.is_empty or self._orphaned):
                         # One descriptor, epoll's or kqueue's own, stands for all three.
                         await anyio.wait_readable(self._selector.fileno())
                         self._advance()
                 if self._scope.cancelled_caught:
                     self._meet_deadlines()
+                    self._advance()
+                if self._orphaned:
+                    self._scope = None
+                    await self._kill_orphans()
                     self._advance()
         finally:
             self._scope = None
@@ -199,12 +179,16 @@ class Supervision:
             self._time_out()
         if now >= self._stuck_at:
             self._stuck_at = math.inf
-            if self._channel.peer_pid is None:
-                self._lose_runner()
-                return
-            # Its end of file tells us, and the keeper kills what it had been guarding.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self._channel.peer_pid, signal.SIGKILL)
+            self._give_up_on_runner()
+
+    def _give_up_on_runner(self) -> None:
+        runner = self._channel.peer
+        if runner is None or self._runner_lost:
+            # It never said anything, or even the keeper does not.
+            self._runner_lost = self._orphaned = True
+            return
+        self._pool.stop_runner(runner.pid)
+        self._runner_is_lost()
 
     def _time_out(self) -> None:
         # A command whose exit is known, but not answered yet, was in time.
@@ -226,21 +210,29 @@ class Supervision:
 
     def _receive(self) -> None:
         messages = self._channel.receive()
-        if messages is not None:
-            for message, _ in messages:
-                self._handle(message)
-            return
-        self._lose_runner()
+        for message, _ in messages or ():
+            self._handle(message)
+        if messages is None:
+            self._selector.unregister(self._channel)
+            self._runner_lost = self._orphaned = True
 
-    def _lose_runner(self) -> None:
-        self._selector.unregister(self._channel)
-        self._runner_lost = self._tree_empty = True
-        logger.info("%s lost its runner", self._shell.id)
-        if self._shell.pid is None:
-            # It never got as far as a command: the keeper could not fork.
-            self._shell.failure = self._shell.failure or (errno.EAGAIN, "exec")
-        elif self._wait_status is None:
-            self._wait_status, self._was_signalled = signal.SIGKILL, True
+    def _runner_is_lost(self) -> None:
+        self._runner_lost = True
+        self._stuck_at = anyio.current_time() + KILL_DEADLINE_MS / 1000 + RUNNER_MARGIN_S
+        self._deadline_changed()
+
+    async def _kill_orphans(self) -> None:
+        """See to it that nothing is left of a tree whose runner has no successor."""
+        shell, runner = self._shell, self._channel.peer
+        if runner is not None and not runner.subreaper and shell.pid is not None:
+            survivors = await _kill_session(shell.pid)
+        else:
+            self._pool.expect_orphans()
+            while (orphans := self._pool.orphans()) is None:  # noqa: ASYNC110 - killed by the call
+                await anyio.sleep(KILL_INTERVAL_MS / 1000)
+            survivors = orphans
+        shell.survivors = shell.leftover = survivors
+        self._tree_empty = True
 
     def _handle(self, message: Message) -> None:
         shell = self._shell
@@ -250,12 +242,15 @@ class Supervision:
                 self._stuck_at = math.inf
                 self._deadline_changed()
             shell.started(message[1])
+            self._oom_kills_before = self._oom_kills.recent_count()
             logger.info("%s started", shell.id)
         elif kind == EXITED:
-            _, self._wait_status, user, system, rss, self._was_signalled, leftover = message
+            _, wait_status, user, system, rss, self._was_signalled, leftover = message
+            self._wait_status = wait_status
             shell.stop_clock()
             shell.usage = CommandUsage(user, system, rss)
             shell.leftover = leftover
+            self._look_for_oom(wait_status)
         elif kind == LEFTOVER:
             shell.leftover = message[1]
         elif kind == SURVIVORS:
@@ -267,21 +262,44 @@ class Supervision:
         elif kind == FAILED:
             shell.failure = message[1:]
             self._tree_empty = True
+        elif kind == LOST:
+            logger.info("%s lost its runner", shell.id)
+            self._runner_is_lost()
+            # Without subreapers the keeper knows nothing of the command.
+            runner = self._channel.peer
+            self._orphaned = runner is not None and not runner.subreaper
+
+    def _look_for_oom(self, wait_status: int) -> None:
+        # By itself, or as what bash tells of the last process that it waited for.
+        died = os.waitstatus_to_exitcode(wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        if died and not self._was_signalled and self._oom_kills.count() > self._oom_kills_before:
+            self._shell.reason = "oom"
 
     def _conclude(self) -> None:
         """Draw the consequences of what was read."""
         shell = self._shell
+        if self._runner_lost and self._tree_empty and shell.pid is None:
+            # It never got as far as a command: as when the keeper cannot fork.
+            shell.failure = shell.failure or (errno.EAGAIN, "exec")
         if shell.is_running and shell.pid is not None:
+            if self._wait_status is None and self._runner_lost and self._tree_empty:
+                self._assume_killed()
             if self._wait_status is not None:
                 self._after_exit()
             elif shell.survivors:
                 # Bash is among them. SIGKILL was sent, and cannot be waited for for ever.
-                self._wait_status, self._was_signalled = signal.SIGKILL, True
+                self._assume_killed()
                 self._end()
         if self._tree_empty:
             for pipe in self._pipes:
                 pipe.drain()
             shell.is_empty = True
+
+    def _assume_killed(self) -> None:
+        """Bash was sent SIGKILL, and nobody can tell how it ended, or it has not."""
+        self._wait_status, self._was_signalled = signal.SIGKILL, True
+        if self._runner_lost and self._kill_event is None:
+            self._shell.reason = "lost"
 
     def _after_exit(self) -> None:
         """Take all that bash wrote, and give a `>(...)` that it left a moment to finish."""
@@ -302,3 +320,16 @@ class Supervision:
         self._shell.end(self._wait_status, event)
         logger.info("%s ended: %s", self._shell.id, self._shell.status.value)
         self._on_end(self._shell)
+
+
+async def _kill_session(leader: int) -> list[int]:
+    """Kill what is in the session of a command whose runner is gone; return what survives."""
+    members = SessionMembers()
+    members.begin(leader)
+    deadline = anyio.current_time() + KILL_DEADLINE_MS / 1000
+    while survivors := members.living():
+        members.signal(signal.SIGKILL, None)
+        if anyio.current_time() >= deadline:
+            break
+        await anyio.sleep(KILL_INTERVAL_MS / 1000)
+    return survivors

@@ -1,0 +1,145 @@
+"""A cgroup of its own for every runner, where there is one to be had: cgroup v2, Linux.
+
+What it adds: ``cgroup.kill`` ends everything in a cgroup at once, also what forks faster than it
+can be found and what has changed its user. It is no proof, as a privileged command can leave its
+cgroup: that remains to have no child left.
+
+A runner enters its cgroup once, and commands are born there. To kill them it steps out first.
+
+A directory is only used if nobody else manages it and no command can notice: under systemd it must
+be delegated, and it must not have limits, which programs would look for in the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Final
+
+_PREFIX: Final = "shelld-"
+_LIMITS: Final = ("memory.max", "memory.high", "cpu.max")
+
+
+def usable_directory() -> str | None:
+    """Return the directory of this process's own cgroup if it can be divided, else None."""
+    try:
+        directory = _own_directory()
+        if directory is None or not os.access(f"{directory}/cgroup.procs", os.W_OK):
+            return None
+        if os.path.exists("/run/systemd/system") and not _is_delegated(directory):
+            return None
+        if any(_is_limited(f"{directory}/{name}") for name in _LIMITS):
+            return None
+    except OSError:
+        return None
+    return directory if os.access(directory, os.W_OK) else None
+
+
+def _own_directory() -> str | None:
+    with open("/proc/self/cgroup") as file:
+        paths = [line.rstrip("\n").removeprefix("0::") for line in file if line.startswith("0::")]
+    with open("/proc/self/mountinfo") as file:
+        mounts = [line.split() for line in file]
+    for mount in mounts:
+        # proc(5): the root within the file system, the mount point, ..., "-", the type.
+        root, point, kind = mount[3], mount[4], mount[mount.index("-") + 1]
+        if kind == "cgroup2" and paths and "/.." not in paths[0]:
+            below = paths[0].removeprefix(root.rstrip("/")) if root != "/" else paths[0]
+            return (point + below).rstrip("/")
+    return None
+
+
+def _is_delegated(directory: str) -> bool:
+    for attribute in ("user.delegate", "trusted.delegate"):
+        with contextlib.suppress(OSError):
+            if os.getxattr(directory, attribute) == b"1":
+                return True
+    return False
+
+
+def _is_limited(path: str) -> bool:
+    try:
+        with open(path) as file:
+            return not file.read().startswith("max")
+    except FileNotFoundError:
+        # The controller is not there, and so are its limits.
+        return False
+
+
+def remove_stale(parent: str) -> None:
+    """Remove what keepers that were killed have left in `parent`."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(parent):
+            if name.startswith(_PREFIX) and not _is_running(name.split("-")[1]):
+                # Refused where a process is in it.
+                with contextlib.suppress(OSError):
+                    os.rmdir(f"{parent}/{name}")
+
+
+def _is_running(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class Cgroup:
+    """One directory, made by the keeper for one runner. Every method tolerates failure."""
+
+    def __init__(self, parent: str, path: str) -> None:
+        self._parent = parent
+        self._path = path
+
+    @classmethod
+    def create(cls, parent: str, number: int) -> Cgroup | None:
+        """Make a directory that nobody else has, or return None."""
+        path = f"{parent}/{_PREFIX}{os.getpid()}-{number}"
+        try:
+            os.mkdir(path)
+        except OSError:
+            return None
+        cgroup = cls(parent, path)
+        if not os.path.exists(f"{path}/cgroup.kill"):
+            # Linux before 5.14: nothing to be gained.
+            cgroup.remove()
+            return None
+        return cgroup
+
+    def enter(self) -> bool:
+        """Move the calling process, and all that it will start, in."""
+        return _write(f"{self._path}/cgroup.procs", b"0")
+
+    def leave(self) -> bool:
+        """Move the calling process, without what it has started, out."""
+        return _write(f"{self._parent}/cgroup.procs", b"0")
+
+    def kill(self) -> None:
+        """SIGKILL everything that is in it."""
+        _write(f"{self._path}/cgroup.kill", b"1")
+
+    def remove(self) -> bool:
+        """Remove the directory; False while a process is in it."""
+        try:
+            os.rmdir(self._path)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def _write(path: str, content: bytes) -> bool:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.write(descriptor, content)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,66 @@
+"""Children that nobody here started: what is left of a runner, or a keeper, that was killed.
+
+A subreaper that has children of its own cannot wait for ECHILD. It looks, kills and looks again,
+until nothing was found twice in a row: a list of children is read in steps, and an end between two
+of them can hide a neighbour.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Collection
+from typing import Final
+
+from shelld.keeper.channel import KILL_DEADLINE_MS
+from shelld.keeper.tree import signal_descendants
+
+# Between two rounds of SIGKILL: what was hit needs a moment to die and be reaped.
+KILL_INTERVAL_MS: Final = 2
+# After the deadline, what survived SIGKILL waits for a disk or belongs to another user.
+SURVIVOR_INTERVAL_MS: Final = 500
+
+_CLEAN_ROUNDS: Final = 2
+
+
+class Strangers:
+    """Kills, round by round, everything below this process but `spare` and what is below that.
+
+    `survivors` are those that outlived the deadline; they are still tried, but not waited for.
+    """
+
+    def __init__(self) -> None:
+        self.survivors: list[int] = []
+        self._clean_rounds = _CLEAN_ROUNDS
+        self._give_up_at = 0.0
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left, but for `survivors`."""
+        return self._clean_rounds >= _CLEAN_ROUNDS
+
+    @property
+    def interval_ms(self) -> int | None:
+        """After how long the next round is due; None if it is not."""
+        if not self.settled:
+            return KILL_INTERVAL_MS
+        return SURVIVOR_INTERVAL_MS if self.survivors else None
+
+    def expect(self) -> None:
+        """Look again: somebody may have left something behind just now."""
+        self._clean_rounds = 0
+        self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
+
+    def kill_round(self, spare: Collection[int]) -> None:
+        """Kill what is there now. The caller reaps, and calls again after `interval_ms`."""
+        found = signal_descendants(signal.SIGKILL, spare=spare)
+        self.survivors = [pid for pid in self.survivors if pid in found]
+        if len(found) == len(self.survivors):
+            self._clean_rounds += 1
+        elif self.settled:
+            self.expect()
+        elif time.monotonic() >= self._give_up_at:
+            self.survivors = sorted(found)
+            self._clean_rounds = _CLEAN_ROUNDS
+        else:
+            self._clean_rounds = 0

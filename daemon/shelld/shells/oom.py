@@ -1,0 +1,90 @@
+"""Whether the kernel has killed something for want of memory.
+
+wait4(2) tells of a SIGKILL, not of who sent it. The kernel counts the processes that it kills when
+memory runs out: for our own memory cgroup, or else for the machine. A command that died of a
+SIGKILL which nobody here sent, while that count went up, is taken to be one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final
+
+# A count that is this old still serves as the one before a command.
+MAX_AGE_S: Final = 1.0
+
+_MACHINE: Final = "/proc/vmstat"
+
+
+class OomKills:
+    """The count. Owns the descriptor of the file that it is read from, until `close`."""
+
+    def __init__(self, path: str | None = None) -> None:
+        self._descriptor: int | None = None
+        self._count = 0
+        self._read_at = float("-inf")
+        for candidate in [path] if path is not None else _own_counters():
+            try:
+                self._descriptor = os.open(candidate, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            if self._read() is not None:
+                break
+            self.close()
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether there is a count to be read."""
+        return self._descriptor is not None
+
+    def recent_count(self) -> int:
+        """Return a count that is at most `MAX_AGE_S` old; 0 where nothing is counted."""
+        if time.monotonic() - self._read_at > MAX_AGE_S:
+            self.count()
+        return self._count
+
+    def count(self) -> int:
+        """Return the count of this moment."""
+        self._count = self._read() or 0
+        self._read_at = time.monotonic()
+        return self._count
+
+    def _read(self) -> int | None:
+        if self._descriptor is None:
+            return None
+        try:
+            content = os.pread(self._descriptor, 65536, 0)
+        except OSError:
+            return None
+        for line in content.splitlines():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+        return None
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _own_counters() -> list[str]:
+    """Return the files that may hold the count, the most specific first (cgroups(7))."""
+    found: list[str] = []
+    try:
+        with open("/proc/self/cgroup") as file:
+            memberships = [line.rstrip("\n").split(":", 2) for line in file]
+        with open("/proc/self/mountinfo") as file:
+            mounts = [line.split() for line in file]
+    except OSError:
+        return found
+    for _, controllers, path in memberships:
+        for mount in mounts:
+            kind, options = mount[mount.index("-") + 1], mount[-1].split(",")
+            # Where only a part of the hierarchy is mounted, the path begins below that.
+            directory = mount[4] + path.removeprefix(mount[3].rstrip("/"))
+            if kind == "cgroup2" and controllers == "":
+                found.append(f"{directory}/memory.events")
+            elif kind == "cgroup" and controllers == "memory" and "memory" in options:
+                found.append(f"{directory}/memory.oom_control")
+    return [*found, _MACHINE]

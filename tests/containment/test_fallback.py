@@ -1,0 +1,104 @@
+"""Where there are no subreapers: the same commands, the same answers, a weaker guarantee.
+
+``--containment process-group`` makes of any machine one that has none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
+
+
+@pytest.fixture
+def daemon() -> Iterator[RawDaemon]:
+    with raw_daemon("--containment", "process-group", "--grace", "200") as running:
+        running.call("ping")
+        yield running
+
+
+def pid_of(daemon: RawDaemon, bash_id: str) -> int:
+    shells = {shell["bash_id"]: shell for shell in daemon.call("list_shells")["shells"]}
+    return int(shells[bash_id]["pid"])
+
+
+def test_the_daemon_says_so(daemon: RawDaemon) -> None:
+    expected = {"mechanism": "process-group", "cgroupKill": False}
+    assert daemon.call("server_info")["containment"] == expected
+
+
+def test_a_command_is_run_and_its_outcome_told(daemon: RawDaemon) -> None:
+    result = daemon.bash("echo out; echo err >&2; exit 3")
+    assert (result["stdout"], result["stderr"], result["exitCode"]) == ("out\n", "err\n", 3)
+    assert result["leftover"] == []
+    assert daemon.bash("kill -TERM $$")["signal"] == "SIGTERM"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 300 & sleep 300 & sleep 300",
+        "nohup sleep 300 >/dev/null 2>&1 & disown; sleep 300",
+        "setsid sleep 300 & setsid bash -c 'sleep 300 & sleep 300' & sleep 300",
+        "set -m; sleep 300 & sleep 300 | sleep 300",
+        "trap '' TERM; sleep 300 & kill -STOP $!; sleep 300",
+    ],
+)
+@pytest.mark.parametrize("end", ["kill", "runner", "input", "daemon"])
+def test_what_can_be_traced_is_killed(daemon: RawDaemon, command: str, end: str) -> None:
+    # Not to be replaced by its last command.
+    bash_id = daemon.background(f"{command}; true")
+    pid = pid_of(daemon, bash_id)
+    count = command.count("sleep") + command.count("bash")
+    wait_for(lambda: len(descendants(pid)) == count, "the processes")
+    family = [pid, *descendants(pid)]
+    if end == "kill":
+        result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 200})
+        assert (result["status"], result["survivors"]) == ("killed", [])
+        assert not [pid for pid in family if is_alive(pid)]
+    elif end == "runner":
+        (keeper,) = children(daemon.pid)
+        (runner,) = [runner for runner in children(keeper) if pid in children(runner)]
+        os.kill(runner, signal.SIGKILL)
+        read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        assert (read["status"], read["reason"]) == ("killed", "lost")
+        # Those of another session, whose parent died with the runner's, are what gets away here.
+        session = [pid for pid in family if "setsid" not in command]
+        assert not [pid for pid in session if is_alive(pid)]
+        for left in family:
+            if is_alive(left):
+                os.kill(left, signal.SIGKILL)
+    elif end == "input":
+        daemon.end_input()
+        assert daemon.wait() == 0
+    else:
+        daemon.process.kill()
+    wait_for(lambda: not any(map(is_alive, family)), "the end of all")
+
+
+def test_leftovers_are_listed_and_the_list_follows_them(daemon: RawDaemon) -> None:
+    result = daemon.bash("sleep 300 & sleep 300 & exit 3")
+    assert len(result["leftover"]) == 2
+    first, second = result["leftover"]
+
+    def listed() -> list[int]:
+        found: list[int] = daemon.call("list_shells")["shells"][0]["leftover"]
+        return found
+
+    assert listed() == [first, second]
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: listed() == [second], "the change of the list")
+    killed = daemon.call("kill_shell", {"shell_id": result["bash_id"]})
+    assert (killed["alreadyStopped"], killed["survivors"]) == (False, [])
+    assert not is_alive(second)
+
+
+def test_a_leftover_that_ends_by_itself_frees_its_shell(daemon: RawDaemon) -> None:
+    result = daemon.bash("sleep 0.3 & exit 0")
+    assert len(result["leftover"]) == 1
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
+    assert daemon.bash("echo next")["stdout"] == "next\n"

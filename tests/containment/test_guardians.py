@@ -1,0 +1,149 @@
+"""Keeper and runners under attack by the commands that they guard, and by their own bad luck."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from oracles import Freezer
+from support import RawDaemon, children, descendants, is_alive, wait_for
+
+
+def keeper_of(daemon: RawDaemon) -> int:
+    (keeper,) = children(daemon.pid)
+    return keeper
+
+
+def runners_of(daemon: RawDaemon) -> list[int]:
+    return children(keeper_of(daemon))
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_command_that_kills_its_runner_ends_as_lost_and_others_go_on(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    other = daemon.background("sleep 300")
+    command = f"setsid sleep 300 & echo $! > {tmp_path}/pid; sync; kill -9 $PPID; sleep 300"
+    result = daemon.bash(command)
+    assert (result["status"], result["signal"], result["exitCode"]) == ("killed", "SIGKILL", None)
+    assert result["reason"] == "lost"
+    # The answer came when this was so, not before.
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert daemon.call("bash_output", {"bash_id": other})["isRunning"] is True
+    listed = {shell["bash_id"]: shell for shell in daemon.call("list_shells")["shells"]}
+    assert listed[result["bash_id"]]["reason"] == "lost"
+    assert "reason" not in listed[other]
+    assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+def test_a_command_that_kills_runner_and_keeper_leaves_nothing(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    other = daemon.background("sleep 300")
+    keeper = keeper_of(daemon)
+    result = daemon.bash(
+        f"(setsid sleep 300 &) ; setsid sleep 300 & echo $! > {tmp_path}/pid;"
+        f" kill -9 {keeper} $PPID; sleep 300"
+    )
+    assert (result["status"], result["reason"]) == ("killed", "lost")
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert [Path(f"/proc/{pid}/comm").read_text() for pid in descendants(daemon.pid)].count(
+        "sleep\n"
+    ) == 1
+    assert daemon.call("bash_output", {"bash_id": other})["isRunning"] is True
+    assert daemon.call("kill_shell", {"shell_id": other})["survivors"] == []
+    assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+def test_what_was_left_behind_dies_with_its_runner_but_the_outcome_stays(
+    daemon: RawDaemon,
+) -> None:
+    result = daemon.bash("setsid sleep 300 & exit 3")
+    (leftover,) = result["leftover"]
+    (runner,) = [pid for pid in runners_of(daemon) if leftover in children(pid)]
+    os.kill(runner, signal.SIGKILL)
+    wait_for(lambda: not is_alive(leftover), "the end of what was left")
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "the list")
+    (shell,) = daemon.call("list_shells")["shells"]
+    assert (shell["status"], shell["exitCode"]) == ("failed", 3)
+    assert "reason" not in shell
+
+
+def test_output_of_a_lost_shell_is_kept(daemon: RawDaemon) -> None:
+    result = daemon.bash("printf unfinished; echo error >&2; kill -9 $PPID; sleep 300")
+    assert (result["stdout"], result["stderr"]) == ("unfinished", "error\n")
+
+
+def test_a_keeper_that_was_killed_comes_back_by_itself(daemon: RawDaemon) -> None:
+    busy = daemon.background("sleep 300")
+    keeper = keeper_of(daemon)
+    os.kill(keeper, signal.SIGKILL)
+    wait_for(
+        lambda: (
+            "shelld-keeper\n"
+            in [
+                Path(f"/proc/{pid}/comm").read_text()
+                for pid in children(daemon.pid)
+                if pid != keeper
+            ]
+        ),
+        "another keeper",
+    )
+    ids = [daemon.background("sleep 300") for _ in range(4)]
+    assert daemon.call("bash_output", {"bash_id": busy})["isRunning"] is True
+    for bash_id in [busy, *ids]:
+        assert daemon.call("kill_shell", {"shell_id": bash_id})["survivors"] == []
+
+
+def test_a_keeper_killed_again_and_again_stops_nothing(daemon: RawDaemon) -> None:
+    for number in range(10):
+        for pid in children(daemon.pid):
+            # Its runners may be there as well.
+            if Path(f"/proc/{pid}/comm").read_text() == "shelld-keeper\n":
+                os.kill(pid, signal.SIGKILL)
+        assert daemon.bash(f"echo {number}")["stdout"] == f"{number}\n"
+
+
+def test_a_runner_or_keeper_that_was_stopped_is_continued(daemon: RawDaemon) -> None:
+    keeper = keeper_of(daemon)
+    result = daemon.bash(f"kill -STOP $PPID {keeper}; echo on; exit 3")
+    assert (result["stdout"], result["exitCode"]) == ("on\n", 3)
+    assert daemon.bash("kill -9 $PPID")["reason"] == "lost"
+    assert daemon.bash("echo next")["stdout"] == "next\n"
+    assert state_of(keeper) != "T"
+
+
+def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freezer) -> None:
+    bash_id = daemon.background("sleep 300")
+    (pid,) = [shell["pid"] for shell in daemon.call("list_shells")["shells"]]
+    (runner,) = runners_of(daemon)
+    with freezer.holding(runner):
+        began = time.monotonic()
+        result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+        # Grace, the runner's second, and as long again for the keeper: neither can do anything.
+        assert time.monotonic() - began < 5
+        assert result["status"] == "killed"
+        assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
+    wait_for(lambda: not is_alive(pid) and not is_alive(runner), "the end of both once thawed")
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_runner_that_never_says_anything_is_not_waited_for(
+    daemon: RawDaemon, freezer: Freezer, background: bool
+) -> None:
+    (runner,) = runners_of(daemon)
+    with freezer.holding(runner):
+        request_id = daemon.request(
+            "bash", {"command": "true", "timeout": 1000, "run_in_background": background}
+        )
+        assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
+        error = daemon.answer(request_id)["error"]
+        assert error["data"]["kind"] == "resource_exhausted"
+    wait_for(lambda: not is_alive(runner), "the end of the runner")

@@ -1,0 +1,319 @@
+"""Every way to hide, times every way to end: nothing may be left.
+
+Shapes are what a command does to get away; endings, what happens to it. What tells is an oracle
+that the processes cannot evade (see `oracles`), and it is asked at the moment at which the daemon
+says that it is done, or, where the daemon is killed, within two seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from oracles import Cgroup, Heartbeat, Witness
+from support import RawDaemon, children, is_alive, wait_for
+
+PEERS = Path(__file__).parents[1] / "peers"
+PYTHON = f"{sys.executable} -S"
+
+# For a daemon that was killed; contract section 1 gives one that ends by itself as long.
+GONE_S = 2.0
+
+
+class Shape(NamedTuple):
+    """`script` says "ready" on fd 9 `ready` times, once it has hidden. `waits`: bash stays too."""
+
+    script: str
+    ready: int = 1
+    waits: bool = True
+
+
+# What runs in the end: it says that it is there, and stays.
+STAY = "sh -c 'echo ready >&9; exec sleep 60'"
+DETACHED = "</dev/null >/dev/null 2>&1"
+
+SHAPES = {
+    "plain": Shape(f"exec {STAY}", waits=False),
+    "children": Shape(f"{STAY} & {STAY} & {STAY} &", ready=3),
+    "setsid": Shape(f"setsid {STAY} &"),
+    "nohup and disown": Shape(f"nohup {STAY} >/dev/null 2>&1 & disown"),
+    "double fork": Shape(f"( (setsid {STAY} {DETACHED} &) & )"),
+    "double fork without environment": Shape(
+        f"( (env -i /usr/bin/setsid /bin/{STAY} {DETACHED} &) & )"
+    ),
+    "daemon that closes everything": Shape(f'{PYTHON} {PEERS}/daemonize.py "$BEAT" &'),
+    "comet": Shape(f"{PYTHON} {PEERS}/comet.py &"),
+    "sixteen comets": Shape(f"for i in {{1..16}}; do {PYTHON} {PEERS}/comet.py & done", ready=16),
+    "two hundred sessions": Shape(f"for i in {{1..200}}; do setsid {STAY} & done", ready=200),
+    "every signal ignored": Shape(
+        "trap '' TERM HUP INT QUIT; echo ready >&9; while :; do sleep 1; done", waits=False
+    ),
+    "job control": Shape(f"set -m; {STAY} & {STAY} | {STAY} &", ready=3),
+    "stopped child": Shape(f"{STAY} & kill -STOP $!; echo ready >&9", ready=1),
+    "stopped shell": Shape(f"{STAY} & echo ready >&9; kill -STOP $$", ready=2, waits=False),
+    "traced child": Shape(f"{PYTHON} {PEERS}/traced.py &"),
+    "parent held up by vfork": Shape(f'{PYTHON} {PEERS}/vfork.py "$FIFO" &'),
+    "process substitution and coprocess": Shape(
+        f"coproc {STAY}; cat <({STAY}) & exec 8> >({STAY})", ready=3
+    ),
+    "another subreaper": Shape(
+        f"{PYTHON} -c 'import ctypes, os; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0);"
+        f' os.system("setsid {STAY.replace(chr(39), chr(92) + chr(34))} &"); os.read(0, 1);'
+        " import time; time.sleep(60)' &"
+    ),
+}
+if os.geteuid() == 0:
+    SHAPES["pid namespace of its own"] = Shape(f"unshare --pid --fork {STAY} &")
+
+
+class Scene(NamedTuple):
+    daemon: RawDaemon
+    shape: Shape
+    command: str
+    witness: Witness
+    heartbeat: Heartbeat
+    cgroup: Cgroup | None
+
+    def start(self, **params: object) -> str:
+        """Run the shape in the background until it has hidden itself."""
+        bash_id = self.daemon.background(self.command, **params)
+        self.witness.wait_for_lines(self.shape.ready)
+        return bash_id
+
+    def start_in_foreground(self, **params: object) -> object:
+        request_id = self.daemon.request("bash", {"command": self.command, **params})
+        self.witness.wait_for_lines(self.shape.ready)
+        return request_id
+
+    def family(self) -> set[int]:
+        """The daemon's own processes."""
+        keepers = children(self.daemon.pid)
+        runners = {child for keeper in keepers for child in children(keeper)}
+        return {self.daemon.pid, *keepers, *runners}
+
+    def pid_of(self, bash_id: str) -> int:
+        shells = {shell["bash_id"]: shell for shell in self.daemon.call("list_shells")["shells"]}
+        return int(shells[bash_id]["pid"])
+
+    def assert_nothing_left(self) -> None:
+        """At this moment, not after a while."""
+        assert not self.witness.is_held()
+        if self.cgroup is not None:
+            left = self.cgroup.pids() - self.family()
+            assert not left, described(left)
+        assert not self.heartbeat.is_beating()
+
+    def assert_gone(self) -> None:
+        """The daemon and all, within the time that there is."""
+        deadline = time.monotonic() + GONE_S
+        while self.witness.is_held() or not (self.cgroup is None or self.cgroup.is_empty()):
+            left = set[int]() if self.cgroup is None else self.cgroup.pids()
+            assert time.monotonic() < deadline, described(left)
+        assert not self.heartbeat.is_beating()
+
+
+def described(pids: set[int]) -> str:
+    listing = ["ps", "-o", "pid,ppid,sid,stat,args", "-p", ",".join(map(str, pids)) or "1"]
+    return subprocess.run(listing, capture_output=True, text=True, check=False).stdout
+
+
+# With a cgroup of its own for every runner, those for which it makes a difference; else, all.
+SHAPES_FOR_CGROUPS = {
+    "comet",
+    "sixteen comets",
+    "two hundred sessions",
+    "daemon that closes everything",
+}
+
+SCENES = [
+    pytest.param(
+        name,
+        mechanism,
+        id=f"{name}-{mechanism}",
+        marks=[pytest.mark.long]
+        if mechanism == "cgroup" and name not in SHAPES_FOR_CGROUPS
+        else [],
+    )
+    for name in SHAPES
+    for mechanism in ("subreaper", "cgroup")
+]
+
+
+@pytest.fixture
+def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
+    if mechanism == "cgroup" and not Cgroup.is_possible():
+        pytest.skip("needs a cgroup v2 directory that can be divided")
+    hiding = SHAPES[shape]
+    witness = Witness(tmp_path / "witness")
+    heartbeat = Heartbeat(tmp_path / "beat")
+    os.mkfifo(tmp_path / "fifo")
+    assigned = {"BEAT": heartbeat.path, "FIFO": tmp_path / "fifo"}
+    command = (
+        "".join(f"{name}={shlex.quote(str(path))} " for name, path in assigned.items())
+        + f"; exec 9> {shlex.quote(str(witness.path))}; {hiding.script}"
+        + ("\nwait\nsleep 60" if hiding.waits else "")
+    )
+    cgroup = Cgroup() if Cgroup.is_possible() else None
+    options = ["--containment", mechanism, "--grace", "200"]
+    daemon = RawDaemon(*options, prefix=() if cgroup is None else cgroup.prefix)
+    try:
+        daemon.call("ping")
+        yield Scene(daemon, hiding, command, witness, heartbeat, cgroup)
+    finally:
+        daemon.close()
+        witness.close()
+        if cgroup is not None:
+            cgroup.close()
+    assert daemon.stderr == b""
+
+
+# -- endings of one command, which the daemon survives ------------------------------------------
+
+
+def end_by_kill_shell(scene: Scene) -> None:
+    result = scene.daemon.call("kill_shell", {"shell_id": scene.start(), "grace": 200})
+    assert (result["status"], result["survivors"]) == ("killed", [])
+
+
+def end_by_kill_of_leftovers(scene: Scene) -> None:
+    # Bash itself ends, and what it has left is killed afterwards.
+    bash_id = scene.start()
+    os.kill(scene.pid_of(bash_id), signal.SIGKILL)
+    read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    assert (read["status"], read["signal"]) == ("failed", "SIGKILL")
+    result = scene.daemon.call("kill_shell", {"shell_id": bash_id, "grace": 200})
+    assert result["survivors"] == []
+
+
+def end_by_timeout(scene: Scene) -> None:
+    error = scene.daemon.answer(scene.start_in_foreground(timeout=1_000))["error"]
+    assert (error["code"], error["data"]["status"]) == (1001, "timeout")
+    assert "survivors" not in error["data"]
+
+
+def end_by_cancel(scene: Scene) -> None:
+    request_id = scene.start_in_foreground()
+    scene.daemon.notify("$/cancelRequest", {"id": request_id})
+    error = scene.daemon.answer(request_id)["error"]
+    assert (error["code"], error["data"]) == (-32800, {"kind": "cancelled"})
+
+
+def end_by_close_session(scene: Scene) -> None:
+    scene.start(session="mine")
+    result = scene.daemon.call("close_session", {"session": "mine"})
+    assert result == {"session": "mine", "killed": 1}
+
+
+def wait_until_lost(scene: Scene, bash_id: str) -> None:
+    read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    assert (read["status"], read["signal"]) == ("killed", "SIGKILL")
+    assert read["reason"] == "lost"
+
+
+def end_by_sigkill_of_the_runner(scene: Scene) -> None:
+    bash_id = scene.start()
+    os.kill(parent_of(scene.pid_of(bash_id)), signal.SIGKILL)
+    wait_until_lost(scene, bash_id)
+
+
+def end_by_sigkill_of_runner_and_keeper(scene: Scene) -> None:
+    bash_id = scene.start()
+    (keeper,) = children(scene.daemon.pid)
+    runner = parent_of(scene.pid_of(bash_id))
+    os.kill(keeper, signal.SIGKILL)
+    os.kill(runner, signal.SIGKILL)
+    wait_until_lost(scene, bash_id)
+
+
+def end_by_kill_shell_after_sigkill_of_the_keeper(scene: Scene) -> None:
+    bash_id = scene.start()
+    (keeper,) = children(scene.daemon.pid)
+    os.kill(keeper, signal.SIGKILL)
+    wait_for(lambda: not is_alive(keeper), "the keeper's end")
+    assert scene.daemon.call("bash_output", {"bash_id": bash_id})["isRunning"] is True
+    assert scene.daemon.bash("echo next", session=None)["stdout"] == "next\n"
+    result = scene.daemon.call("kill_shell", {"shell_id": bash_id, "grace": 200})
+    assert (result["status"], result["survivors"]) == ("killed", [])
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+ENDINGS_OF_A_COMMAND: list[Callable[[Scene], None]] = [
+    end_by_kill_shell,
+    end_by_kill_of_leftovers,
+    end_by_timeout,
+    end_by_cancel,
+    end_by_close_session,
+    end_by_sigkill_of_the_runner,
+    end_by_sigkill_of_runner_and_keeper,
+    end_by_kill_shell_after_sigkill_of_the_keeper,
+]
+
+
+@pytest.mark.parametrize(("shape", "mechanism"), SCENES)
+@pytest.mark.parametrize("end", ENDINGS_OF_A_COMMAND, ids=lambda end: end.__name__)
+def test_nothing_is_left_of_a_command(scene: Scene, end: Callable[[Scene], None]) -> None:
+    if end is end_by_kill_of_leftovers and not scene.shape.waits:
+        pytest.skip("this shape is bash itself")
+    end(scene)
+    scene.assert_nothing_left()
+    answer = scene.daemon.bash("echo next")
+    assert answer["stdout"] == "next\n"
+
+
+# -- endings of the daemon -----------------------------------------------------------------------
+
+
+def end_of_input(scene: Scene) -> None:
+    scene.daemon.end_input()
+    assert scene.daemon.wait() == 0
+
+
+def sigterm(scene: Scene) -> None:
+    scene.daemon.process.send_signal(signal.SIGTERM)
+    assert scene.daemon.wait() == 0
+
+
+def sighup(scene: Scene) -> None:
+    scene.daemon.process.send_signal(signal.SIGHUP)
+    assert scene.daemon.wait() == 0
+
+
+def sigkill(scene: Scene) -> None:
+    scene.daemon.process.kill()
+
+
+def sigkill_of_daemon_and_keeper(scene: Scene) -> None:
+    (keeper,) = children(scene.daemon.pid)
+    os.kill(keeper, signal.SIGKILL)
+    scene.daemon.process.kill()
+
+
+ENDINGS_OF_THE_DAEMON: list[Callable[[Scene], None]] = [
+    end_of_input,
+    sigterm,
+    sighup,
+    sigkill,
+    sigkill_of_daemon_and_keeper,
+]
+
+
+@pytest.mark.parametrize(("shape", "mechanism"), SCENES)
+@pytest.mark.parametrize("end", ENDINGS_OF_THE_DAEMON, ids=lambda end: end.__name__)
+def test_nothing_is_left_of_the_daemon(scene: Scene, end: Callable[[Scene], None]) -> None:
+    scene.start()
+    end(scene)
+    scene.assert_gone()
+    if scene.cgroup is not None and end is not sigkill_of_daemon_and_keeper:
+        wait_for(lambda: not scene.cgroup or not scene.cgroup.divisions(), "its cgroups' removal")

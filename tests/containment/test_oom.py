@@ -1,0 +1,120 @@
+"""A command that the kernel kills for want of memory is told apart from one that was killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shelld.shells.oom import OomKills
+from support import RawDaemon, descendants, raw_daemon, wait_for
+
+LIMIT = 160 * 1024 * 1024
+EAT = f"{sys.executable} -S -c 'bytearray({4 * LIMIT})'"
+
+
+class MemoryCgroup:
+    """A throw-away cgroup with a limit, of whichever version has the memory controller."""
+
+    def __init__(self, parent: Path, limit_file: str) -> None:
+        self.path = parent / f"shelld-test-{os.getpid()}"
+        self.path.mkdir()
+        (self.path / limit_file).write_text(str(LIMIT))
+        swap = self.path / limit_file.replace("memory.max", "memory.swap.max")
+        if swap.name == "memory.swap.max" and swap.exists():
+            swap.write_text("0")
+        enter = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
+        self.prefix = ["/bin/sh", "-c", enter, str(self.path)]
+
+
+def place_for_a_limit() -> tuple[Path, str] | None:
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            return Path("/sys/fs/cgroup/memory", path.lstrip("/")), "memory.limit_in_bytes"
+        parent = Path("/sys/fs/cgroup", path.lstrip("/"))
+        controlled = parent / "cgroup.subtree_control"
+        if controllers == "" and controlled.exists() and "memory" in controlled.read_text():
+            return parent, "memory.max"
+    return None
+
+
+@pytest.fixture
+def limited() -> Iterator[RawDaemon]:
+    """A daemon that has, with all its commands, `LIMIT` bytes of memory."""
+    place = place_for_a_limit()
+    if place is None or not os.access(place[0], os.W_OK):
+        pytest.skip("needs a writable cgroup with the memory controller")
+    cgroup = MemoryCgroup(*place)
+    with raw_daemon(prefix=cgroup.prefix) as daemon:
+        yield daemon
+    wait_for(lambda: not (cgroup.path / "cgroup.procs").read_text(), "an empty cgroup")
+    cgroup.path.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "signal"),
+    [(f"exec {EAT}", None, "SIGKILL"), (f"{EAT}; exit $?", 137, None)],
+)
+def test_death_for_want_of_memory_has_its_reason(
+    limited: RawDaemon, command: str, exit_code: int | None, signal: str | None
+) -> None:
+    limited.bash("true")
+    result = limited.bash(command)
+    assert (result["exitCode"], result["signal"]) == (exit_code, signal)
+    assert (result["status"], result["reason"]) == ("failed", "oom")
+    read = limited.call("bash_output", {"bash_id": result["bash_id"]})
+    assert read["reason"] == "oom"
+    # What happened before a command is not what happened to it.
+    assert "reason" not in limited.bash("kill -9 $$")
+    assert limited.bash("echo next")["stdout"] == "next\n"
+
+
+@pytest.mark.parametrize("command", ["kill -9 $$", "exit 137", "bash -c 'kill -9 $$'; exit $?"])
+def test_a_sigkill_from_elsewhere_has_none(daemon: RawDaemon, command: str) -> None:
+    assert "reason" not in daemon.bash(command)
+
+
+def test_a_command_is_killed_before_the_daemon(daemon: RawDaemon) -> None:
+    def score(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+    ours = score(daemon.pid)
+    theirs = int(daemon.bash("cat /proc/self/oom_score_adj")["stdout"])
+    assert theirs == min(1000, ours + 500)
+    # The keeper stays as long as the daemon does.
+    assert {score(pid) for pid in descendants(daemon.pid)} == {ours, theirs}
+
+
+def test_the_count_is_read_from_whatever_keeps_one(tmp_path: Path) -> None:
+    counter = tmp_path / "memory.events"
+    counter.write_text("low 0\noom 7\noom_kill 3\noom_group_kill 9\n")
+    kills = OomKills(str(counter))
+    assert kills.recent_count() == 3
+    counter.write_text("low 0\noom 7\noom_kill 4\noom_group_kill 9\n")
+    assert kills.recent_count() == 3
+    assert kills.count() == 4
+    assert kills.recent_count() == 4
+    kills.close()
+
+
+def test_where_nothing_is_counted_the_count_stays_zero(tmp_path: Path) -> None:
+    for content in (None, "", "oom_kill_disable 0\n"):
+        path = tmp_path / "counter"
+        if content is not None:
+            path.write_text(content)
+        kills = OomKills(str(path))
+        assert (kills.recent_count(), kills.count()) == (0, 0)
+        kills.close()
+
+
+def test_this_machine_keeps_a_count() -> None:
+    kills = OomKills()
+    if not Path("/proc/vmstat").exists():
+        pytest.skip("not Linux")
+    assert kills.count() >= 0
+    assert kills.is_counting
+    kills.close()

@@ -1,0 +1,205 @@
+"""What cannot be killed is named, delays nobody, and is not forgotten."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oracles import Cgroup, Freezer
+from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
+
+
+def start_two_sleeps(daemon: RawDaemon, **params: Any) -> tuple[str, int]:
+    """Return the id of the shell and the pid of one of the sleeps."""
+    bash_id = daemon.background("sleep 300 & sleep 300", **params)
+    (shell,) = daemon.call("list_shells")["shells"]
+    wait_for(lambda: len(descendants(shell["pid"])) == 2, "both sleeps")
+    return bash_id, descendants(shell["pid"])[0]
+
+
+def test_a_process_in_uninterruptible_sleep_is_named_and_delays_nobody(
+    daemon: RawDaemon, freezer: Freezer
+) -> None:
+    bash_id, stuck = start_two_sleeps(daemon)
+    with freezer.holding(stuck):
+        began = time.monotonic()
+        result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+        assert 1.0 < time.monotonic() - began < 3.0
+        assert (result["status"], result["survivors"]) == ("killed", [stuck])
+        assert result["message"] == f"Shell {bash_id} was signalled, but 1 of its processes survive"
+        assert daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
+        assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
+
+
+def test_the_same_when_the_runner_was_killed(daemon: RawDaemon, freezer: Freezer) -> None:
+    bash_id, stuck = start_two_sleeps(daemon)
+    (keeper,) = children(daemon.pid)
+    (runner,) = [pid for pid in children(keeper) if stuck in descendants(pid)]
+    with freezer.holding(stuck):
+        os.kill(runner, signal.SIGKILL)
+        read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        assert (read["status"], read["reason"]) == ("killed", "lost")
+        assert daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
+        # Another one that is lost is not said to have left what it has not.
+        assert daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
+
+
+def test_a_timeout_names_what_survived_it(freezer: Freezer) -> None:
+    with raw_daemon("--grace", "100") as daemon:
+        request_id = daemon.request("bash", {"command": "sleep 300 & sleep 300", "timeout": 1000})
+        wait_for(lambda: daemon.call("list_shells")["shells"][0]["pid"], "the command")
+        (shell,) = daemon.call("list_shells")["shells"]
+        wait_for(lambda: len(descendants(shell["pid"])) == 2, "both sleeps")
+        stuck = descendants(shell["pid"])[0]
+        with freezer.holding(stuck):
+            error = daemon.answer(request_id)["error"]
+            assert (error["code"], error["data"]["survivors"]) == (1001, [stuck])
+
+
+def test_a_closed_session_names_what_survived_it(freezer: Freezer) -> None:
+    with raw_daemon("--grace", "100") as daemon:
+        _, stuck = start_two_sleeps(daemon, session="mine")
+        with freezer.holding(stuck):
+            result = daemon.call("close_session", {"session": "mine"})
+            assert result == {"session": "mine", "killed": 1, "survivors": [stuck]}
+
+
+@pytest.fixture
+def sleep_as_root(tmp_path: Path) -> Iterator[str]:
+    """A command that an ordinary user can start, but not kill."""
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or os.geteuid() != 0:
+        pytest.skip("needs root and setpriv, to make a program that changes its user")
+    if os.statvfs(tmp_path).f_flag & os.ST_NOSUID:
+        pytest.skip("the temporary directory is mounted nosuid")
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
+    program = tmp_path / "setpriv"
+    shutil.copy(setpriv, program)
+    program.chmod(0o4755)
+    yield f"{program} --reuid=0 --regid=0 --clear-groups sleep 300"
+    program.unlink()
+
+
+def test_a_process_of_another_user_is_named(
+    unprivileged: dict[str, Any], sleep_as_root: str
+) -> None:
+    with raw_daemon(**unprivileged) as daemon:
+        bash_id = daemon.background(f"{sleep_as_root} & sleep 300")
+        (shell,) = daemon.call("list_shells")["shells"]
+        foreign = root_process_below(shell["pid"])
+        try:
+            result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+            assert (result["status"], result["survivors"]) == ("killed", [foreign])
+            assert is_alive(foreign)
+        finally:
+            os.kill(foreign, signal.SIGKILL)
+        wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "its end")
+
+
+def test_in_a_delegated_cgroup_even_that_is_killed(
+    unprivileged: dict[str, Any], sleep_as_root: str
+) -> None:
+    if not Cgroup.is_possible():
+        pytest.skip("needs a cgroup v2 directory that can be divided")
+    cgroup = Cgroup()
+    for path in (cgroup.path, cgroup.path / "cgroup.procs", cgroup.path / "cgroup.subtree_control"):
+        os.chown(path, unprivileged["user"], unprivileged["group"])
+    # Entered as root, which an ordinary user could not do for itself.
+    popen = {name: value for name, value in unprivileged.items() if name in ("env", "cwd")}
+    become = ["setpriv", f"--reuid={unprivileged['user']}", f"--regid={unprivileged['group']}"]
+    prefix = [*cgroup.prefix, *become, "--clear-groups"]
+    try:
+        with raw_daemon(prefix=prefix, command=unprivileged["command"], **popen) as daemon:
+            assert daemon.call("server_info")["containment"] == {
+                "mechanism": "subreaper",
+                "cgroupKill": True,
+            }
+            bash_id = daemon.background(f"{sleep_as_root} & sleep 300")
+            (shell,) = daemon.call("list_shells")["shells"]
+            foreign = root_process_below(shell["pid"])
+            result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+            assert (result["status"], result["survivors"]) == ("killed", [])
+            assert not is_alive(foreign)
+            # The runner has gone back in, and can do it again.
+            assert daemon.bash("id -u")["stdout"] == f"{unprivileged['user']}\n"
+            assert daemon.call("server_info")["containment"]["cgroupKill"] is True
+        wait_for(lambda: not cgroup.divisions(), "its cgroups' removal")
+    finally:
+        cgroup.close()
+
+
+def root_process_below(pid: int) -> int:
+    def found() -> list[int]:
+        return [
+            below
+            for below in descendants(pid)
+            if os.stat(f"/proc/{below}").st_uid == 0 and command_of(below) == "sleep"
+        ]
+
+    wait_for(found, "a process of root")
+    (process,) = found()
+    return process
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_no_process_to_be_had_is_said_and_leaves_nothing_half_started(
+    unprivileged: dict[str, Any], background: bool
+) -> None:
+    def limit_processes(count: int) -> None:
+        # By that user: root in a container may not.
+        code = (
+            "import resource, sys\n"
+            "hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]\n"
+            "for pid in sys.argv[1:]:\n"
+            f"    resource.prlimit(int(pid), resource.RLIMIT_NPROC, ({count}, hard))"
+        )
+        python = [unprivileged["command"][0], "-c", code]
+        user = {name: value for name, value in unprivileged.items() if name != "command"}
+        subprocess.run([*python, *map(str, descendants(daemon.pid))], check=True, **user)
+
+    with raw_daemon(**unprivileged) as daemon:
+        daemon.bash("true")
+        limit_processes(1)
+        for _ in range(3):
+            error = daemon.fail("bash", {"command": "true", "run_in_background": background})
+            assert error["data"] == {"kind": "resource_exhausted", "limit": "processes"}
+        # Several at once need runners that cannot be forked.
+        asked = [daemon.request("bash", {"command": "sleep 1"}) for _ in range(3)]
+        errors = [daemon.answer(request_id)["error"]["data"] for request_id in asked]
+        assert errors == [{"kind": "resource_exhausted", "limit": "processes"}] * 3
+        assert [shell["status"] for shell in daemon.call("list_shells")["shells"]] == ["completed"]
+        limit_processes(10_000)
+        assert daemon.bash("echo again")["stdout"] == "again\n"
+
+
+def test_no_memory_to_be_had_is_said_and_leaves_nothing_half_started(daemon: RawDaemon) -> None:
+    daemon.bash("true")
+    (keeper,) = children(daemon.pid)
+    (runner,) = children(keeper)
+    status = Path(f"/proc/{runner}/status").read_text()
+    size = int(status.partition("VmSize:")[2].split()[0]) * 1024
+    _, hard = resource.prlimit(runner, resource.RLIMIT_AS)
+    resource.prlimit(runner, resource.RLIMIT_AS, (size, hard))
+    error = daemon.fail("bash", {"command": "true"})
+    assert error["data"] == {"kind": "resource_exhausted", "limit": "memory"}
+    assert len(daemon.call("list_shells")["shells"]) == 1
+    if is_alive(runner):
+        resource.prlimit(runner, resource.RLIMIT_AS, (hard, hard))
+    assert daemon.bash("echo again")["stdout"] == "again\n"

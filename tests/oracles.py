@@ -1,0 +1,150 @@
+"""How a test knows whether anything of a command is left, without trusting what it tests.
+
+* `Cgroup`, where a cgroup v2 can be made: the kernel's own list of everything that was born in it.
+* `Witness`: a FIFO that every process inherits, which is at end of file when the last is dead.
+* `Heartbeat`: a file that grows as long as a process lives that has closed all it inherited.
+
+And `Freezer`, which makes a process that cannot be killed for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from shelld.keeper.cgroup import usable_directory
+from support import DEADLINE_S, is_alive, wait_for
+
+# Longer than a beat takes, on a machine that does other things as well.
+SILENCE_S = 0.2
+
+_numbers = itertools.count(1)
+
+
+class Cgroup:
+    """A throw-away cgroup. `prefix` is a command line that runs another one inside."""
+
+    @staticmethod
+    def is_possible() -> bool:
+        return usable_directory() is not None
+
+    def __init__(self) -> None:
+        parent = usable_directory()
+        assert parent is not None
+        self.path = Path(parent) / f"test-{os.getpid()}-{next(_numbers)}"
+        self.path.mkdir()
+        enter = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
+        self.prefix = ["/bin/sh", "-c", enter, str(self.path)]
+
+    def pids(self) -> set[int]:
+        """Everything in it, however it is divided; zombies are not."""
+        found: set[int] = set()
+        # Divisions come and go meanwhile, which walk does not mind.
+        for directory, _, _ in os.walk(self.path):
+            with contextlib.suppress(OSError):
+                found.update(map(int, Path(directory, "cgroup.procs").read_text().split()))
+        return found
+
+    def is_empty(self) -> bool:
+        return "populated 0" in (self.path / "cgroup.events").read_text()
+
+    def divisions(self) -> list[str]:
+        return [entry.name for entry in self.path.iterdir() if entry.is_dir()]
+
+    def close(self) -> None:
+        """Kill what a failed test may have left, and remove the directory."""
+        (self.path / "cgroup.kill").write_text("1")
+        wait_for(self.is_empty, "the end of everything in the cgroup")
+        for directory, _, _ in os.walk(self.path, topdown=False):
+            Path(directory).rmdir()
+
+
+class Witness:
+    """A FIFO to be opened for writing by a command before it starts others: ``exec 9> path``."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self._lines = 0
+
+    def wait_for_lines(self, count: int) -> None:
+        """Wait until so many were written by those who are to be watched."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self._lines < count:
+            assert time.monotonic() < deadline, f"{self._lines} of {count} are ready"
+            select.select([self._descriptor], [], [], 0.05)
+            self._read()
+
+    def is_held(self) -> bool:
+        """Whether any process has it open."""
+        return self._read()
+
+    def _read(self) -> bool:
+        try:
+            while data := os.read(self._descriptor, 4096):
+                self._lines += data.count(b"\n")
+        except BlockingIOError:
+            return True
+        return False
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Heartbeat:
+    """A file that somebody may be appending to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def is_beating(self) -> bool:
+        """Whether it grows within `SILENCE_S`; one that was never begun does not."""
+        if not self.path.exists():
+            return False
+        before = self.path.stat().st_size
+        deadline = time.monotonic() + SILENCE_S
+        while time.monotonic() < deadline:
+            if self.path.stat().st_size != before:
+                return True
+            select.select([], [], [], 0.005)
+        return False
+
+
+class Freezer:
+    """A throw-away cgroup v1 freezer: what it holds neither runs nor dies, as in a system call
+    that cannot be interrupted."""
+
+    _ROOT = Path("/sys/fs/cgroup/freezer")
+
+    @classmethod
+    def is_possible(cls) -> bool:
+        return os.access(cls._ROOT, os.W_OK)
+
+    def __init__(self) -> None:
+        self._path = self._ROOT / f"shelld-test-{os.getpid()}-{next(_numbers)}"
+        self._path.mkdir()
+
+    @contextlib.contextmanager
+    def holding(self, pid: int) -> Generator[None]:
+        """Hold a process for the length of the block, in which it must be told to die."""
+        (self._path / "cgroup.procs").write_text(str(pid))
+        (self._path / "freezer.state").write_text("FROZEN")
+        wait_for(lambda: self._state() == "FROZEN", "the freeze")
+        try:
+            yield
+        finally:
+            (self._path / "freezer.state").write_text("THAWED")
+        wait_for(lambda: not is_alive(pid), "the end of what was held")
+
+    def _state(self) -> str:
+        return (self._path / "freezer.state").read_text().strip()
+
+    def close(self) -> None:
+        wait_for(lambda: not (self._path / "cgroup.procs").read_text(), "an empty freezer")
+        self._path.rmdir()

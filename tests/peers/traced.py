@@ -1,0 +1,17 @@
+"""A child under ptrace(2) that is stopped, and a tracer that never lets it go on."""
+
+import ctypes
+import os
+import signal
+import time
+
+PTRACE_TRACEME = 0
+
+pid = os.fork()
+if pid == 0:
+    ctypes.CDLL(None).ptrace(PTRACE_TRACEME, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(0)
+os.waitpid(pid, os.WUNTRACED)
+os.write(9, b"ready\n")
+time.sleep(60)
