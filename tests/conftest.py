@@ -4,13 +4,16 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leaks import Resources, assert_nothing_new_since
 from oracles import Freezer
+from shelld.keeper.tree import become_subreaper
 from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +25,28 @@ UNPRIVILEGED_UID = 64_999
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One that nobody else puts anything into."""
+    directory = str(tmp_path_factory.mktemp("temporary"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", directory)
+        patch.setattr(tempfile, "tempdir", None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def leaks_nothing(own_temporary_directory: None) -> Iterator[None]:
+    """Makes every test a test of what it leaves behind."""
+    before = Resources.now()
+    yield
+    assert_nothing_new_since(before)
+
+
+def pytest_configure() -> None:
+    become_subreaper()
 
 
 @pytest.fixture
@@ -62,8 +87,8 @@ def unprivileged() -> dict[str, Any]:
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         check = [python, "-c", "import shelld.app, sys; sys.exit(sys.version_info < (3, 11))"]
         try:
-            if subprocess.run(check, **popen, capture_output=True, check=False).returncode == 0:
-                return {"command": [python, "-P", "-m", "shelld"], **popen}
-        except OSError:
+            subprocess.run(check, **popen, capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
             continue
+        return {"command": [python, "-P", "-m", "shelld"], **popen}
     pytest.skip("no Python that an unprivileged user can run has what the daemon needs")

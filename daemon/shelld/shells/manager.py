@@ -15,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -148,6 +149,9 @@ class ShellManager:
                 raise
         except BaseException as error:
             self._live_count -= 1
+            if isinstance(error, ConnectionError):
+                # The runner was never forked.
+                raise spawn_failed(errno.EAGAIN, "exec") from error
             if isinstance(error, OSError):
                 raise spawn_failed(error.errno or 0, "exec") from error
             raise

@@ -1,0 +1,156 @@
+"""Things that happen to a command at the same moment: it has one outcome, and all agree on it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support import Json, RawDaemon, raw_daemon
+
+# What the command does meanwhile. Bash takes a millisecond or two to come up.
+COMMANDS = [
+    ":",
+    "exit 3",
+    "sleep 0.001",
+    "kill -9 $$",
+    "sleep 300 & exit 5",
+    "setsid sleep 300 & sleep 300",
+    "trap 'exit 7' TERM; sleep 300 & wait",
+    "exec sleep 300",
+]
+# A runner whose keeper was killed before is the daemon's child, and that is not meant here.
+KILL_KEEPER_AND_RUNNER = """
+keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
+grep -qx shelld-keeper /proc/$keeper/comm && kill -9 $keeper
+kill -9 $PPID; sleep 300
+"""
+# Rounds that are in flight together.
+AT_ONCE = 20
+ENDED = {"completed", "failed", "killed", "timeout"}
+
+
+@pytest.fixture
+def daemon() -> Iterator[RawDaemon]:
+    with raw_daemon("--grace", "50", "--retain-seconds", "600", "--max-retained", "200") as running:
+        running.call("ping")
+        yield running
+        assert all(shell["leftover"] == [] for shell in running.call("list_shells")["shells"])
+
+
+def outcome(result: Json) -> tuple[object, ...]:
+    return result["status"], result["exitCode"], result["signal"]
+
+
+def rounds(short: int, long: int) -> pytest.MarkDecorator:
+    many = pytest.param(long, marks=[pytest.mark.long, pytest.mark.timeout(1800)])
+    return pytest.mark.parametrize("count", [short, many])
+
+
+@rounds(200, 10_000)
+def test_kill_twice_and_read_while_it_ends(daemon: RawDaemon, count: int) -> None:
+    chance = random.Random(count)
+    for _ in range(count // AT_ONCE):
+        ids = [daemon.background(chance.choice(COMMANDS)) for _ in range(AT_ONCE)]
+        asked: list[tuple[str, list[object]]] = []
+        for bash_id in ids:
+            if chance.random() < 0.5:
+                time.sleep(chance.random() / 500)
+            kill = {"shell_id": bash_id, "grace": chance.choice([0, 1, 20])}
+            read = {"bash_id": bash_id, "wait": 20_000, "until": "exit"}
+            requests = [("kill_shell", kill), ("kill_shell", kill), ("bash_output", read)]
+            chance.shuffle(requests)
+            asked.append((bash_id, [daemon.request(*request) for request in requests]))
+        for bash_id, requests_sent in asked:
+            results = [daemon.answer(request_id)["result"] for request_id in requests_sent]
+            last = daemon.call("kill_shell", {"shell_id": bash_id})
+            assert last["alreadyStopped"] is True
+            assert last["status"] in ENDED
+            assert (last["exitCode"] is None) != (last["signal"] is None)
+            assert {outcome(result) for result in results} == {outcome(last)}
+            assert all(result.get("survivors", []) == [] for result in results)
+
+
+@rounds(200, 10_000)
+def test_cancel_while_it_starts_runs_or_ends(daemon: RawDaemon, count: int) -> None:
+    chance = random.Random(count)
+    for _ in range(count // AT_ONCE):
+        asked: list[object] = []
+        for _ in range(AT_ONCE):
+            asked.append(daemon.request("bash", {"command": chance.choice(COMMANDS)}))
+            if chance.random() < 0.5:
+                time.sleep(chance.random() / 500)
+            for _ in range(chance.choice([1, 1, 2])):
+                daemon.notify("$/cancelRequest", {"id": asked[chance.randrange(len(asked))]})
+        for request_id in asked:
+            daemon.notify("$/cancelRequest", {"id": request_id})
+        for request_id in asked:
+            answer = daemon.answer(request_id)
+            if "error" in answer:
+                assert answer["error"]["data"] == {"kind": "cancelled"}
+            else:
+                assert answer["result"]["status"] in {"completed", "failed"}
+        daemon.call("close_session", {"session": "main"})
+    assert daemon.call("server_info")["counters"]["shellsRunning"] == 0
+
+
+@rounds(100, 10_000)
+def test_timeout_kill_and_exit_in_the_same_millisecond(daemon: RawDaemon, count: int) -> None:
+    chance = random.Random(count)
+    for _ in range(count // (5 * AT_ONCE)):
+        # Against the shortest timeout that there is.
+        began = time.monotonic()
+        ids = [
+            daemon.background(f"sleep {chance.uniform(0.97, 1.03):.3f}", timeout=1_000)
+            for _ in range(5 * AT_ONCE)
+        ]
+        reads = [
+            daemon.request("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+            for bash_id in ids
+        ]
+        time.sleep(max(0, began + 0.99 - time.monotonic()))
+        kills = [daemon.request("kill_shell", {"shell_id": bash_id}) for bash_id in ids[::2]]
+        for request_id in kills:
+            result = daemon.answer(request_id)["result"]
+            assert result["survivors"] == []
+        for bash_id, request_id in zip(ids, reads, strict=True):
+            read = daemon.answer(request_id)["result"]
+            last = daemon.call("kill_shell", {"shell_id": bash_id})
+            assert outcome(read) == outcome(last)
+            assert read["status"] in ENDED - {"failed"}
+
+
+@rounds(100, 10_000)
+def test_runners_and_keepers_killed_while_commands_start_and_end(
+    daemon: RawDaemon, count: int
+) -> None:
+    # One command in five kills what guards it, one in fifty the keeper too.
+    chance = random.Random(count)
+    for _ in range(count // AT_ONCE):
+        asked: dict[object, str] = {}
+        for _ in range(AT_ONCE):
+            command = chance.choice([":", "sleep 0.005", "echo x", "sleep 300 & exit 0"])
+            if chance.random() < 0.2:
+                command = "kill -9 $PPID; sleep 300"
+            if chance.random() < 0.02:
+                command = KILL_KEEPER_AND_RUNNER
+            asked[daemon.request("bash", {"command": command})] = command
+        for request_id, command in asked.items():
+            answer = daemon.answer(request_id)
+            if "error" in answer:
+                # Its runner was to come from a keeper that was killed just then.
+                assert answer["error"]["data"] == {
+                    "kind": "resource_exhausted",
+                    "limit": "processes",
+                }
+            elif "PPID" in command:
+                result = answer["result"]
+                assert (result["status"], result["reason"]) == ("killed", "lost")
+                assert result["leftover"] == []
+            else:
+                assert answer["result"]["status"] == "completed"
+        daemon.call("close_session", {"session": "main"})
+    assert daemon.bash("echo next")["stdout"] == "next\n"
+    daemon.call("close_session", {"session": "main"})

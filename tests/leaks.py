@@ -1,0 +1,74 @@
+"""What a test must not leave behind: descriptors, threads, children, zombies, temporary files.
+
+The tests' own process adopts orphans, so that what escapes from a daemon under test ends up as its
+child and is seen here, wherever it hid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import tempfile
+import threading
+from typing import NamedTuple
+
+from support import children, is_alive, wait_for
+
+
+class Resources(NamedTuple):
+    """What this process holds. A descriptor is its number and what it refers to."""
+
+    descriptors: frozenset[str]
+    threads: frozenset[str]
+    children: frozenset[int]
+    temporary_files: frozenset[str]
+
+    @staticmethod
+    def now() -> Resources:
+        _reap_orphans()
+        return Resources(
+            _descriptors(),
+            frozenset(thread.name for thread in threading.enumerate()),
+            frozenset(children(os.getpid())),
+            frozenset(os.listdir(tempfile.gettempdir())),
+        )
+
+    def since(self, before: Resources) -> list[str]:
+        """Return, in words, what is here that was not."""
+        pairs: zip[tuple[str, frozenset[object], frozenset[object]]]
+        pairs = zip(self._fields, self, before, strict=True)
+        return [f"{name}: {set(now - then)}" for name, now, then in pairs if now - then]
+
+
+def _descriptors() -> frozenset[str]:
+    found: set[str] = set()
+    for name in os.listdir("/proc/self/fd"):
+        # One of them was the listing's own.
+        with contextlib.suppress(OSError):
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+    return frozenset(found)
+
+
+def _reap_orphans() -> None:
+    for pid in children(os.getpid()):
+        if not is_alive(pid):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def assert_nothing_new_since(before: Resources) -> None:
+    """Wait, as what is to end may take a moment, until all that is new is gone."""
+    if not Resources.now().since(before):
+        return
+    gc.collect()
+    left: list[str] = []
+
+    def nothing_is_left() -> bool:
+        left[:] = Resources.now().since(before)
+        return not left
+
+    try:
+        wait_for(nothing_is_left)
+    except AssertionError:
+        raise AssertionError(f"the test leaks {'; '.join(left)}") from None
