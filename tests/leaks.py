@@ -29,7 +29,8 @@ class Resources(NamedTuple):
         _reap_orphans()
         return Resources(
             _descriptors(),
-            frozenset(thread.name for thread in threading.enumerate()),
+            # Trio keeps its worker threads for a while, for others to use.
+            frozenset(name for name in _threads() if not name.startswith("Trio thread")),
             frozenset(children(os.getpid())),
             frozenset(os.listdir(tempfile.gettempdir())),
         )
@@ -39,6 +40,10 @@ class Resources(NamedTuple):
         pairs: zip[tuple[str, frozenset[object], frozenset[object]]]
         pairs = zip(self._fields, self, before, strict=True)
         return [f"{name}: {set(now - then)}" for name, now, then in pairs if now - then]
+
+
+def _threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
 
 
 def _descriptors() -> frozenset[str]:

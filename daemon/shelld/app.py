@@ -88,6 +88,7 @@ async def _run(
             daemon.draining = True
             logger.info("stopping: %d shells are running", len(manager.list_running()))
             await _stop(server, manager, output, hurry)
+            output.close()
             watchers.cancel_scope.cancel()
         exit_code = server.exit_code or 0
     return exit_code  # noqa: RET504 - a type checker thinks that the scopes could swallow errors

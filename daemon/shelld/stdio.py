@@ -80,6 +80,7 @@ class Output:
         # Bytes that were written here and not yet taken by the kernel.
         self._backlog = 0
         self._broken = False
+        self._closed = False
         self._thread: threading.Thread | None = None
         self._progress = anyio.Event()
         self._token = anyio.lowlevel.current_token()
@@ -94,7 +95,7 @@ class Output:
 
     def write(self, data: bytes) -> None:
         """Write `data` as one piece, now or as soon as the client takes it."""
-        if self._broken:
+        if self._broken or self._closed:
             return
         if not self._backlog:
             data = data[self._write_at_once(data) :]
@@ -128,6 +129,8 @@ class Output:
         while True:
             with self._lock:
                 while not self._queue:
+                    if self._closed:
+                        return
                     self._queued.wait()
                 pieces = [self._queue.popleft()]
                 size = len(pieces[0])
@@ -149,6 +152,18 @@ class Output:
                     anyio.from_thread.run_sync(self._signal_progress, token=self._token)
             if self._broken:
                 return
+
+    def close(self) -> None:
+        """Write nothing more than what is queued. The thread ends then, or with the process.
+
+        The descriptor stays open: it is not ours.
+        """
+        with self._lock:
+            self._closed = True
+            self._queued.notify()
+        if self._socket is not None:
+            self._socket.detach()
+            self._socket = None
 
     def _signal_progress(self) -> None:
         self._progress.set()

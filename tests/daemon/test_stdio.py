@@ -51,8 +51,8 @@ async def test_what_is_written_arrives_in_order_although_nobody_reads(
     output.write(b"small")
     assert os.read(read, 100) == b"small"
     os.close(read)
-    if make is pipe_pair:
-        os.close(write)
+    output.close()
+    os.close(write)
 
 
 async def test_a_file_takes_everything(tmp_path: Path) -> None:
@@ -62,6 +62,7 @@ async def test_a_file_takes_everything(tmp_path: Path) -> None:
         for number in range(100):
             output.write(b"%d\n" % number)
         await output.wait_empty()
+    output.close()
     os.close(descriptor)
     assert (tmp_path / "out").read_text() == "".join(f"{number}\n" for number in range(100))
 

@@ -18,24 +18,18 @@ _MACHINE: Final = "/proc/vmstat"
 
 
 class OomKills:
-    """The count. Owns the descriptor of the file that it is read from, until `close`."""
+    """The count, of `path` if given. Owns that file's descriptor from first use to `close`."""
 
     def __init__(self, path: str | None = None) -> None:
+        self._path = path
+        self._is_open = False
         self._descriptor: int | None = None
         self._count = 0
         self._read_at = float("-inf")
-        for candidate in [path] if path is not None else _own_counters():
-            try:
-                self._descriptor = os.open(candidate, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                continue
-            if self._read() is not None:
-                break
-            self.close()
 
     @property
     def is_counting(self) -> bool:
-        """Whether there is a count to be read."""
+        """Whether there was a count to be read."""
         return self._descriptor is not None
 
     def recent_count(self) -> int:
@@ -46,9 +40,22 @@ class OomKills:
 
     def count(self) -> int:
         """Return the count of this moment."""
+        if not self._is_open:
+            self._open()
         self._count = self._read() or 0
         self._read_at = time.monotonic()
         return self._count
+
+    def _open(self) -> None:
+        self._is_open = True
+        for path in _own_counters() if self._path is None else [self._path]:
+            try:
+                self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            if self._read() is not None:
+                return
+            self._close()
 
     def _read(self) -> int | None:
         if self._descriptor is None:
@@ -62,10 +69,15 @@ class OomKills:
                 return int(line.split()[1])
         return None
 
-    def close(self) -> None:
+    def _close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def close(self) -> None:
+        """Count no more, until the next call."""
+        self._close()
+        self._is_open = False
 
 
 def _own_counters() -> list[str]:
