@@ -36,8 +36,9 @@ types: $(READY) ## Check types with mypy and pyright
 
 check: lint types test ## Lint, types and tests: what a change must pass
 
-bench: $(READY) ## Measure the core figures
+bench: $(READY) ## Measure
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/containment.py
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -9,65 +9,19 @@ Usage: python benchmarks/core.py [--rounds N]
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import anyio
 
+from measure import RawDaemon, family_of, milliseconds, report, resident_mb
 from shelld_client import AsyncClient, Client
 
-DAEMON = [sys.executable, "-m", "shelld"]
 IMPORT_ASYNCIO = [sys.executable, "-c", "import asyncio"]
 BASH_TRUE = ["/bin/bash", "-c", "true"]
-
-
-def milliseconds(action: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    action()
-    return (time.perf_counter() - began) * 1000
-
-
-def report(name: str, **figures: float) -> None:
-    shown = "  ".join(f"{key}={value:.2f}" for key, value in figures.items())
-    print(f"{name:<34}{shown}", flush=True)
-
-
-def resident_mb(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
-class RawDaemon:
-    """A daemon driven without the client library: what any language would do."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            DAEMON, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.stdin = self.process.stdin
-        self.reader = open(self.process.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115
-
-    def request(self, method: str, params: object = None) -> bytes:
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        self.stdin.write(json.dumps(message).encode() + b"\n")
-        return self.reader.readline()
-
-    def close(self) -> None:
-        self.stdin.close()
-        self.process.wait()
-        self.reader.close()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 def start_up(rounds: int) -> None:
@@ -176,11 +130,7 @@ def many_at_once(count: int = 50) -> None:
 def at_rest() -> None:
     daemon = RawDaemon()
     daemon.request("bash", {"command": "true"})
-    family = [daemon.process.pid]
-    for pid in family:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            family += [int(child) for child in (task / "children").read_text().split()]
-    resident = [resident_mb(pid) for pid in family]
+    resident = [resident_mb(pid) for pid in family_of(daemon.process.pid)]
     report("at rest", daemon_rss_mb=resident[0], family_rss_mb=sum(resident))
     daemon.close()
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from oracles import Freezer
-from support import RawDaemon, children, descendants, is_alive, wait_for
+from oracles import Cgroup, Freezer
+from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
+
+
+@pytest.fixture(params=["cgroup", "subreaper"])
+def daemon(request: pytest.FixtureRequest) -> Iterator[RawDaemon]:
+    if request.param == "cgroup" and not Cgroup.is_possible():
+        pytest.skip("needs a cgroup v2 directory that can be divided")
+    with raw_daemon("--containment", request.param) as running:
+        running.call("ping")
+        yield running
 
 
 def keeper_of(daemon: RawDaemon) -> int:

@@ -8,10 +8,12 @@ import time
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from shelld.shells import ShellManager, ShellProcess, ShellStatus
-from shelld.shells.manager import ManagerOptions
+from shelld.shells.launch import StartRequest
+from shelld.shells.manager import MAX_STARTING, ManagerOptions
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import is_alive
 
@@ -108,3 +110,49 @@ async def test_cancelling_the_program_leaves_nothing() -> None:
     (pid,) = pids
     assert pid is not None
     assert not is_alive(pid)
+
+
+async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
+    missing = StartRequest("true", cwd=str(tmp_path / "missing"))
+    async with ShellManager() as manager:
+        with anyio.fail_after(20):
+            for _ in range(MAX_STARTING + 1):
+                with pytest.raises(RpcError):
+                    await manager.start_and_wait(missing)
+            # Handed over at once, more than are started at a time.
+            async with anyio.create_task_group() as tasks:
+                for _ in range(2 * MAX_STARTING):
+                    tasks.start_soon(manager.start_and_wait, StartRequest("true"))
+        assert manager.started_count == 3 * MAX_STARTING + 1
+
+
+async def test_a_start_that_waits_for_its_turn_when_the_manager_ends_starts_nothing() -> None:
+    refused: list[RpcError] = []
+
+    async def start(manager: ShellManager) -> None:
+        try:
+            await manager.start(StartRequest("sleep 300"))
+        except RpcError as error:
+            refused.append(error)
+
+    manager = ShellManager(ManagerOptions(max_shells=1_000))
+    async with anyio.create_task_group() as tasks, manager:
+        for _ in range(3 * MAX_STARTING):
+            tasks.start_soon(start, manager)
+        await anyio.lowlevel.checkpoint()
+    assert len(refused) > MAX_STARTING
+    assert len(refused) + manager.started_count == 3 * MAX_STARTING
+    assert {error.kind for error in refused} <= {ErrorKind.SHUTTING_DOWN}
+    assert manager.list_running() == []
+
+
+async def test_a_session_is_closed_alone() -> None:
+    async with ShellManager() as manager:
+        mine = await manager.start_and_wait(StartRequest("sleep 300", session="mine"))
+        other = await manager.start_and_wait(StartRequest("sleep 300", session="other"))
+        assert await manager.close_session("mine") == [mine]
+        assert (mine.is_empty, other.is_empty) == (True, False)
+        with pytest.raises(RpcError) as caught:
+            await manager.close_session("mine")
+        assert caught.value.data == {"kind": "session_not_found", "session": "mine"}
+        assert await manager.close_session("main") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import select
 import signal
@@ -106,6 +107,29 @@ def test_an_idle_runner_that_was_killed_is_not_used(pool: RunnerPool) -> None:
     again.until(EMPTY)
     assert again.runner != runner
     again.channel.close()
+
+
+def test_runners_that_are_not_needed_any_more_end_but_for_two(pool: RunnerPool) -> None:
+    runs = [Run(pool, b"true") for _ in range(6)]
+    for run in runs:
+        run.until(EMPTY)
+        pool.release(run.channel)
+    runners = [run.runner for run in runs]
+
+    def are_left(count: int) -> bool:
+        return sum(map(is_alive, runners)) == count
+
+    # All were needed since the beginning; then three were; then none.
+    for needed, left in ((6, 6), (3, 5), (0, 2), (0, 2)):
+        channels = [pool.acquire() for _ in range(needed)]
+        for channel in channels:
+            pool.release(channel)
+        pool.trim()
+        wait_for(functools.partial(are_left, left), f"{left} runners")
+    run = Run(pool, b"true")
+    run.until(EMPTY)
+    assert run.runner in runners
+    run.channel.close()
 
 
 def test_what_cannot_be_started_is_told_and_the_runner_goes_on(pool: RunnerPool) -> None:

@@ -2,15 +2,19 @@
 
 ::
 
-    daemon ---- keeper            one; forks runners, adopts and kills what a dead runner leaves
+    daemon ---- keeper            one; forks runners, finishes the work of those that die
       \\           |
        `------- runner            one per running command, reused; starts bash, reaps its tree
                    |
                   bash -c ...     in a session and a process group of its own
 
-Keeper and runners are child subreapers (prctl(2), Linux): whatever a command forks, however it
-detaches, is reparented to its runner when its own parent dies. A runner that sees ``waitpid``
-fail with ECHILD has therefore *proved* that nothing is left; a scan of /proc never could.
+All three are child subreapers (prctl(2), Linux): whatever a command forks, however it detaches, is
+reparented to its runner when its own parent dies; to the keeper, if the runner was killed; to the
+daemon, if both were. A runner that sees ``waitpid`` fail with ECHILD has *proved* that nothing is
+left; a scan of /proc never could. Keeper and daemon, which have other children, look until nothing
+is found twice in a row (`strangers`). Where a cgroup of its own is to be had (`cgroup`), the
+kernel kills a command's processes all at once. Without subreapers (`tree.SessionMembers`) the same
+processes do the same with what can still be found.
 
 This package never imports anyio or anything of the rest of the daemon, and nothing outside the
 standard library: the keeper must stay small, since every runner is a fork of it. `pool` is the
@@ -23,6 +27,7 @@ Messages are marshalled tuples on `Channel`; descriptors travel with them.
 daemon -> keeper
     ``(SPAWN_RUNNER,)`` + [socket]   fork a runner that serves this socket. Not answered: what is
                                      sent into the other end waits there for the runner.
+    ``(STOP_RUNNER, pid)``           SIGKILL a runner that does not do what it is asked for.
 
 daemon -> runner
     ``(RUN, argv, env, cwd, count)`` + [stdin, stdout, stderr, *extra]
@@ -32,7 +37,8 @@ daemon -> runner
     ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace.
 
 runner -> daemon
-    ``(READY, runner_pid)``          once, before anything else.
+    ``(READY, runner_pid, subreaper, cgroup)``
+                                     once, before anything else: what it has become.
     ``(STARTED, pid)``
     ``(FAILED, errno, what)``        nothing was started; `what` is "cwd", "bash" or "exec".
     ``(EXITED, status, user_us, system_us, max_rss_bytes, signalled, leftover)``
@@ -40,9 +46,14 @@ runner -> daemon
                                      before; `leftover`: pids of what it left behind.
     ``(LEFTOVER, pids)``             the list has changed.
     ``(SURVIVORS, pids)``            not empty `KILL_DEADLINE_MS` after the grace; still trying.
-    ``(EMPTY,)``                     ECHILD: nothing is left, the runner takes the next command.
+    ``(EMPTY,)``                     nothing is left; the runner takes the next command.
+
+keeper -> daemon, on the socket of a runner that has died
+    ``(LOST,)``                      the keeper is killing what the runner left.
+    ``(SURVIVORS, pids)``, ``(EMPTY,)``
+                                     as above; then end of file.
 
 End of file on a runner's socket means that the daemon is gone: the tree is killed, then the
-runner ends. End of file on the keeper's socket: it ends once its last runner has. A dead runner
-is end of file on the daemon's side.
+runner ends. End of file on the keeper's socket: it ends once its last runner has. End of file on
+the daemon's side, without EMPTY, means that the keeper is gone too, or could not fork.
 """

@@ -23,30 +23,44 @@ _LIMITS: Final = ("memory.max", "memory.high", "cpu.max")
 def usable_directory() -> str | None:
     """Return the directory of this process's own cgroup if it can be divided, else None."""
     try:
-        directory = _own_directory()
-        if directory is None or not os.access(f"{directory}/cgroup.procs", os.W_OK):
-            return None
-        if os.path.exists("/run/systemd/system") and not _is_delegated(directory):
-            return None
-        if any(_is_limited(f"{directory}/{name}") for name in _LIMITS):
-            return None
+        with open("/proc/self/cgroup") as file:
+            memberships = file.read()
+        with open("/proc/self/mountinfo") as file:
+            mounts = file.read()
     except OSError:
         return None
-    return directory if os.access(directory, os.W_OK) else None
+    directory = own_directory(memberships, mounts)
+    under_systemd = os.path.exists("/run/systemd/system")
+    if directory is None or not is_usable(directory, under_systemd=under_systemd):
+        return None
+    return directory
 
 
-def _own_directory() -> str | None:
-    with open("/proc/self/cgroup") as file:
-        paths = [line.rstrip("\n").removeprefix("0::") for line in file if line.startswith("0::")]
-    with open("/proc/self/mountinfo") as file:
-        mounts = [line.split() for line in file]
-    for mount in mounts:
-        # proc(5): the root within the file system, the mount point, ..., "-", the type.
+def own_directory(memberships: str, mounts: str) -> str | None:
+    """Return where the cgroup v2 of a process is mounted.
+
+    `memberships` and `mounts` are /proc/PID/cgroup (cgroups(7)) and /proc/PID/mountinfo (proc(5)).
+    """
+    paths = [line[3:] for line in memberships.splitlines() if line.startswith("0::/")]
+    for mount in map(str.split, mounts.splitlines()):
         root, point, kind = mount[3], mount[4], mount[mount.index("-") + 1]
-        if kind == "cgroup2" and paths and "/.." not in paths[0]:
-            below = paths[0].removeprefix(root.rstrip("/")) if root != "/" else paths[0]
-            return (point + below).rstrip("/")
+        if kind != "cgroup2" or not paths:
+            continue
+        path, root = paths[0].rstrip("/"), root.rstrip("/")
+        # A part of the hierarchy may be mounted, which we may even be outside of.
+        if path == root or path.startswith(f"{root}/"):
+            return point + path[len(root) :]
     return None
+
+
+def is_usable(directory: str, *, under_systemd: bool) -> bool:
+    """Whether a cgroup may be divided without anybody else having to know."""
+    needed = (directory, f"{directory}/cgroup.procs")
+    if not all(os.access(path, os.W_OK) for path in needed):
+        return False
+    if under_systemd and not _is_delegated(directory):
+        return False
+    return not any(_is_limited(f"{directory}/{name}") for name in _LIMITS)
 
 
 def _is_delegated(directory: str) -> bool:
@@ -61,8 +75,8 @@ def _is_limited(path: str) -> bool:
     try:
         with open(path) as file:
             return not file.read().startswith("max")
-    except FileNotFoundError:
-        # The controller is not there, and so are its limits.
+    except OSError:
+        # Without the controller there is no limit either.
         return False
 
 

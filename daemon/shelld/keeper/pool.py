@@ -22,6 +22,8 @@ from shelld.keeper.tree import children
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
+# Of those, how many stay although nothing has needed them.
+SPARE: Final = 2
 
 # With nothing left to kill, the family ends in a few milliseconds.
 CLOSE_TIMEOUT_MS: Final = 200
@@ -31,10 +33,6 @@ _BOOT: Final = (
     "from shelld.keeper.supervisor import main; main(3, *sys.argv[2:])"
 )
 _ROOT: Final = str(Path(__file__).parents[2])
-
-
-class KeeperBusyError(Exception):
-    """The keeper has as many requests as it can hold; wait for the pool to be writable."""
 
 
 class RunnerPool:
@@ -57,7 +55,9 @@ class RunnerPool:
         self._adopts = adopts
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
+        # The last used at the end, which is also the next.
         self._idle: list[Channel] = []
+        self._fewest_idle = 0
         # Runners whose keeper was killed: children of this process now.
         self._adopted: set[int] = set()
         self._strangers = Strangers()
@@ -66,17 +66,15 @@ class RunnerPool:
         """Start the keeper and one runner ahead of need; raises OSError if that is impossible."""
         self._idle.append(self._new_runner())
 
-    def fileno(self) -> int:
-        """The descriptor that becomes writable when the keeper takes requests again."""
-        return -1 if self._keeper is None else self._keeper.fileno()
-
     def acquire(self) -> Channel:
-        """Return a runner that has no command.
+        """Return a runner that has no command. Raises OSError if none can be had.
 
-        Raises `KeeperBusyError`, and OSError if no runner can be had.
+        Runners that were asked for and have not said READY yet should be tens at most: more
+        requests than the keeper can hold are refused (EAGAIN).
         """
         while self._idle:
             channel = self._idle.pop()
+            self._fewest_idle = min(self._fewest_idle, len(self._idle))
             # An idle runner says nothing, but for READY. It ended if somebody else does for it.
             if channel.receive() == []:
                 return channel
@@ -89,6 +87,13 @@ class RunnerPool:
             self._idle.append(channel)
         else:
             channel.close()
+
+    def trim(self) -> None:
+        """End the idle runners that nothing has needed since the last call, but for `SPARE`."""
+        for channel in self._idle[: max(0, self._fewest_idle - SPARE)]:
+            self._idle.remove(channel)
+            channel.close()
+        self._fewest_idle = len(self._idle)
 
     def close(self) -> None:
         """End the idle runners and, once the last runner has ended, the keeper.
@@ -188,8 +193,6 @@ class RunnerPool:
                     self._keeper = self._start_keeper()
                 try:
                     self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
-                except BlockingIOError:
-                    raise KeeperBusyError from None
                 except ConnectionError:
                     # The keeper was killed. Its runners live on with their commands.
                     if self._adopts:

@@ -8,8 +8,6 @@ Invariants:
 * A shell is in the table, and its task started, before anything is awaited after its command was
   handed to a runner.
 * At most `max_shells` shells are running or have processes left; none of those is ever evicted.
-* An id is given once. Whether an unknown id was ever given can be told from the id itself, so
-  nothing has to be remembered of a shell that is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import errno
 import os
 import signal
 import time
-import zlib
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final
@@ -29,8 +26,9 @@ import anyio.abc
 from msgspec import Struct
 
 from shelld.keeper.channel import Channel, RunnerInfo
-from shelld.keeper.pool import KeeperBusyError, RunnerPool
+from shelld.keeper.pool import RunnerPool
 from shelld.output.store import DEFAULT_RETAIN_BYTES
+from shelld.shells.ids import ShellIds
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.oom import OomKills
 from shelld.shells.process import ShellProcess
@@ -40,13 +38,18 @@ from shelld_protocol.errors import (
     resource_exhausted,
     session_not_found,
     shell_not_found,
+    shutting_down,
     spawn_failed,
 )
+
+# Commands that have been handed over and are not known to run yet. A burst of a thousand waits
+# here, where it costs nothing, and other requests are answered meanwhile.
+MAX_STARTING: Final = 32
 
 # For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
 EXIT_KILL_S: Final = 0.3
 
-# How often ended shells are looked through for expired ones.
+# How often ended shells are looked through for expired ones, and runners for those not needed.
 _SWEEP_S: Final = 15.0
 
 
@@ -84,8 +87,8 @@ class ShellManager:
         self._retained_bytes = 0
         self._sessions: dict[str, Session] = {}
         self._base = Session(None, _current_directory(), dict(os.environb))
-        self._salt = os.urandom(8)
-        self._waiting_for_keeper = anyio.Lock()
+        self._ids = ShellIds()
+        self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> ShellManager:
@@ -99,12 +102,13 @@ class ShellManager:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        assert self._tasks is not None
+        # From here on nothing is started.
+        tasks, self._tasks = self._tasks, None
+        assert tasks is not None
         try:
             with anyio.move_on_after(EXIT_KILL_S, shield=True):
                 await self.kill_all(0)
         finally:
-            tasks, self._tasks = self._tasks, None
             tasks.cancel_scope.cancel()
             try:
                 result = await tasks.__aexit__(kind, error, traceback)
@@ -131,8 +135,8 @@ class ShellManager:
     async def start(self, request: StartRequest) -> ShellProcess:
         """Hand a command to a runner, without waiting to hear whether it could be started.
 
-        Waits at most for the keeper to take a request for a runner; nothing has been started
-        while it does. Raises `RpcError` (resource_exhausted, spawn_failed).
+        Waits while `MAX_STARTING` others are being started. Raises `RpcError` (resource_exhausted,
+        spawn_failed, shutting_down).
         """
         if self._tasks is None:
             raise RuntimeError("the manager is not running")
@@ -141,11 +145,11 @@ class ShellManager:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
         self._live_count += 1
         try:
-            channel = await self._acquire_runner()
+            await self._starting.acquire()
             try:
-                return self._start(self._tasks, request, channel)
+                return self._start(request)
             except BaseException:
-                self._pool.release(channel)
+                self._starting.release()
                 raise
         except BaseException as error:
             self._live_count -= 1
@@ -156,25 +160,28 @@ class ShellManager:
                 raise spawn_failed(error.errno or 0, "exec") from error
             raise
 
-    async def _acquire_runner(self) -> Channel:
-        try:
-            return self._pool.acquire()
-        except KeeperBusyError:
-            # One at a time: an event loop tells one waiter a descriptor.
-            async with self._waiting_for_keeper:
-                while True:
-                    try:
-                        return self._pool.acquire()
-                    except KeeperBusyError:
-                        await anyio.wait_writable(self._pool)
-
-    def _start(
-        self, tasks: anyio.abc.TaskGroup, request: StartRequest, channel: Channel
-    ) -> ShellProcess:
+    def _start(self, request: StartRequest) -> ShellProcess:
         """Hand over and own: no await from here to the start of the task."""
+        if self._tasks is None:
+            # It ended while this start waited for its turn.
+            raise shutting_down()
+        channel = self._pool.acquire()
+        try:
+            supervision = self._hand_over(request, channel)
+        except BaseException:
+            self._pool.release(channel)
+            raise
+        shell = supervision.shell
+        shell.supervision = supervision
+        self._shells[shell.id] = shell
+        self.started_count += 1
+        self._tasks.start_soon(supervision.run)
+        return shell
+
+    def _hand_over(self, request: StartRequest, channel: Channel) -> Supervision:
         session = self._session(request.session)
         shell = ShellProcess(
-            id=self._next_id(),
+            id=self._ids.next(),
             command=request.command,
             working_dir=session.resolve(request.cwd),
             description=request.description,
@@ -191,16 +198,13 @@ class ShellManager:
                 pool=self._pool,
                 oom_kills=self._oom_kills,
                 timeout=request.timeout,
+                on_start=self._starting.release,
                 on_end=self._on_end,
                 release=self._released,
             )
             # The last thing that can fail.
             launch.hand_over(channel)
-        shell.supervision = supervision
-        self._shells[shell.id] = shell
-        self.started_count += 1
-        tasks.start_soon(supervision.run)
-        return shell
+        return supervision
 
     def _released(self, shell: ShellProcess, channel: Channel | None) -> None:
         self._live_count -= 1
@@ -226,7 +230,7 @@ class ShellManager:
         """Return a shell. Raises `RpcError` (shell_not_found)."""
         shell = self.get_shell(shell_id)
         if shell is None:
-            raise shell_not_found(shell_id, expired=self._was_given(shell_id))
+            raise shell_not_found(shell_id, expired=self._ids.was_given(shell_id))
         return shell
 
     def get_shell(self, shell_id: str) -> ShellProcess | None:
@@ -249,7 +253,7 @@ class ShellManager:
         """Return what a runner said of itself, once one can be had; None if none can."""
         if self._runner_info is None:
             with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
-                channel = await self._acquire_runner()
+                channel = self._pool.acquire()
                 try:
                     while channel.peer is None and channel.is_open:
                         await anyio.wait_readable(channel)
@@ -307,8 +311,7 @@ class ShellManager:
         while True:
             await anyio.sleep(_SWEEP_S)
             self.cleanup_completed(self.options.retain_seconds)
-
-    # -- names ------------------------------------------------------------------------------
+            self._pool.trim()
 
     def _session(self, name: str | None) -> Session:
         if name is None:
@@ -318,18 +321,6 @@ class ShellManager:
             session = Session(name, self._base.cwd, self._base.env)
             self._sessions[name] = session
         return session
-
-    def _next_id(self) -> str:
-        number = f"{self.started_count + 1:x}"
-        return f"shell_{number}{self._check_digits(number)}"
-
-    def _check_digits(self, number: str) -> str:
-        # Not a secret: it only tells an id that was given from one that was made up.
-        return f"{zlib.crc32(self._salt + number.encode()):08x}"
-
-    def _was_given(self, shell_id: str) -> bool:
-        number, check = shell_id.removeprefix("shell_")[:-8], shell_id[-8:]
-        return len(shell_id) < 40 and bool(number) and check == self._check_digits(number)
 
 
 def raise_failure(shell: ShellProcess) -> None:

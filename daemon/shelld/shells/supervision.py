@@ -66,11 +66,11 @@ class TimeoutPolicy(Struct, frozen=True):
 
 
 class Supervision:
-    """`on_end` is called when bash has ended; `release`, when its tree is empty.
+    """`on_start` is called when bash runs, or never will; `on_end`, when it has ended.
 
-    `release` gets the channel back, or None if the runner was lost. What such a runner leaves is
-    killed by the keeper, which goes on in its place on the channel; or by the pool, if the keeper
-    is gone too.
+    `release` is called when its tree is empty, with the channel or, if the runner was lost, None.
+    What such a runner leaves is killed by the keeper, which goes on in its place on the channel;
+    or by the pool, if the keeper is gone too.
     """
 
     def __init__(
@@ -83,13 +83,16 @@ class Supervision:
         pool: RunnerPool,
         oom_kills: OomKills,
         timeout: TimeoutPolicy | None,
+        on_start: Callable[[], None],
         on_end: Callable[[ShellProcess], None],
         release: Callable[[ShellProcess, Channel | None], None],
     ) -> None:
-        self._shell = shell
+        self.shell = shell
         self._channel = channel
         self._pipes = (Pipe(stdout, shell.stdout.store), Pipe(stderr, shell.stderr.store))
         self._timeout = timeout
+        self._on_start = on_start
+        self._started = False
         self._on_end = on_end
         self._release = release
         self._pool = pool
@@ -128,7 +131,7 @@ class Supervision:
 
     async def run(self) -> None:
         """Read the pipes and the runner until nothing is left of the command."""
-        shell = self._shell
+        shell = self.shell
         try:
             while not shell.is_empty:
                 with anyio.CancelScope(deadline=self._next_deadline()) as self._scope:
@@ -145,6 +148,7 @@ class Supervision:
                     self._advance()
         finally:
             self._scope = None
+            self._start_is_over()
             self._selector.close()
             for pipe in self._pipes:
                 pipe.close()
@@ -167,7 +171,7 @@ class Supervision:
     def _advance(self) -> None:
         self._read_ready()
         self._conclude()
-        self._shell.notify()
+        self.shell.notify()
 
     def _meet_deadlines(self) -> None:
         now = anyio.current_time()
@@ -195,7 +199,7 @@ class Supervision:
         if self._timeout is None or self._wait_status is not None:
             return
         if self._timeout.action == "background":
-            self._shell.released = True
+            self.shell.released = True
         else:
             self.begin_kill(signal.SIGTERM, self._timeout.grace_ms, ShellEvent.TIMED_OUT)
 
@@ -223,7 +227,7 @@ class Supervision:
 
     async def _kill_orphans(self) -> None:
         """See to it that nothing is left of a tree whose runner has no successor."""
-        shell, runner = self._shell, self._channel.peer
+        shell, runner = self.shell, self._channel.peer
         if runner is not None and not runner.subreaper and shell.pid is not None:
             survivors = await _kill_session(shell.pid)
         else:
@@ -235,13 +239,14 @@ class Supervision:
         self._tree_empty = True
 
     def _handle(self, message: Message) -> None:
-        shell = self._shell
+        shell = self.shell
         kind = message[0]
         if kind == STARTED:
             if self._kill_event is None:
                 self._stuck_at = math.inf
                 self._deadline_changed()
             shell.started(message[1])
+            self._start_is_over()
             self._oom_kills_before = self._oom_kills.recent_count()
             logger.info("%s started", shell.id)
         elif kind == EXITED:
@@ -269,15 +274,20 @@ class Supervision:
             runner = self._channel.peer
             self._orphaned = runner is not None and not runner.subreaper
 
+    def _start_is_over(self) -> None:
+        if not self._started:
+            self._started = True
+            self._on_start()
+
     def _look_for_oom(self, wait_status: int) -> None:
         # By itself, or as what bash tells of the last process that it waited for.
         died = os.waitstatus_to_exitcode(wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
         if died and not self._was_signalled and self._oom_kills.count() > self._oom_kills_before:
-            self._shell.reason = "oom"
+            self.shell.reason = "oom"
 
     def _conclude(self) -> None:
         """Draw the consequences of what was read."""
-        shell = self._shell
+        shell = self.shell
         if self._runner_lost and self._tree_empty and shell.pid is None:
             # It never got as far as a command: as when the keeper cannot fork.
             shell.failure = shell.failure or (errno.EAGAIN, "exec")
@@ -299,7 +309,7 @@ class Supervision:
         """Bash was sent SIGKILL, and nobody can tell how it ended, or it has not."""
         self._wait_status, self._was_signalled = signal.SIGKILL, True
         if self._runner_lost and self._kill_event is None:
-            self._shell.reason = "lost"
+            self.shell.reason = "lost"
 
     def _after_exit(self) -> None:
         """Take all that bash wrote, and give a `>(...)` that it left a moment to finish."""
@@ -312,14 +322,14 @@ class Supervision:
             self._deadline_changed()
 
     def _end(self) -> None:
-        if not self._shell.is_running or self._wait_status is None:
+        if not self.shell.is_running or self._wait_status is None:
             return
         self._timeout_at = self._answer_at = math.inf
         self._deadline_changed()
         event = self._kill_event or ShellEvent.KILLED if self._was_signalled else None
-        self._shell.end(self._wait_status, event)
-        logger.info("%s ended: %s", self._shell.id, self._shell.status.value)
-        self._on_end(self._shell)
+        self.shell.end(self._wait_status, event)
+        logger.info("%s ended: %s", self.shell.id, self.shell.status.value)
+        self._on_end(self.shell)
 
 
 async def _kill_session(leader: int) -> list[int]:

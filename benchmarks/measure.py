@@ -1,0 +1,67 @@
+"""What the benchmarks share: clocks, a daemon driven without the client library, and the report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+DAEMON = [sys.executable, "-m", "shelld"]
+
+
+def milliseconds(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return (time.perf_counter() - began) * 1000
+
+
+def report(name: str, **figures: float) -> None:
+    shown = "  ".join(f"{key}={value:.2f}" for key, value in figures.items())
+    print(f"{name:<34}{shown}", flush=True)
+
+
+def resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all below it."""
+    family = [pid]
+    for member in family:
+        for task in Path(f"/proc/{member}/task").iterdir():
+            family += [int(child) for child in (task / "children").read_text().split()]
+    return family
+
+
+class RawDaemon:
+    """A daemon driven without the client library: what any language would do."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [*DAEMON, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin = self.process.stdin
+        self.reader = open(self.process.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115
+
+    def send(self, method: str, params: object = None) -> None:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        self.stdin.write(json.dumps(message).encode() + b"\n")
+
+    def request(self, method: str, params: object = None) -> bytes:
+        self.send(method, params)
+        return self.reader.readline()
+
+    def close(self) -> None:
+        self.stdin.close()
+        self.process.wait()
+        self.reader.close()
+        assert self.process.stdout is not None
+        self.process.stdout.close()

@@ -1,0 +1,135 @@
+"""Which cgroup may be divided, and what is done with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from oracles import Cgroup as Enclosure
+from shelld.keeper.cgroup import Cgroup, is_usable, own_directory, remove_stale, usable_directory
+from support import children, raw_daemon
+
+PLAIN = "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+HYBRID = (
+    "31 30 0:27 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755\n"
+    "32 31 0:28 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n"
+    "33 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+)
+PART = "30 25 0:26 /user.slice /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
+
+
+@pytest.mark.parametrize(
+    ("memberships", "mounts", "expected"),
+    [
+        ("0::/\n", PLAIN, "/sys/fs/cgroup"),
+        ("0::/a/b.scope\n", PLAIN, "/sys/fs/cgroup/a/b.scope"),
+        ("4:memory:/x\n0::/a\n", HYBRID, "/sys/fs/cgroup/unified/a"),
+        ("0::/user.slice/a\n", PART, "/sys/fs/cgroup/a"),
+        ("0::/user.slice\n", PART, "/sys/fs/cgroup"),
+        ("0::/user.slices/a\n", PART, None),
+        ("0::/../outside\n", PART, None),
+        ("4:memory:/x\n", HYBRID, None),
+        ("0::/a\n", "31 30 0:27 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n", None),
+        ("", "", None),
+    ],
+)
+def test_the_own_cgroup_is_found(memberships: str, mounts: str, expected: str | None) -> None:
+    assert own_directory(memberships, mounts) == expected
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "cgroup.procs").touch()
+    return tmp_path
+
+
+def test_a_writable_directory_without_limits_is_used(directory: Path) -> None:
+    assert is_usable(str(directory), under_systemd=False)
+    (directory / "memory.max").write_text("max\n")
+    (directory / "cpu.max").write_text("max 100000\n")
+    assert is_usable(str(directory), under_systemd=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("memory.max", "1073741824"), ("memory.high", "4096"), ("cpu.max", "50000 100000")],
+)
+def test_one_with_limits_is_not_as_programs_would_not_find_them(
+    directory: Path, name: str, limit: str
+) -> None:
+    (directory / name).write_text(f"{limit}\n")
+    assert not is_usable(str(directory), under_systemd=False)
+
+
+def test_under_systemd_it_must_be_delegated(directory: Path) -> None:
+    assert not is_usable(str(directory), under_systemd=True)
+    try:
+        os.setxattr(directory, "user.delegate", b"1")
+    except OSError:
+        pytest.skip("the file system of the temporary directory has no extended attributes")
+    assert is_usable(str(directory), under_systemd=True)
+
+
+def test_what_is_no_cgroup_is_not_used(tmp_path: Path) -> None:
+    assert not is_usable(str(tmp_path), under_systemd=False)
+    assert not is_usable(str(tmp_path / "missing"), under_systemd=False)
+
+
+def test_a_directory_that_is_no_cgroup_cannot_be_divided(tmp_path: Path) -> None:
+    assert Cgroup.create(str(tmp_path), 1) is None
+    assert list(tmp_path.iterdir()) == []
+    assert Cgroup.create(str(tmp_path / "missing"), 1) is None
+    cgroup = Cgroup(str(tmp_path), str(tmp_path / "missing"))
+    assert (cgroup.enter(), cgroup.leave(), cgroup.remove()) == (False, False, True)
+    cgroup.kill()
+
+
+@pytest.fixture
+def parent() -> str:
+    directory = usable_directory()
+    if directory is None:
+        pytest.skip("needs a cgroup v2 directory that can be divided")
+    return directory
+
+
+def test_a_name_is_given_to_one_only(parent: str) -> None:
+    first = Cgroup.create(parent, 1)
+    assert first is not None
+    assert Cgroup.create(parent, 1) is None
+    assert first.remove()
+
+
+def test_what_a_killed_keeper_left_is_removed_but_not_what_is_in_use(parent: str) -> None:
+    stale = Path(parent, "shelld-999999999-1")
+    stale.mkdir()
+    mine = Cgroup.create(parent, 2)
+    assert mine is not None
+    remove_stale(parent)
+    assert not stale.exists()
+    assert mine.remove()
+    assert Path(parent, f"shelld-{os.getpid()}-2").exists() is False
+
+
+def test_a_runner_is_in_one_of_its_own_and_commands_are_with_it() -> None:
+    if not Enclosure.is_possible():
+        pytest.skip("needs a cgroup v2 directory that can be divided")
+    cgroup = Enclosure()
+    try:
+        with raw_daemon(prefix=cgroup.prefix) as daemon:
+            shown = daemon.bash("cat /proc/$PPID/cgroup; cat /proc/$$/cgroup")["stdout"]
+            runner, command = (line for line in shown.splitlines() if line.startswith("0::"))
+            assert runner == command
+            assert runner.rpartition("/")[2] in cgroup.divisions()
+            (keeper,) = children(daemon.pid)
+            assert f"shelld-{keeper}-" in runner
+    finally:
+        cgroup.close()
+
+
+def test_none_is_used_where_that_is_asked_for() -> None:
+    with raw_daemon("--containment", "subreaper") as daemon:
+        expected = {"mechanism": "subreaper", "cgroupKill": False}
+        assert daemon.call("server_info")["containment"] == expected
+        assert "shelld-" not in daemon.bash("cat /proc/$$/cgroup")["stdout"]
