@@ -139,9 +139,12 @@ def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freeze
         result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
         # Grace, the runner's second, and as long again for the keeper: neither can do anything.
         assert time.monotonic() - began < 5
-        assert result["status"] == "killed"
+        # As far as anybody knows.
+        assert (result["status"], result["survivors"]) == ("killed", [pid])
+        assert daemon.call("list_shells")["shells"][0]["leftover"] == [pid]
         assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
     wait_for(lambda: not is_alive(pid) and not is_alive(runner), "the end of both once thawed")
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
 @pytest.mark.parametrize("background", [True, False])

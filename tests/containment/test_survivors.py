@@ -51,6 +51,9 @@ def test_the_same_when_the_runner_was_killed(daemon: RawDaemon, freezer: Freezer
         read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
         assert daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
+        # Asked again, nothing else can be said.
+        killed = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+        assert (killed["survivors"], killed["alreadyStopped"]) == ([stuck], False)
         # Another one that is lost is not said to have left what it has not.
         assert daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")

@@ -39,8 +39,8 @@ class RunnerPool:
     """`file_limit`: the soft RLIMIT_NOFILE of commands, if this process raises its own.
 
     `mechanism`: the strongest that may be used, of "cgroup", "subreaper" and "process-group", as
-    far as the system has it. `adopts`: this process
-    is a subreaper and has no children but the keeper's family, so `tend` may treat them so.
+    far as the system has it. `adopts`: this process is a subreaper and has no children but the
+    keeper's family, so that `tend` may kill all others.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RunnerPool:
     ) -> None:
         self._file_limit = file_limit
         self._mechanism = mechanism
-        self._adopts = adopts
+        self.adopts = adopts
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
         # The last used at the end, which is also the next.
@@ -121,7 +121,7 @@ class RunnerPool:
 
     def expect_orphans(self) -> None:
         """Look for processes of a runner whose keeper is dead too; `tend` kills them."""
-        if self._adopts:
+        if self.adopts:
             self._strangers.expect()
 
     def orphans(self) -> list[int] | None:
@@ -135,7 +135,7 @@ class RunnerPool:
         To be called on SIGCHLD as well. A keeper that was killed is replaced, one that was
         stopped continued, and so are runners that it has left.
         """
-        if not self._adopts:
+        if not self.adopts:
             return None
         self._reap()
         if self._strangers.interval_ms is not None:
@@ -195,7 +195,7 @@ class RunnerPool:
                     self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
                 except ConnectionError:
                     # The keeper was killed. Its runners live on with their commands.
-                    if self._adopts:
+                    if self.adopts:
                         self._wait_for_keeper()
                         self._reap()
                     else:

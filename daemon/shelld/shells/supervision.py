@@ -186,13 +186,16 @@ class Supervision:
             self._give_up_on_runner()
 
     def _give_up_on_runner(self) -> None:
-        runner = self._channel.peer
-        if runner is None or self._runner_lost:
-            # It never said anything, or even the keeper does not.
+        shell, runner = self.shell, self._channel.peer
+        bash = [] if shell.pid is None or self._wait_status is not None else [shell.pid]
+        if runner is not None and not self._runner_lost:
+            self._pool.stop_runner(runner.pid)
+            self._runner_is_lost()
+        elif survivors := shell.leftover or bash:
+            # Nobody says that they are dead, and so they may not be.
+            shell.survivors = shell.leftover = survivors
+        else:
             self._runner_lost = self._orphaned = True
-            return
-        self._pool.stop_runner(runner.pid)
-        self._runner_is_lost()
 
     def _time_out(self) -> None:
         # A command whose exit is known, but not answered yet, was in time.
@@ -228,7 +231,8 @@ class Supervision:
     async def _kill_orphans(self) -> None:
         """See to it that nothing is left of a tree whose runner has no successor."""
         shell, runner = self.shell, self._channel.peer
-        if runner is not None and not runner.subreaper and shell.pid is not None:
+        contained = self._pool.adopts and (runner is None or runner.subreaper)
+        if not contained and shell.pid is not None:
             survivors = await _kill_session(shell.pid)
         else:
             self._pool.expect_orphans()
