@@ -8,10 +8,8 @@ says that it is done, or, where the daemon is killed, within two seconds.
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,59 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from oracles import Cgroup, Heartbeat, Witness
+from shapes import GONE_S, SHAPES, Shape, command_of
 from support import RawDaemon, children, is_alive, wait_for
-
-PEERS = Path(__file__).parents[1] / "peers"
-PYTHON = f"{sys.executable} -S"
-
-# For a daemon that was killed; contract section 1 gives one that ends by itself as long.
-GONE_S = 2.0
-
-
-class Shape(NamedTuple):
-    """`script` says "ready" on fd 9 `ready` times, once it has hidden. `waits`: bash stays too."""
-
-    script: str
-    ready: int = 1
-    waits: bool = True
-
-
-# What runs in the end: it says that it is there, and stays.
-STAY = "sh -c 'echo ready >&9; exec sleep 60'"
-DETACHED = "</dev/null >/dev/null 2>&1"
-
-SHAPES = {
-    "plain": Shape(f"exec {STAY}", waits=False),
-    "children": Shape(f"{STAY} & {STAY} & {STAY} &", ready=3),
-    "setsid": Shape(f"setsid {STAY} &"),
-    "nohup and disown": Shape(f"nohup {STAY} >/dev/null 2>&1 & disown"),
-    "double fork": Shape(f"( (setsid {STAY} {DETACHED} &) & )"),
-    "double fork without environment": Shape(
-        f"( (env -i /usr/bin/setsid /bin/{STAY} {DETACHED} &) & )"
-    ),
-    "daemon that closes everything": Shape(f'{PYTHON} {PEERS}/daemonize.py "$BEAT" &'),
-    "comet": Shape(f"{PYTHON} {PEERS}/comet.py &"),
-    "sixteen comets": Shape(f"for i in {{1..16}}; do {PYTHON} {PEERS}/comet.py & done", ready=16),
-    "two hundred sessions": Shape(f"for i in {{1..200}}; do setsid {STAY} & done", ready=200),
-    "every signal ignored": Shape(
-        "trap '' TERM HUP INT QUIT; echo ready >&9; while :; do sleep 1; done", waits=False
-    ),
-    "job control": Shape(f"set -m; {STAY} & {STAY} | {STAY} &", ready=3),
-    "stopped child": Shape(f"{STAY} & kill -STOP $!; echo ready >&9", ready=1),
-    "stopped shell": Shape(f"{STAY} & echo ready >&9; kill -STOP $$", ready=2, waits=False),
-    "traced child": Shape(f"{PYTHON} {PEERS}/traced.py &"),
-    "parent held up by vfork": Shape(f'{PYTHON} {PEERS}/vfork.py "$FIFO" &'),
-    "process substitution and coprocess": Shape(
-        f"coproc {STAY}; cat <({STAY}) & exec 8> >({STAY})", ready=3
-    ),
-    "another subreaper": Shape(
-        f"{PYTHON} -c 'import ctypes, os; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0);"
-        f' os.system("setsid {STAY.replace(chr(39), chr(92) + chr(34))} &"); os.read(0, 1);'
-        " import time; time.sleep(60)' &"
-    ),
-}
-if os.geteuid() == 0:
-    SHAPES["pid namespace of its own"] = Shape(f"unshare --pid --fork {STAY} &")
 
 
 class Scene(NamedTuple):
@@ -156,12 +103,7 @@ def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
     witness = Witness(tmp_path / "witness")
     heartbeat = Heartbeat(tmp_path / "beat")
     os.mkfifo(tmp_path / "fifo")
-    assigned = {"BEAT": heartbeat.path, "FIFO": tmp_path / "fifo"}
-    command = (
-        "".join(f"{name}={shlex.quote(str(path))} " for name, path in assigned.items())
-        + f"; exec 9> {shlex.quote(str(witness.path))}; {hiding.script}"
-        + ("\nwait\nsleep 60" if hiding.waits else "")
-    )
+    command = command_of(hiding, witness=witness.path, beat=heartbeat.path, fifo=tmp_path / "fifo")
     cgroup = Cgroup() if Cgroup.is_possible() else None
     options = ["--containment", mechanism, "--grace", "200"]
     daemon = RawDaemon(*options, prefix=() if cgroup is None else cgroup.prefix)

@@ -374,6 +374,18 @@ def test_what_is_spared_is_spared_with_all_below_it() -> None:
         tree.signal_descendants(signal.SIGKILL)
 
 
+def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:
+    # Its parent is another one than that below which it was found.
+    script = "sleep 300 & wait"
+    with subprocess.Popen(["/bin/bash", "-c", script]) as process:
+        wait_for(lambda: len(dict(tree.walk())) == 2, "the processes")
+        (below,) = set(dict(tree.walk())) - {process.pid}
+        tree.signal_process(below, signal.SIGKILL, parent=1)
+        assert is_alive(below)
+        tree.signal_process(below, signal.SIGKILL, parent=process.pid)
+        wait_for(lambda: not is_alive(below), "its end")
+
+
 def test_a_signal_spares_the_group_it_was_sent_to_already() -> None:
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as process:
         tree.signal_descendants(signal.SIGTERM, except_group=process.pid)

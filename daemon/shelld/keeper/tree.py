@@ -146,7 +146,8 @@ def living_descendants() -> list[int]:
 _tolerant = functools.partial(contextlib.suppress, OSError)
 
 
-def _signal(pid: int, number: int, parent: int) -> None:
+def signal_process(pid: int, number: int, parent: int) -> None:
+    """Signal a process below this one that was found as a child of `parent`, if it still is."""
     us = os.getpid()
     with _tolerant():
         if parent == us or not hasattr(os, "pidfd_open"):
@@ -175,7 +176,7 @@ def signal_descendants(
             with _tolerant():
                 if os.getpgid(pid) == except_group:
                     continue
-        _signal(pid, number, parent)
+        signal_process(pid, number, parent)
     return found
 
 

@@ -1,0 +1,107 @@
+"""Many at once: a fork bomb, and every shape together when the daemon is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oracles import Cgroup, Witness
+from shapes import GONE_S, SHAPES, command_of
+from support import RawDaemon, raw_daemon, wait_for
+
+PIDS = Path("/sys/fs/cgroup/pids")
+MOST = 100
+
+# Forks as fast as it can, but only where there is a limit.
+BOMB = f"""
+echo $$ > {{cgroup}}/cgroup.procs || exit 1
+exec {sys.executable} -S -c '
+import os, sys
+if "{{name}}" not in open("/proc/self/cgroup").read(): sys.exit("not limited")
+while True:
+    try: os.fork()
+    except OSError: pass
+'
+"""
+
+
+@pytest.fixture
+def limited() -> Iterator[Path]:
+    """A cgroup v1 that has room for `MOST` processes."""
+    if not os.access(PIDS, os.W_OK) or not (PIDS / "cgroup.procs").exists():
+        pytest.skip("needs a writable cgroup v1 with the pids controller")
+    cgroup = PIDS / f"shelld-test-{os.getpid()}"
+    cgroup.mkdir()
+    (cgroup / "pids.max").write_text(str(MOST))
+    assert (cgroup / "pids.max").read_text().strip() == str(MOST)
+    yield cgroup
+    # No more forks, and then the end of what a failed test left.
+    (cgroup / "pids.max").write_text("0")
+    for pid in (cgroup / "cgroup.procs").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    wait_for(lambda: not (cgroup / "cgroup.procs").read_text(), "an empty cgroup")
+    cgroup.rmdir()
+
+
+@pytest.mark.parametrize("mechanism", ["subreaper", "cgroup"])
+@pytest.mark.parametrize("end", ["kill", "runner", "input"])
+def test_a_fork_bomb_delays_nobody_and_is_killed(limited: Path, mechanism: str, end: str) -> None:
+    def count() -> int:
+        return int((limited / "pids.current").read_text())
+
+    with raw_daemon("--containment", mechanism) as daemon:
+        daemon.call("ping")
+        bash_id = daemon.background(BOMB.format(cgroup=limited, name=limited.name))
+        wait_for(lambda: count() == MOST, "a full cgroup")
+        for _ in range(10):
+            began = time.monotonic()
+            assert daemon.call("bash_output", {"bash_id": bash_id})["isRunning"] is True
+            assert time.monotonic() - began < 1
+        if end == "kill":
+            result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+            assert (result["status"], result["survivors"]) == ("killed", [])
+        elif end == "runner":
+            (shell,) = daemon.call("list_shells")["shells"]
+            status = Path(f"/proc/{shell['pid']}/status").read_text()
+            os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
+            read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+            assert (read["status"], read["reason"]) == ("killed", "lost")
+            assert daemon.call("list_shells")["shells"][0]["leftover"] == []
+        else:
+            daemon.end_input()
+            assert daemon.wait() == 0
+        assert not (limited / "cgroup.procs").read_text()
+
+
+@pytest.mark.parametrize("mechanism", ["subreaper", "cgroup"])
+def test_all_shapes_at_once_are_gone_when_the_daemon_is_killed(
+    tmp_path: Path, mechanism: str
+) -> None:
+    if not Cgroup.is_possible():
+        pytest.skip("needs a cgroup v2 directory, to see what is left")
+    cgroup, witness = Cgroup(), Witness(tmp_path / "witness")
+    os.mkfifo(tmp_path / "fifo")
+    daemon = RawDaemon("--containment", mechanism, prefix=cgroup.prefix)
+    try:
+        for shape in [*SHAPES.values()] * 2:
+            paths = {name: tmp_path / name for name in ("witness", "beat", "fifo")}
+            daemon.background(command_of(shape, **paths))
+        witness.wait_for_lines(2 * sum(shape.ready for shape in SHAPES.values()))
+        assert len(cgroup.pids()) > 400
+        daemon.process.kill()
+        began = time.monotonic()
+        while not cgroup.is_empty():
+            assert time.monotonic() - began < GONE_S, cgroup.pids()
+        assert not witness.is_held()
+    finally:
+        daemon.close()
+        witness.close()
+        cgroup.close()
