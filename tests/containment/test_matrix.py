@@ -257,5 +257,5 @@ def test_nothing_is_left_of_the_daemon(scene: Scene, end: Callable[[Scene], None
     scene.start()
     end(scene)
     scene.assert_gone()
-    if scene.cgroup is not None and end is not sigkill_of_daemon_and_keeper:
+    if scene.cgroup is not None:
         wait_for(lambda: not scene.cgroup or not scene.cgroup.divisions(), "its cgroups' removal")

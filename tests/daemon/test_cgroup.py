@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from oracles import Cgroup as Enclosure
 from shelld.keeper.cgroup import Cgroup, is_usable, own_directory, remove_stale, usable_directory
-from support import children, raw_daemon
+from support import RawDaemon, children, raw_daemon, wait_for
 
 PLAIN = "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 HYBRID = (
@@ -112,20 +113,54 @@ def test_what_a_killed_keeper_left_is_removed_but_not_what_is_in_use(parent: str
     assert Path(parent, f"shelld-{os.getpid()}-2").exists() is False
 
 
-def test_a_runner_is_in_one_of_its_own_and_commands_are_with_it() -> None:
+@pytest.fixture
+def enclosed() -> Iterator[tuple[RawDaemon, Enclosure]]:
     if not Enclosure.is_possible():
         pytest.skip("needs a cgroup v2 directory that can be divided")
     cgroup = Enclosure()
     try:
         with raw_daemon(prefix=cgroup.prefix) as daemon:
-            shown = daemon.bash("cat /proc/$PPID/cgroup; cat /proc/$$/cgroup")["stdout"]
-            runner, command = (line for line in shown.splitlines() if line.startswith("0::"))
-            assert runner == command
-            assert runner.rpartition("/")[2] in cgroup.divisions()
-            (keeper,) = children(daemon.pid)
-            assert f"shelld-{keeper}-" in runner
+            daemon.call("ping")
+            yield daemon, cgroup
+        # A runner whose keeper was killed removes its own.
+        wait_for(lambda: not cgroup.divisions(), "the removal of all")
     finally:
         cgroup.close()
+
+
+def test_a_runner_is_in_one_of_its_own_and_commands_are_with_it(
+    enclosed: tuple[RawDaemon, Enclosure],
+) -> None:
+    daemon, cgroup = enclosed
+    shown = daemon.bash("cat /proc/$PPID/cgroup; cat /proc/$$/cgroup")["stdout"]
+    runner, command = (line for line in shown.splitlines() if line.startswith("0::"))
+    assert runner == command
+    assert runner.rpartition("/")[2] in cgroup.divisions()
+    (keeper,) = children(daemon.pid)
+    assert f"shelld-{keeper}-" in runner
+
+
+def test_a_runner_that_stepped_out_to_kill_goes_back_in(
+    enclosed: tuple[RawDaemon, Enclosure],
+) -> None:
+    daemon, cgroup = enclosed
+    runners: set[str] = set()
+    for _ in range(3):
+        bash_id = daemon.background("setsid sleep 300 & sleep 300")
+        daemon.call("kill_shell", {"shell_id": bash_id, "signal": "KILL"})
+        shown = daemon.bash("echo $PPID; cat /proc/$$/cgroup")["stdout"].split()
+        assert {line.rpartition("/")[2] for line in shown} & set(cgroup.divisions())
+        runners.add(shown[0])
+    assert len(runners) == 1
+
+
+def test_what_killed_runners_and_keepers_leave_is_removed_in_the_end(
+    enclosed: tuple[RawDaemon, Enclosure],
+) -> None:
+    daemon, _ = enclosed
+    for _ in range(3):
+        keeper = daemon.bash("cut -d' ' -f4 /proc/$PPID/stat")["stdout"].strip()
+        assert daemon.bash(f"kill -9 {keeper} $PPID; sleep 300")["reason"] == "lost"
 
 
 def test_none_is_used_where_that_is_asked_for() -> None:

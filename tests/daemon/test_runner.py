@@ -380,10 +380,11 @@ def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
         wait_for(lambda: len(dict(tree.walk())) == 2, "the processes")
         (below,) = set(dict(tree.walk())) - {process.pid}
+        stat = Path(f"/proc/{below}/stat")
         tree.signal_process(below, signal.SIGKILL, parent=1)
-        assert is_alive(below)
-        tree.signal_process(below, signal.SIGKILL, parent=process.pid)
-        wait_for(lambda: not is_alive(below), "its end")
+        tree.signal_process(below, signal.SIGSTOP, parent=process.pid)
+        wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "only the second")
+        tree.signal_descendants(signal.SIGKILL)
 
 
 def test_a_signal_spares_the_group_it_was_sent_to_already() -> None:

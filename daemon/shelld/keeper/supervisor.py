@@ -85,6 +85,8 @@ class Keeper:
             if self._channel.fileno() in events:
                 self._receive()
         self._remove_cgroups()
+        if self._cgroup_parent is not None:
+            remove_stale(self._cgroup_parent)
 
     def _receive(self) -> None:
         messages = self._channel.receive()

@@ -8,11 +8,7 @@ SIGKILL which nobody here sent, while that count went up, is taken to be one of 
 from __future__ import annotations
 
 import os
-import time
 from typing import Final
-
-# A count that is this old still serves as the one before a command.
-MAX_AGE_S: Final = 1.0
 
 _MACHINE: Final = "/proc/vmstat"
 
@@ -24,27 +20,17 @@ class OomKills:
         self._path = path
         self._is_open = False
         self._descriptor: int | None = None
-        self._count = 0
-        self._read_at = float("-inf")
 
     @property
     def is_counting(self) -> bool:
         """Whether there was a count to be read."""
         return self._descriptor is not None
 
-    def recent_count(self) -> int:
-        """Return a count that is at most `MAX_AGE_S` old; 0 where nothing is counted."""
-        if time.monotonic() - self._read_at > MAX_AGE_S:
-            self.count()
-        return self._count
-
     def count(self) -> int:
-        """Return the count of this moment."""
+        """Return the count of this moment, in a few microseconds; 0 where nothing is counted."""
         if not self._is_open:
             self._open()
-        self._count = self._read() or 0
-        self._read_at = time.monotonic()
-        return self._count
+        return self._read() or 0
 
     def _open(self) -> None:
         self._is_open = True

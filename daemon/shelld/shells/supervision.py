@@ -251,7 +251,7 @@ class Supervision:
                 self._deadline_changed()
             shell.started(message[1])
             self._start_is_over()
-            self._oom_kills_before = self._oom_kills.recent_count()
+            self._oom_kills_before = self._oom_kills.count()
             logger.info("%s started", shell.id)
         elif kind == EXITED:
             _, wait_status, user, system, rss, self._was_signalled, leftover = message
