@@ -15,10 +15,15 @@ from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait
 
 
 @pytest.fixture(params=["cgroup", "subreaper"])
-def daemon(request: pytest.FixtureRequest) -> Iterator[RawDaemon]:
+def mechanism(request: pytest.FixtureRequest) -> str:
     if request.param == "cgroup" and not Cgroup.is_possible():
         pytest.skip("needs a cgroup v2 directory that can be divided")
-    with raw_daemon("--containment", request.param) as running:
+    return str(request.param)
+
+
+@pytest.fixture
+def daemon(mechanism: str) -> Iterator[RawDaemon]:
+    with raw_daemon("--containment", mechanism) as running:
         running.call("ping")
         yield running
 
@@ -128,6 +133,22 @@ def test_a_runner_or_keeper_that_was_stopped_is_continued(daemon: RawDaemon) -> 
     assert daemon.bash("kill -9 $PPID")["reason"] == "lost"
     assert daemon.bash("echo next")["stdout"] == "next\n"
     assert state_of(keeper) != "T"
+
+
+def test_a_keeper_that_is_stopped_when_the_daemon_is_killed_ends_too(mechanism: str) -> None:
+    daemon = RawDaemon("--containment", mechanism)
+    try:
+        daemon.background("setsid sleep 300 & sleep 300")
+        family = descendants(daemon.pid)
+        keeper = keeper_of(daemon)
+        # Together, so that nobody can continue it.
+        os.kill(daemon.pid, signal.SIGSTOP)
+        os.kill(keeper, signal.SIGSTOP)
+        wait_for(lambda: state_of(keeper) == "T", "the keeper's stop")
+        daemon.process.kill()
+        wait_for(lambda: not any(map(is_alive, family)), "the end of all")
+    finally:
+        daemon.close()
 
 
 def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freezer) -> None:

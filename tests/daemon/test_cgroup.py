@@ -157,10 +157,14 @@ def test_a_runner_that_stepped_out_to_kill_goes_back_in(
 def test_what_killed_runners_and_keepers_leave_is_removed_in_the_end(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:
-    daemon, _ = enclosed
+    daemon, cgroup = enclosed
+    stale = cgroup.path / "shelld-999999999-1"
+    stale.mkdir()
     for _ in range(3):
         keeper = daemon.bash("cut -d' ' -f4 /proc/$PPID/stat")["stdout"].strip()
         assert daemon.bash(f"kill -9 {keeper} $PPID; sleep 300")["reason"] == "lost"
+    # By the next keeper, at once.
+    wait_for(lambda: not stale.exists(), "its removal")
 
 
 def test_none_is_used_where_that_is_asked_for() -> None:

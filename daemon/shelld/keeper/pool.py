@@ -127,7 +127,9 @@ class RunnerPool:
     def orphans(self) -> list[int] | None:
         """Return what is left of such processes; None while they are still being killed."""
         self.tend()
-        return self._strangers.survivors if self._strangers.settled else None
+        # A keeper closes its sockets some time before its children become ours.
+        is_dying = self._keeper is not None and self._keeper.receive() is None
+        return None if is_dying or not self._strangers.settled else self._strangers.survivors
 
     def tend(self) -> int | None:
         """Reap children and kill orphans; return in how many ms to call again, if at all.

@@ -116,7 +116,10 @@ class Runner:
                 self._receive()
             if self._busy and self._kill_at is not None:
                 self._escalate(self._kill_at)
-        if self._cgroup is not None and os.getppid() != self._keeper_pid:
+        if os.getppid() == self._keeper_pid:
+            # One that a command has stopped could not see that there is nothing left to do.
+            os.kill(self._keeper_pid, signal.SIGCONT)
+        elif self._cgroup is not None:
             # Usually the keeper does it, once this process is gone.
             self._cgroup.leave()
             self._cgroup.remove()

@@ -30,6 +30,7 @@ from shelld.keeper.pool import RunnerPool
 from shelld.output.store import DEFAULT_RETAIN_BYTES
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import Launch, StartRequest
+from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.process import ShellProcess
 from shelld.shells.session import DEFAULT_SESSION, Session
@@ -128,8 +129,12 @@ class ShellManager:
     async def start_and_wait(self, request: StartRequest) -> ShellProcess:
         """Start a command and return once it runs. Raises `RpcError`, as `start` does."""
         shell = await self.start(request)
-        await shell.wait_until(lambda: shell.pid is not None or shell.failure is not None)
+        pending = ShellStatus.PENDING
+        await shell.wait_until(lambda: shell.status is not pending or shell.failure is not None)
         raise_failure(shell)
+        if shell.pid is None:
+            # Lost as soon as it ran, if it did. What there is to be known of it can be read.
+            raise spawn_failed(errno.ECHILD, "exec")
         return shell
 
     async def start(self, request: StartRequest) -> ShellProcess:

@@ -139,7 +139,8 @@ class ShellProcess:
 
     # -- for supervision --------------------------------------------------------------------
 
-    def started(self, pid: int) -> None:
+    def started(self, pid: int | None) -> None:
+        """Bash runs, or has run; `pid` None if it was gone before it could be known."""
         self.pid = pid
         self.started_at = time.time()
         self.status = next_status(self.status, ShellEvent.STARTED)

@@ -36,7 +36,7 @@ from shelld.keeper.channel import (
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.strangers import KILL_INTERVAL_MS
 from shelld.keeper.tree import SessionMembers
-from shelld.shells.lifecycle import ShellEvent
+from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.pipe import Pipe
 from shelld.shells.process import CommandUsage, ShellProcess
@@ -292,10 +292,14 @@ class Supervision:
     def _conclude(self) -> None:
         """Draw the consequences of what was read."""
         shell = self.shell
-        if self._runner_lost and self._tree_empty and shell.pid is None:
-            # It never got as far as a command: as when the keeper cannot fork.
-            shell.failure = shell.failure or (errno.EAGAIN, "exec")
-        if shell.is_running and shell.pid is not None:
+        if self._runner_lost and self._tree_empty and shell.status is ShellStatus.PENDING:
+            if self._channel.peer is None:
+                # There was none: the keeper could not fork.
+                shell.failure = (errno.EAGAIN, "exec")
+            else:
+                # A command that kills its runner at once can be faster than the news of its start.
+                shell.started(None)
+        if shell.status is ShellStatus.RUNNING:
             if self._wait_status is None and self._runner_lost and self._tree_empty:
                 self._assume_killed()
             if self._wait_status is not None:
