@@ -168,9 +168,12 @@ def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freeze
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
-@pytest.mark.parametrize("background", [True, False])
+@pytest.mark.parametrize(
+    ("background", "kind"),
+    [(True, "spawn_failed"), (False, "timeout")],
+)
 def test_a_runner_that_never_says_anything_is_not_waited_for(
-    daemon: RawDaemon, freezer: Freezer, background: bool
+    daemon: RawDaemon, freezer: Freezer, background: bool, kind: str
 ) -> None:
     (runner,) = runners_of(daemon)
     with freezer.holding(runner):
@@ -179,5 +182,8 @@ def test_a_runner_that_never_says_anything_is_not_waited_for(
         )
         assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
         error = daemon.answer(request_id)["error"]
-        assert error["data"]["kind"] == "resource_exhausted"
+        assert error["data"]["kind"] == kind
+        # Nobody can say whether it ran.
+        (shell, _) = daemon.call("list_shells")["shells"]
+        assert (shell["status"], shell["signal"], shell["pid"]) == ("timeout", "SIGKILL", None)
     wait_for(lambda: not is_alive(runner), "the end of the runner")
