@@ -25,7 +25,8 @@ from shelld.keeper.strangers import Strangers
 from shelld.keeper.tree import become_subreaper, set_process_name
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
-_ALL_DESCRIPTORS: Final = 0x7FFF_FFFF
+# Where closerange(3) closes one by one, a limit of millions would take seconds.
+_MAX_INHERITED: Final = 65_536
 
 
 class KeeperOptions(NamedTuple):
@@ -123,8 +124,11 @@ class Keeper:
         try:
             signal.set_wakeup_fd(-1)
             # The sockets of the others: their ends are to be seen as such.
-            os.closerange(3, descriptor)
-            os.closerange(descriptor + 1, _ALL_DESCRIPTORS)
+            for other in self._runners.values():
+                os.close(other.socket)
+            for lost in self._lost:
+                os.close(lost.socket)
+            self._channel.close()
             _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (self._options.file_limit, hard))
             runner.main(
@@ -200,7 +204,7 @@ class Keeper:
 def main(descriptor: int, file_limit: str, mechanism: str) -> None:
     """Serve the socket `descriptor`; called by `pool`, in a new interpreter and session."""
     os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, _ALL_DESCRIPTORS)
+    os.closerange(descriptor + 1, min(os.sysconf("SC_OPEN_MAX"), _MAX_INHERITED))
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
