@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -29,7 +30,7 @@ from shelld.keeper.channel import (
     anonymous_file,
 )
 from shelld.keeper.pool import RunnerPool
-from support import DEADLINE_S, is_alive, wait_for
+from support import DEADLINE_S, descendants, is_alive, wait_for
 
 
 @pytest.fixture
@@ -196,6 +197,33 @@ def test_leftovers_are_listed_and_the_list_follows_them(pool: RunnerPool, tmp_pa
     run.until(EMPTY)
     assert not is_alive(remaining)
     run.channel.close()
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_sigterm_reaches_all_at_once_wherever_they_are(pool: RunnerPool, count: int) -> None:
+    # Bash dies of it, and they become children of the runner, while they are being signalled.
+    command = b"for i in {1..%d}; do setsid sleep 300 & done; wait" % count
+    for _ in range(10 if count == 1 else 3):
+        run = Run(pool, command)
+        runner = run.runner
+        wait_for(functools.partial(are_sleeping, runner, count), "the sleeps")
+        run.channel.send((KILL, int(signal.SIGTERM), 60_000))
+        # Long before the grace is over.
+        run.until(EMPTY)
+        assert os.waitstatus_to_exitcode(run.until(EXITED)[1]) == -signal.SIGTERM
+        pool.release(run.channel)
+
+
+def are_sleeping(runner: int, count: int) -> bool:
+    return names_below(runner).count("sleep") == count
+
+
+def names_below(pid: int) -> list[str]:
+    names: list[str] = []
+    for below in descendants(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.append(Path(f"/proc/{below}/comm").read_text().strip())
+    return names
 
 
 @pytest.mark.parametrize(

@@ -211,9 +211,10 @@ class Descendants:
 
     def signal(self, number: int, leader: int | None) -> None:
         """Send a signal to each process, once: to many a second SIGTERM means "now"."""
+        signal_descendants(number, except_group=leader)
+        # The group last: with its parents dead, the others would be elsewhere when looked for.
         if leader is not None:
             _signal_group(leader, number)
-        signal_descendants(number, except_group=leader)
 
 
 class SessionMembers:
