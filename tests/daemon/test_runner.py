@@ -387,19 +387,19 @@ def test_descendants_are_found_without_the_kernels_list_of_children(
         by_ps = dict(tree.walk())
         # ps shows itself, too.
         assert {pid: parent for pid, parent in by_ps.items() if is_alive(pid)} == found
-        tree.signal_descendants(signal.SIGKILL)
+        tree.kill_descendants()
 
 
 def test_what_is_spared_is_spared_with_all_below_it() -> None:
     command = ["/bin/bash", "-c", "sleep 300 & wait"]
     with subprocess.Popen(command) as spared, subprocess.Popen(command) as other:
         wait_for(lambda: len(dict(tree.walk())) == 4, "the processes")
-        found = tree.signal_descendants(signal.SIGKILL, spare={spared.pid})
+        found = tree.kill_descendants(spare={spared.pid})
         assert other.pid in found
         assert len(found) == 2
         assert other.wait(10) == -signal.SIGKILL
         assert spared.poll() is None
-        tree.signal_descendants(signal.SIGKILL)
+        tree.kill_descendants()
 
 
 def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:
@@ -412,12 +412,42 @@ def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:
         tree.signal_process(below, signal.SIGKILL, parent=1)
         tree.signal_process(below, signal.SIGSTOP, parent=process.pid)
         wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "only the second")
-        tree.signal_descendants(signal.SIGKILL)
+        tree.kill_descendants()
 
 
-def test_a_signal_spares_the_group_it_was_sent_to_already() -> None:
-    with subprocess.Popen(["sleep", "300"], start_new_session=True) as process:
-        tree.signal_descendants(signal.SIGTERM, except_group=process.pid)
-        assert process.poll() is None
-        tree.signal_descendants(signal.SIGTERM)
+def test_a_signal_reaches_each_process_once_wherever_it_is(tmp_path: Path) -> None:
+    counting = tmp_path / "counting.sh"
+    counting.write_text(
+        f"trap 'echo >> {tmp_path}/count' TERM; echo >> {tmp_path}/ready\n"
+        "while :; do sleep 0.01; done\n"
+    )
+    # In the group of the command, in another one of its session, and in another session.
+    script = f"bash {counting} & setsid bash {counting} & set -m; bash {counting} & exec sleep 300"
+
+    def lines(name: str) -> int:
+        path = tmp_path / name
+        return path.read_text().count("\n") if path.exists() else 0
+
+    with subprocess.Popen(["/bin/bash", "-c", script], start_new_session=True) as process:
+        wait_for(lambda: lines("ready") == 3, "the traps")
+        tree.Descendants().signal(signal.SIGTERM, process.pid)
+        wait_for(lambda: lines("count") >= 3, "the signals")
         assert process.wait(10) == -signal.SIGTERM
+        # Without a leader, as it has died: those that are left are reached one by one.
+        tree.Descendants().signal(signal.SIGTERM, None)
+        wait_for(lambda: lines("count") >= 6, "the signals")
+        tree.kill_descendants()
+        wait_for(lambda: not tree.living_descendants(), "the end of all")
+        assert lines("count") == 6
+
+
+def test_a_script_does_not_go_on_when_its_children_are_killed(
+    pool: RunnerPool, tmp_path: Path
+) -> None:
+    command = f"for i in {{1..50}}; do setsid sleep 300 & done; wait; touch {tmp_path}/went-on"
+    run = Run(pool, command.encode())
+    wait_for(functools.partial(are_sleeping, run.runner, 50), "the sleeps")
+    run.channel.send((KILL, int(signal.SIGTERM), 60_000))
+    run.until(EMPTY)
+    assert not (tmp_path / "went-on").exists()
+    run.channel.close()

@@ -263,7 +263,7 @@ class Runner:
         self._killing = True
         if self._cgroup is not None and self._cgroup.leave():
             self._cgroup.kill()
-        self._tree.signal(signal.SIGKILL, self._leader)
+        self._tree.kill(self._leader)
         self._reap()
         if self._busy and self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = None

@@ -7,13 +7,12 @@ of them can hide a neighbour.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Collection
 from typing import Final
 
 from shelld.keeper.channel import KILL_DEADLINE_MS
-from shelld.keeper.tree import signal_descendants
+from shelld.keeper.tree import kill_descendants
 
 # Between two rounds of SIGKILL: what was hit needs a moment to die and be reaped.
 KILL_INTERVAL_MS: Final = 2
@@ -53,7 +52,7 @@ class Strangers:
 
     def kill_round(self, spare: Collection[int]) -> None:
         """Kill what is there now. The caller reaps, and calls again after `interval_ms`."""
-        found = signal_descendants(signal.SIGKILL, spare=spare)
+        found = kill_descendants(spare)
         self.survivors = [pid for pid in self.survivors if pid in found]
         if len(found) == len(self.survivors):
             self._clean_rounds += 1

@@ -162,22 +162,23 @@ def signal_process(pid: int, number: int, parent: int) -> None:
             os.close(handle)
 
 
-def signal_descendants(
-    number: int, *, except_group: int | None = None, spare: Collection[int] = ()
-) -> list[int]:
-    """Signal everything below this process, but not the group `except_group`; return the pids.
+def kill_descendants(spare: Collection[int] = ()) -> list[int]:
+    """SIGKILL everything below this process; return the pids, of which some may be zombies.
 
-    Zombies are among them.
+    To be repeated until nothing is left.
     """
     found: list[int] = []
     for pid, parent in walk(spare):
         found.append(pid)
-        if except_group is not None:
-            with _tolerant():
-                if os.getpgid(pid) == except_group:
-                    continue
-        signal_process(pid, number, parent)
+        signal_process(pid, signal.SIGKILL, parent)
     return found
+
+
+def _is_outside(pid: int, group: int) -> bool:
+    try:
+        return os.getpgid(pid) != group
+    except OSError:
+        return False
 
 
 def _signal_group(group: int, number: int) -> None:
@@ -210,11 +211,24 @@ class Descendants:
         return [] if childless else self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
-        """Send a signal to each process, once: to many a second SIGTERM means "now"."""
-        signal_descendants(number, except_group=leader)
-        # The group last: with its parents dead, the others would be elsewhere when looked for.
+        """Send a signal to each process, once: to many a second SIGTERM means "now".
+
+        To the group of the command first, so that no script sees its children end and goes on; but
+        the others are looked for before that, while they still have parents to be found by.
+        """
+        others = [
+            (pid, parent) for pid, parent in walk() if leader is None or _is_outside(pid, leader)
+        ]
         if leader is not None:
             _signal_group(leader, number)
+        for pid, parent in others:
+            signal_process(pid, number, parent)
+
+    def kill(self, leader: int | None) -> None:
+        """SIGKILL; to be repeated until nothing is left."""
+        if leader is not None:
+            _signal_group(leader, signal.SIGKILL)
+        kill_descendants()
 
 
 class SessionMembers:
@@ -254,13 +268,15 @@ class SessionMembers:
         return self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
-        living = self.living()
+        others = [pid for pid in self.living() if leader is None or _is_outside(pid, leader)]
         if leader is not None:
             _signal_group(leader, number)
-        for pid in living:
+        for pid in others:
             with _tolerant():
-                if leader is None or os.getpgid(pid) != leader:
-                    os.kill(pid, number)
+                os.kill(pid, number)
+
+    def kill(self, leader: int | None) -> None:
+        self.signal(signal.SIGKILL, leader)
 
 
 def _session_of(pid: int) -> int:

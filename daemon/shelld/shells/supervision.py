@@ -346,7 +346,7 @@ async def _kill_session(leader: int) -> list[int]:
     members.begin(leader)
     deadline = anyio.current_time() + KILL_DEADLINE_MS / 1000
     while survivors := members.living():
-        members.signal(signal.SIGKILL, None)
+        members.kill(None)
         if anyio.current_time() >= deadline:
             break
         await anyio.sleep(KILL_INTERVAL_MS / 1000)
