@@ -141,7 +141,7 @@ class RunnerPool:
             return None
         self._reap()
         if self._strangers.interval_ms is not None:
-            self._strangers.kill_round({*self._adopted, self._keeper_pid or 0})
+            self._strangers.kill_round(self._is_ours)
             self._reap()
         return self._strangers.interval_ms
 
@@ -162,9 +162,13 @@ class RunnerPool:
                 self._adopted.remove(pid)
                 self._strangers.expect()
 
+    def _is_ours(self, pid: int) -> bool:
+        # A keeper may be killed, and leave us its runners, between any two lines. They are in its
+        # session, which no command can join.
+        return pid in self._adopted or _session(pid) == self._keeper_pid
+
     def _replace_keeper(self, pid: int) -> None:
-        # Its runners are in its session, which no command can join. What else there is among
-        # this process's children now is of a runner that was killed before.
+        # What else there is among this process's children now is of a runner that was killed.
         self._adopted.update(child for child in children(os.getpid()) if _session(child) == pid)
         self._strangers.expect()
         self._keeper_pid = None

@@ -8,11 +8,10 @@ of them can hide a neighbour.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from typing import Final
 
 from shelld.keeper.channel import KILL_DEADLINE_MS
-from shelld.keeper.tree import kill_descendants
+from shelld.keeper.tree import Spared, kill_descendants
 
 # Between two rounds of SIGKILL: what was hit needs a moment to die and be reaped.
 KILL_INTERVAL_MS: Final = 2
@@ -23,7 +22,7 @@ _CLEAN_ROUNDS: Final = 2
 
 
 class Strangers:
-    """Kills, round by round, everything below this process but `spare` and what is below that.
+    """Kills, round by round, everything below this process but what is spared, with all below it.
 
     `survivors` are those that outlived the deadline; they are still tried, but not waited for.
     """
@@ -50,9 +49,9 @@ class Strangers:
         self._clean_rounds = 0
         self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
 
-    def kill_round(self, spare: Collection[int]) -> None:
+    def kill_round(self, is_spared: Spared) -> None:
         """Kill what is there now. The caller reaps, and calls again after `interval_ms`."""
-        found = kill_descendants(spare)
+        found = kill_descendants(is_spared)
         self.survivors = [pid for pid in self.survivors if pid in found]
         if len(found) == len(self.survivors):
             self._clean_rounds += 1

@@ -172,7 +172,7 @@ class Keeper:
         self._tell(ended.socket, (LOST,))
 
     def _kill_strangers(self) -> None:
-        self._strangers.kill_round(self._runners)
+        self._strangers.kill_round(self._runners.__contains__)
         self._reap()
         if self._strangers.settled:
             self._lost = [lost for lost in self._lost if not self._is_finished(lost)]

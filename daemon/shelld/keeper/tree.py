@@ -19,7 +19,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -112,22 +112,30 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def walk(spare: Collection[int] = ()) -> Iterator[tuple[int, int]]:
+# Asked of each process when it is come upon, as that may change meanwhile.
+Spared = Callable[[int], bool]
+
+
+def _nobody(_pid: int) -> bool:
+    return False
+
+
+def walk(is_spared: Spared = _nobody) -> Iterator[tuple[int, int]]:
     """Yield pid and parent pid of everything below this process, zombies included.
 
-    What is in `spare`, and below it, is left out. What forks meanwhile may be missed, so callers
+    What is spared, with all below it, is left out. What forks meanwhile may be missed, so callers
     repeat. The youngest come first, and each when its own children are known already: to kill one
     at once is the way to catch up with those that live just long enough to fork.
     """
     us = os.getpid()
     # Kernels without CONFIG_PROC_CHILDREN leave a look at every process.
     by_parent = None if os.path.exists(f"/proc/{us}/task/{us}/children") else _by_parent()
-    seen = {us, *spare}
+    seen = {us}
     waiting = [(us, 0)]
     while waiting:
         pid, parent = waiting.pop()
         for child in children(pid) if by_parent is None else by_parent.get(pid, []):
-            if child not in seen:
+            if child not in seen and not is_spared(child):
                 seen.add(child)
                 waiting.append((child, pid))
         if pid != us:
@@ -162,13 +170,13 @@ def signal_process(pid: int, number: int, parent: int) -> None:
             os.close(handle)
 
 
-def kill_descendants(spare: Collection[int] = ()) -> list[int]:
+def kill_descendants(is_spared: Spared = _nobody) -> list[int]:
     """SIGKILL everything below this process; return the pids, of which some may be zombies.
 
     To be repeated until nothing is left.
     """
     found: list[int] = []
-    for pid, parent in walk(spare):
+    for pid, parent in walk(is_spared):
         found.append(pid)
         signal_process(pid, signal.SIGKILL, parent)
     return found
