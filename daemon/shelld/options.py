@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     import argparse
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 # From the strongest to the weakest.
 Mechanism = Literal["cgroup", "subreaper", "process-group"]
-MECHANISMS: Final = ("cgroup", "subreaper", "process-group")
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -102,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     option("--bash", metavar="PATH", help="the bash that runs commands")
     option(
         "--containment",
-        choices=MECHANISMS,
+        choices=get_args(Mechanism),
         help="the strongest means to be used, where the system has it, to end all of a command",
     )
     option(

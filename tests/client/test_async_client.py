@@ -63,6 +63,16 @@ async def test_a_background_job_is_followed_and_killed(shell: AsyncClient) -> No
     assert (killed.status, killed.already_stopped, killed.survivors) == ("killed", False, [])
 
 
+async def test_closing_a_session_kills_what_runs_in_it(shell: AsyncClient) -> None:
+    job = await shell.bash("sleep 300", session="mine", run_in_background=True)
+    other = await shell.bash("sleep 300", session="other", run_in_background=True)
+    assert (await shell.close_session("mine")).killed == 1
+    states = {info.bash_id: info.status for info in await shell.list_shells()}
+    assert (states[job.bash_id], states[other.bash_id]) == ("killed", "running")
+    with pytest.raises(ShellError, match="Session not found: mine"):
+        await shell.close_session("mine")
+
+
 async def test_every_option_of_bash_arrives(shell: AsyncClient, tmp_path: Path) -> None:
     result = await shell.bash(
         r"cat; printf '\e[1m%s' $A; pwd",

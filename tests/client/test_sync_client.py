@@ -38,6 +38,8 @@ def test_methods_return_results(shell: Client) -> None:
     assert shell.bash_output(job.bash_id, wait=10_000).stdout == "up\n"
     assert [info.bash_id for info in shell.list_shells()][1:] == [job.bash_id]
     assert shell.kill_shell(job.bash_id).status == "killed"
+    shell.bash("sleep 300", session="mine", run_in_background=True)
+    assert shell.close_session("mine").killed == 1
     assert shell.server_info().pid == shell.pid
     shell.ping()
     with pytest.raises(CommandTimedOut):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,11 +13,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from shelld.keeper.pool import SPARE, RunnerPool
 from shelld.shells import ShellManager, ShellProcess, ShellStatus
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import MAX_STARTING, ManagerOptions
 from shelld_protocol.errors import ErrorKind, RpcError
-from support import is_alive
+from support import children, is_alive
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -160,3 +163,48 @@ async def test_a_session_is_closed_alone() -> None:
             await manager.close_session("mine")
         assert caught.value.data == {"kind": "session_not_found", "session": "mine"}
         assert await manager.close_session("main") == []
+
+
+async def test_spare_runners_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.05)
+    async with ShellManager() as manager:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(6):
+                tasks.start_soon(manager.start_and_wait, StartRequest("sleep 0.3"))
+        (keeper,) = children(os.getpid())
+        assert len(children(keeper)) >= 6
+        with anyio.fail_after(20):
+            while len(children(keeper)) != SPARE:
+                await anyio.sleep(0.01)
+
+
+async def test_what_a_runner_says_of_itself_is_none_while_there_can_be_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_pool: RunnerPool) -> None:
+        raise BlockingIOError
+
+    async with ShellManager() as manager:
+        with monkeypatch.context() as patch:
+            patch.setattr(RunnerPool, "acquire", refuse)
+            assert await manager.runner_info() is None
+        info = await manager.runner_info()
+        assert info is not None
+        assert info.subreaper is (sys.platform == "linux")
+
+
+async def test_runner_and_keeper_killed_together_take_the_session_with_them(
+    tmp_path: Path,
+) -> None:
+    # All that can be had where this program is not the one that adopts.
+    command = (
+        f"sleep 300 & echo $! > {tmp_path}/pid; "
+        "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID; sleep 300"
+    )
+    async with ShellManager() as manager:
+        shell = await manager.start(StartRequest(command))
+        with anyio.fail_after(20):
+            await shell.wait_until(lambda: shell.is_empty)
+        assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
+        assert not is_alive(int((tmp_path / "pid").read_text()))
+        assert (await manager.start_and_wait(StartRequest("true"))).pid is not None

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
-from shelld.keeper.strangers import Strangers
-from shelld.keeper.tree import children
+from shelld.keeper.strangers import KILL_INTERVAL_MS, Strangers
+from shelld.keeper.tree import children, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
@@ -105,7 +105,8 @@ class RunnerPool:
         self._idle.clear()
         deadline = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
         while not self._strangers.settled and time.monotonic() < deadline:
-            time.sleep((self.tend() or 0) / 1000)
+            self.tend()
+            time.sleep(KILL_INTERVAL_MS / 1000)
         self._forget_keeper()
 
     # -- what goes wrong --------------------------------------------------------------------
@@ -165,11 +166,11 @@ class RunnerPool:
     def _is_ours(self, pid: int) -> bool:
         # A keeper may be killed, and leave us its runners, between any two lines. They are in its
         # session, which no command can join.
-        return pid in self._adopted or _session(pid) == self._keeper_pid
+        return pid in self._adopted or session_of(pid) == self._keeper_pid
 
     def _replace_keeper(self, pid: int) -> None:
         # What else there is among this process's children now is of a runner that was killed.
-        self._adopted.update(child for child in children(os.getpid()) if _session(child) == pid)
+        self._adopted.update(child for child in children(os.getpid()) if session_of(child) == pid)
         self._strangers.expect()
         self._keeper_pid = None
         if self._keeper is not None:
@@ -249,10 +250,3 @@ class RunnerPool:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._keeper_pid, os.WNOHANG)
             self._keeper_pid = None
-
-
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return -1

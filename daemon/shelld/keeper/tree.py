@@ -15,7 +15,6 @@ nobody but us, and deeper ones are held by a pidfd and looked at again before th
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import sys
@@ -112,6 +111,14 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def session_of(pid: int) -> int:
+    """Return the session of a process, or -1 if it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
 # Asked of each process when it is come upon, as that may change meanwhile.
 Spared = Callable[[int], bool]
 
@@ -150,14 +157,11 @@ def living_descendants() -> list[int]:
 # -- signalling -------------------------------------------------------------------------------
 
 
-# Gone, of another uid (it shows up as a survivor), or no descriptor left for a pidfd.
-_tolerant = functools.partial(contextlib.suppress, OSError)
-
-
 def signal_process(pid: int, number: int, parent: int) -> None:
     """Signal a process below this one that was found as a child of `parent`, if it still is."""
     us = os.getpid()
-    with _tolerant():
+    # Gone, of another uid (it shows up as a survivor), or no descriptor left for a pidfd.
+    with contextlib.suppress(OSError):
         if parent == us or not hasattr(os, "pidfd_open"):
             os.kill(pid, number)
             return
@@ -259,7 +263,7 @@ class SessionMembers:
         everything = {
             pid: process for pid, process in processes().items() if process.state not in _DEAD
         }
-        sessions = {pid: _session_of(pid) for pid in everything}
+        sessions = {pid: session_of(pid) for pid in everything}
         known = {pid for pid, session in self._known.items() if sessions.get(pid) == session}
         known.update(pid for pid, session in sessions.items() if session == self._session)
         by_parent = _by_parent(everything)
@@ -280,15 +284,8 @@ class SessionMembers:
         if leader is not None:
             _signal_group(leader, number)
         for pid in others:
-            with _tolerant():
+            with contextlib.suppress(OSError):
                 os.kill(pid, number)
 
     def kill(self, leader: int | None) -> None:
         self.signal(signal.SIGKILL, leader)
-
-
-def _session_of(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return -1
