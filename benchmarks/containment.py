@@ -35,7 +35,7 @@ class Runs:
         self._env = dict(os.environb)
 
     def start(self, command: bytes) -> None:
-        message = (RUN, [b"/bin/bash", b"-c", command], self._env, b"", 3)
+        message = (RUN, b"/bin/bash", [b"bash", b"-c", command], self._env, b"", 3)
         self.channel.send(message, (self._null,) * 3)
 
     def until(self, kind: int) -> None:

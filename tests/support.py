@@ -58,6 +58,16 @@ def descendants(pid: int) -> list[int]:
     return [below for child in children(pid) for below in (child, *descendants(child))]
 
 
+def running_below(pid: int, word: str) -> list[int]:
+    """The pids below `pid` of processes whose command line has `word` in it."""
+    found: list[int] = []
+    for below in descendants(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if word.encode() in Path(f"/proc/{below}/cmdline").read_bytes():
+                found.append(below)
+    return found
+
+
 class Gate:
     """One moment that a command waits for: `wait` in the command, `open` in the test.
 

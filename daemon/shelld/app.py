@@ -63,6 +63,7 @@ async def _run(
         retain_seconds=options.retain_seconds,
         retain_bytes=options.retain_bytes,
         retain_total_bytes=options.retain_total_bytes,
+        spool_directory=options.spool_dir,
         grace_ms=options.grace,
     )
     output = Output(streams[1])

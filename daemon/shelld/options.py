@@ -32,6 +32,7 @@ class Options(NamedTuple):
     retain_seconds: int = 3_600
     retain_bytes: int = 64 * 1024 * 1024
     retain_total_bytes: int = 512 * 1024 * 1024
+    spool_dir: str | None = None
     max_message_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 4_096
 
@@ -114,13 +115,14 @@ def _parser() -> argparse.ArgumentParser:
     option("--max-shells", type=count, metavar="N", help="shells that may run at once")
     option("--max-retained", type=count, metavar="N", help="ended shells that are kept")
     option("--retain-seconds", type=size, metavar="S", help="how long ended shells are kept")
-    option("--retain-bytes", type=_integer(4096, 2**40), metavar="N", help="output kept per stream")
+    option("--retain-bytes", type=_integer(4096, 2**40), metavar="N", help="output kept of a shell")
     option(
         "--retain-total-bytes",
         type=_integer(4096, 2**40),
         metavar="N",
-        help="output kept of all ended shells; the oldest go first",
+        help="output kept of all shells together; that of ended ones goes first",
     )
+    option("--spool-dir", metavar="DIR", help="output is kept in DIR, not in $TMPDIR or /tmp")
     option("--max-message-bytes", type=_integer(1024, 2**31), metavar="N", help="largest request")
     option("--max-in-flight", type=count, metavar="N", help="requests that may be unanswered")
     return parser

@@ -29,6 +29,8 @@ SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "U
 # "lost": what guarded the command was killed, and the command with it. "oom": the kernel killed it
 # for want of memory. Left out otherwise.
 EndReason: TypeAlias = Literal["lost", "oom"]
+# "re" is Python's, which backtracks, for what the linear-time engine RE2 refuses.
+FilterEngine: TypeAlias = Literal["re2", "re"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
 
 _WIRE_NAMES: Final = frozenset({"bash_id", "shell_id"})
@@ -120,7 +122,10 @@ class Usage(Result):
 
 
 class BashResult(Result):
-    """Of a foreground command. Exactly one of `exit_code` and `signal` is set."""
+    """Of a foreground command. Exactly one of `exit_code` and `signal` is set.
+
+    `spool_error`: the errno name for which output was dropped that the limits would have kept.
+    """
 
     bash_id: str
     command: str
@@ -138,6 +143,7 @@ class BashResult(Result):
     usage: Usage
     description: str | None = None
     reason: EndReason | None = None
+    spool_error: str | None = None
 
 
 class BackgroundResult(Result):
@@ -173,7 +179,10 @@ class BashOutputParams(Params):
     filter: (
         Annotated[
             str,
-            Meta(description="RE2 pattern: only lines it matches are returned, all are consumed."),
+            Meta(
+                description="A regular expression (RE2, or else Python's): only lines that it "
+                "matches are returned, the others are consumed too."
+            ),
         ]
         | None
     ) = None
@@ -204,6 +213,8 @@ class OutputRange(Result):
 
 
 class BashOutputResult(Result):
+    """`filter_engine` is the one that matched, `spool_error` as in `BashResult`."""
+
     bash_id: str
     command: str
     stdout: str
@@ -218,6 +229,8 @@ class BashOutputResult(Result):
     dropped_bytes: int
     more: bool
     reason: EndReason | None = None
+    filter_engine: FilterEngine | None = None
+    spool_error: str | None = None
 
 
 # -- kill_shell, list_shells ------------------------------------------------------------------

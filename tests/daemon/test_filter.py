@@ -1,58 +1,262 @@
-"""Lines that match, and patterns that are refused."""
+"""Lines that match, engines that take turns, and patterns that are refused or cost too much."""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import time
+from collections.abc import AsyncIterator
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shelld.output.filter import MAX_PATTERN_CHARACTERS, SLICE_CHARACTERS, LineFilter
-from shelld_protocol.errors import RpcError
+from shelld.keeper.pool import RunnerPool
+from shelld.output import backtracking
+from shelld.output import filter as filter_module
+from shelld.output.filter import MAX_PATTERN_CHARACTERS, Filters, split_lines
+from shelld_protocol.errors import ErrorKind, RpcError
+from support import running_below, wait_for
+
+# The second of each pair needs lookaround, and so the other engine, for the same.
+CASES = [
+    ("b", "abc\nxyz\nb", "abc\nb"),
+    ("^b", "abc\nbcd\n", "bcd\n"),
+    ("c$", "abc\nabcd\nabc\r\n", "abc\nabc\r\n"),
+    ("", "a\n\nb\n", "a\n\nb\n"),
+    ("^$", "a\n\nb\n", "\n"),
+    ("^$", "a\n", ""),
+    ("$", "a\nb", "a\nb"),
+    ("x*", "a\n\nb", "a\n\nb"),
+    ("x", "a\u2028x\nb\u0085\n", "a\u2028x\n"),
+    ("(?i:ERROR)|warn", "error\nWarn\nwarn\n", "error\nwarn\n"),
+    ("(?i)ERROR", "an error\nnone\n", "an error\n"),
+    ("a.c", "abc", "abc"),
+    ("a.c", "a\nc\n", ""),
+    ("(?s)a.c", "a\nc\nabc\n", "abc\n"),
+    (r"a\sc", "a\nc\na c\n", "a c\n"),
+    (r"a[^x]c", "a\nc\naxc\nabc\n", "abc\n"),
+    (r"^\w+$", "one\ntwo three\nfour\r\n", "one\nfour\r\n"),
+    (r"\bx\b", "ax\nx\nxa\n", "x\n"),
+    ("ä|€", "a\nä\n€€\n", "ä\n€€\n"),
+    ("^6", "\r60%\n16%\n", "\r60%\n"),
+    ("b|(x)", "b\n\n\nx\nb\n", "b\nx\nb\n"),
+    ("a\x00b", "a\x00b\n", "a\x00b\n"),
+]
+# What only one engine knows.
+RE2_CASES = [
+    (r"\p{Greek}", "α\nb\n", "α\n"),
+    (r"\Aa", "a\nba\n", "a\n"),
+    (r"b\z", "b\nba\nb\r\n", "b\nb\r\n"),
+    (r"(?-m:^a)", "x\na\n", "a\n"),
+    (r"(?m-s:^a.c)", "x\na\nc\nabc\n", "abc\n"),
+    (r"\Qa.c\E", "abc\na.c\n", "a.c\n"),
+]
+RE_CASES = [
+    (r"(?<!x)err", "xerr\nerr\n", "err\n"),
+    (r"(?=.*b)a", "ab\na\nba\n", "ab\n"),
+    (r"^(\w)\1$", "aa\nab\nbb\r\n", "aa\nbb\r\n"),
+    (r"(?!)|^$", "a\n\nb\n", "\n"),
+]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
-        ("b", "abc\nxyz\nb", "abc\nb"),
-        ("^b", "abc\nbcd\n", "bcd\n"),
-        ("c$", "abc\nabcd\nabc\r\n", "abc\nabc\r\n"),
-        ("", "a\n\nb\n", "a\n\nb\n"),
-        ("^$", "a\n\nb\n", "\n"),
-        ("x", "a\u2028x\nb\u0085\n", "a\u2028x\n"),
-        ("(?i:ERROR)|warn", "error\nWarn\nwarn\n", "error\nwarn\n"),
-        (r"\p{Greek}", "α\nb\n", "α\n"),
-        ("a.c", "abc", "abc"),
-    ],
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def filters() -> AsyncIterator[Filters]:
+    pool = RunnerPool()
+    yield Filters(pool)
+    pool.close()
+
+
+async def matching(filters: Filters, pattern: str, text: str) -> tuple[str, str]:
+    async with filters.open(pattern) as line_filter:
+        assert line_filter is not None
+        return await line_filter.lines(text), line_filter.engine
+
+
+@pytest.mark.parametrize(("pattern", "text", "expected"), [*CASES, *RE2_CASES])
+async def test_only_matching_lines_are_returned(
+    filters: Filters, pattern: str, text: str, expected: str
+) -> None:
+    assert await matching(filters, pattern, text) == (expected, "re2")
+    # In a text that is searched in another thread.
+    many = 5000
+    separate = "" if text.endswith("\n") else "\n"
+    assert await matching(filters, pattern, (text + separate) * many) == (
+        (expected + ("\n" if expected and not expected.endswith("\n") else "")) * many,
+        "re2",
+    )
+
+
+@pytest.mark.parametrize(("pattern", "text", "expected"), [*CASES, *RE_CASES])
+async def test_the_backtracking_engine_returns_the_same_lines(
+    filters: Filters, pattern: str, text: str, expected: str
+) -> None:
+    flags = re.match(r"\(\?[a-z]+\)", pattern)
+    start = flags.end() if flags else 0
+    needy = f"{pattern[:start]}(?:{pattern[start:]})(?!(?!))"
+    assert await matching(filters, needy, text) == (expected, "re")
+
+
+lines = st.lists(st.text("ab\r ", max_size=5), max_size=30).map("\n".join)
+
+
+@given(
+    lines,
+    st.sampled_from(["a", "^$", "b$", "^a*$", "a|$", r"\b", r"a\s*b", "[^a]", "^(a|b)+ ?", "$^"]),
 )
-def test_only_matching_lines_are_returned(pattern: str, text: str, expected: str) -> None:
-    assert LineFilter(pattern).lines(text) == expected
+def test_a_text_of_many_lines_is_matched_as_each_of_them(text: str, pattern: str) -> None:
+    linear = filter_module._compile(pattern)  # pyright: ignore[reportPrivateUsage]
+    assert linear is not None
+    expected = [line for line in split_lines(text) if linear.matching_lines(line)]
+    assert linear.matching_lines(text) == "".join(expected)
 
 
-@given(st.text("ab\n\r", max_size=400), st.sampled_from(["a", "^$", "b$", "^a*$"]))
-def test_slices_give_together_what_one_text_gives(text: str, pattern: str) -> None:
-    text *= 50
-    line_filter = LineFilter(pattern)
-    assert "".join(line_filter.slices(text)) == line_filter.lines(text)
-    longest = max(map(len, text.split("\n")))
-    assert all(len(part) <= SLICE_CHARACTERS + longest + 1 for part in LineFilter("").slices(text))
+def test_lines_end_at_newlines_alone() -> None:
+    assert split_lines("a\r\nb\x0bc\u2028d\n\ne") == ["a\r\n", "b\x0bc\u2028d\n", "\n", "e"]
+    assert split_lines("") == []
+    assert split_lines("\n") == ["\n"]
 
 
-@pytest.mark.parametrize("pattern", ["(", "[z-a]", "(?=x)", "(a)\\1", "a{2000}", "\\", "*"])
-def test_what_the_engine_does_not_take_is_refused(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ["(", "[z-a]", "(a", "\\", "*", "(?P<a>", "(?<=a*)b", "a{2,1}"])
+async def test_what_no_engine_takes_is_refused(filters: Filters, pattern: str) -> None:
     with pytest.raises(RpcError, match=r"^Invalid filter regex: ."):
-        LineFilter(pattern)
+        await matching(filters, pattern, "x")
 
 
-def test_an_over_long_pattern_is_refused() -> None:
-    with pytest.raises(RpcError, match="Invalid filter regex"):
-        LineFilter("a" * (MAX_PATTERN_CHARACTERS + 1))
+async def test_an_over_long_pattern_is_refused(filters: Filters) -> None:
+    with pytest.raises(RpcError, match="Invalid filter regex: longer than 10000 characters"):
+        await matching(filters, "a" * (MAX_PATTERN_CHARACTERS + 1), "x")
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(x+x+)+y", r"^(\w+\s?)*$", "(.*)*="])
-def test_no_pattern_takes_more_than_linear_time(pattern: str) -> None:
+CATASTROPHIC = ["(a+)+$", "(a|aa)+$", "(x+x+)+y", r"^(\w+\s?)*$", "(.*)*="]
+
+
+@pytest.mark.parametrize("pattern", CATASTROPHIC)
+async def test_no_pattern_takes_more_than_linear_time(filters: Filters, pattern: str) -> None:
     began = time.monotonic()
-    LineFilter(pattern).lines(("a" * 5000 + "!\n") * 20)
+    await matching(filters, pattern, ("a" * 5000 + "!\n") * 20 + "x" * 5000)
     # A backtracking engine would need longer than the universe has.
     assert time.monotonic() - began < 20
+
+
+class Ticks:
+    """Counts how often the event loop comes round."""
+
+    def __init__(self) -> None:
+        self.longest_ms = 0.0
+
+    async def run(self) -> None:
+        while True:
+            began = anyio.current_time()
+            await anyio.sleep(0.001)
+            self.longest_ms = max(self.longest_ms, (anyio.current_time() - began) * 1000)
+
+
+async def test_a_pattern_that_explodes_is_stopped_and_delays_nobody(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backtracking, "TIME_BUDGET_S", 0.5)
+    ticks = Ticks()
+    began = time.monotonic()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ticks.run)
+        with pytest.raises(RpcError, match="Invalid filter regex: takes more than"):
+            await matching(filters, "(a+)+(?!a)$", "a" * 50 + "!\n")
+        tasks.cancel_scope.cancel()
+    assert time.monotonic() - began < 10
+    assert ticks.longest_ms < 200
+    wait_for(lambda: not helpers(), "the end of the process")
+
+
+def helpers() -> list[int]:
+    """The processes that backtrack, or could."""
+    return running_below(os.getpid(), "backtracking_main")
+
+
+async def test_the_budget_is_for_all_texts_of_one_read(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backtracking, "TIME_BUDGET_S", 0.4)
+    # Some hundredths of a second each.
+    text = "a" * 18 + "!\n"
+    async with filters.open("^(a+)+(?!a)$") as line_filter:
+        assert line_filter is not None
+        with pytest.raises(RpcError, match="takes more than"):
+            for _ in range(1000):
+                assert await line_filter.lines(text) == ""
+
+
+@pytest.mark.parametrize("pattern", [r"(?:(?:(?:a{1,99}){1,99}){1,99}){1,99}(?=b)", "(?=a)" * 3000])
+async def test_a_pattern_that_is_large_when_compiled_is_no_danger(
+    filters: Filters, pattern: str
+) -> None:
+    try:
+        await matching(filters, pattern, "aab\n")
+    except RpcError as error:
+        assert str(error).startswith("Invalid filter regex: ")
+
+
+async def test_a_backtracking_process_that_is_killed_is_an_answer(filters: Filters) -> None:
+    async with filters.open("(?=a)") as line_filter:
+        assert line_filter is not None
+        (pid,) = helpers()
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(RpcError, match="Invalid filter regex: takes too much"):
+            await line_filter.lines("a\n")
+
+
+async def test_who_gives_up_leaves_no_process(filters: Filters) -> None:
+    with anyio.move_on_after(0.3) as scope:
+        await matching(filters, "(a+)+(?!a)$", "a" * 50 + "!\n")
+    assert scope.cancelled_caught
+    wait_for(lambda: not helpers(), "the end of the process")
+
+
+async def test_only_so_many_may_backtrack_at_once(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filter_module, "MAX_BACKTRACKING", 1)
+    async with filters.open("(?=a)"):
+        with pytest.raises(RpcError) as caught:
+            await matching(filters, "(?=a)", "a")
+        assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
+        assert await matching(filters, "a+", "a") == ("a", "re2")
+    assert await matching(filters, "(?=a)", "a") == ("a", "re")
+
+
+async def test_a_large_text_through_the_backtracking_engine_arrives_whole(filters: Filters) -> None:
+    text = "".join(f"line {number} ä\n" for number in range(300_000))
+    found, engine = await matching(filters, r"7(?= ä)", text)
+    assert engine == "re"
+    assert found.count("\n") == 30_000
+
+
+async def test_without_a_process_to_be_had_the_answer_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_pool: RunnerPool) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(RunnerPool, "acquire", refuse)
+    with pytest.raises(RpcError) as caught:
+        await matching(Filters(RunnerPool()), "(?=a)", "a")
+    assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("pattern", [r"z\d", "(?=z)z", "plain"])
+async def test_a_line_of_megabytes_delays_nobody(filters: Filters, pattern: str) -> None:
+    text = "a" * 8_000_000 + "\n"
+    await matching(filters, pattern, "x")
+    ticks = Ticks()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ticks.run)
+        assert (await matching(filters, pattern, text))[0] == ""
+        tasks.cancel_scope.cancel()
+    assert ticks.longest_ms < 100

@@ -44,7 +44,7 @@ class Run:
         null = os.open(os.devnull, os.O_RDWR)
         argv = [b"/bin/bash", b"-c", command]
         self.channel.send(
-            (RUN, argv, dict(os.environb) if env is None else env, b"", 3), (null,) * 3
+            (RUN, argv[0], argv, dict(os.environb) if env is None else env, b"", 3), (null,) * 3
         )
         os.close(null)
         self.messages: list[Message] = []
@@ -141,7 +141,7 @@ def test_what_cannot_be_started_is_told_and_the_runner_goes_on(pool: RunnerPool)
         ([b"/bin/bash", b"-c", b"true"], {b"A=B": b""}, b""),
         ([b"/bin/bash", b"-c", b"true"], {}, b"\0"),
     ):
-        channel.send((RUN, argv, env, cwd, 3), (null,) * 3)
+        channel.send((RUN, argv[0], argv, env, cwd, 3), (null,) * 3)
         expected_count = len(failures) + 1
         while len(failures) < expected_count:
             assert select.select([channel], [], [], DEADLINE_S)[0]
@@ -158,7 +158,7 @@ def test_what_cannot_be_started_is_told_and_the_runner_goes_on(pool: RunnerPool)
 def test_a_command_whose_descriptors_did_not_all_arrive_is_not_started(pool: RunnerPool) -> None:
     channel = pool.acquire()
     with open(os.devnull, "rb") as null:
-        channel.send((RUN, [b"/bin/bash", b"-c", b"true"], {}, b"", 3), (null.fileno(),) * 2)
+        channel.send((RUN, b"/bin/bash", [b"bash"], {}, b"", 3), (null.fileno(),) * 2)
     received: list[Message] = []
     while not received:
         assert select.select([channel], [], [], DEADLINE_S)[0]

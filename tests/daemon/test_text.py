@@ -2,179 +2,210 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld.output.escapes import MAX_SEQUENCE_BYTES
 from shelld.output.store import StreamStore
-from shelld.output.text import (
-    MAX_SEQUENCE_BYTES,
-    TRUNCATED_SUFFIX,
-    read_limited_text,
-    read_text,
-    strip_escapes,
-    whole_units,
-)
+from shelld.output.text import Piece, has_text, last_states, plain_text, read_text
+from terminal import outputs, stored, text_of
 
-
-def stored(data: bytes, limit: int = 1 << 20) -> StreamStore:
-    store = StreamStore(limit)
-    store.append(data)
-    return store
+STRIP = pytest.mark.parametrize("strip", [True, False])
 
 
 @pytest.mark.parametrize(
-    ("text", "plain"),
+    ("data", "text"),
     [
-        ("\x1b[0m", ""),
-        ("\x1b[1;38;5;12mx\x1b[m", "x"),
-        ("\x1b[?25lx\x1b[2K", "x"),
-        ("\x1b]0;title\x07x", "x"),
-        ("\x1b]8;;http://a\x1b\\link\x1b]8;;\x1b\\", "link"),
-        ("\x1bPq#0\x1b\\x", "x"),
-        ("\x1b_apc\x1b\\x\x1b^pm\x1b\\\x1bXsos\x1b\\", "x"),
-        ("\x1b(Bx\x1b)0", "x"),
-        ("\x1b7x\x1b8\x1bc\x1b=", "x"),
-        ("a[31mb", "a[31mb"),
-        ("\x1b", "\x1b"),
-        ("\x1b[", "\x1b["),
-        ("\x1b]never ended", "\x1b]never ended"),
-        ("\x1b[\x1b[31mx", "\x1b[x"),
-        ("\x1b[31\nm", "\x1b[31\nm"),
+        (b"\xff", "\ufffd"),
+        (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
+        (b"\xe2\x82", "\ufffd"),
+        (b"\xf0\x9f\x98", "\ufffd"),
+        (b"a\x00b\x07\x08\x0b\x7f", "a\x00b\x07\x08\x0b\x7f"),
+        (b"\xef\xbb\xbfa", "\ufeffa"),
+        # An escape sequence never makes a character of two halves.
+        (b"\xe2\x82\x1b[m\xac", "\ufffd\ufffd"),
     ],
 )
-def test_escape_sequences_are_removed_and_nothing_else(text: str, plain: str) -> None:
-    assert strip_escapes(text) == plain
+def test_what_is_no_text_is_replaced_and_controls_are_not(data: bytes, text: str) -> None:
+    assert text_of(data) == text
+    assert json.loads(json.dumps(text_of(data))) == text
 
 
 @pytest.mark.parametrize(
-    ("data", "whole"),
+    ("text", "left"),
     [
-        (b"", 0),
-        (b"abc", 3),
-        ("ä".encode()[:1], 0),
-        (b"a" + "€".encode()[:2], 1),
-        (b"a" + "😀".encode()[:3], 1),
-        ("€".encode(), 3),
-        (b"a\xff", 2),
-        (b"a\x80\x80\x80", 4),
-        (b"a\xed\xa0", 3),
-        (b"a\xc0", 2),
-        (b"a\x1b", 1),
-        (b"a\x1b[", 1),
-        (b"a\x1b[31;1", 1),
-        (b"a\x1b[31m", 6),
-        (b"a\x1b]0;title", 1),
-        (b"a\x1b]0;title\x1b", 1),
-        (b"a\x1b]0;title\x1b\\", 12),
-        (b"a\x1b]0;title\x07", 11),
-        (b"a\x1b]0;x\x07\x1b", 7),
-        (b"a\x1b(", 1),
-        (b"a\x1b(B", 4),
-        (b"a\x1bc", 3),
-        (b"a\x1b[31\n", 6),
+        ("10%\r50%\r100%\n", "100%\n"),
+        ("10%\r50%", "50%"),
+        ("long state\rshort\n", "short\n"),
+        ("a\r1\r2\nb\r3\n", "2\n3\n"),
+        ("\rfirst", "first"),
+        # No state follows: this is a line end, or the state still stands.
+        ("a\r\nb\r\n", "a\r\nb\r\n"),
+        ("50%\r", "50%\r"),
+        ("a\rb\r\n", "b\r\n"),
+        ("a\r\r\nb", "a\r\r\nb"),
+        ("\r\n\r\n", "\r\n\r\n"),
+        ("no return\n", "no return\n"),
     ],
 )
-def test_an_unfinished_unit_at_the_end_is_left(data: bytes, whole: int) -> None:
-    assert whole_units(data, final=False) == whole
-    assert whole_units(data, final=True) == len(data)
+def test_a_line_that_is_overwritten_is_left_in_its_last_state(text: str, left: str) -> None:
+    assert last_states(text) == left
 
 
-@pytest.mark.parametrize("data", [b"\xe0\xa0", b"\x1b[31", b"\x1b]0;title", b"\xf0\x9f\x98"])
+def test_what_overwrites_an_earlier_text_says_so() -> None:
+    assert last_states("\r50%\r60%\n70%\r80%", continues=True) == "\r60%\n80%"
+    assert last_states(" more\r60%", continues=True) == "\r60%"
+    assert last_states(" more\n1\r2", continues=True) == " more\n2"
+
+
+states = st.text("ab\r\n", max_size=40)
+
+
+@given(states, states)
+def test_states_read_apart_are_the_states_of_all(before: str, after: str) -> None:
+    continues = before != "" and not before.endswith("\n")
+    apart = last_states(before) + last_states(after, continues=continues)
+    assert last_states(apart) == last_states(before + after)
+
+
+@given(states)
+def test_states_are_found_once(text: str) -> None:
+    assert last_states(last_states(text)) == last_states(text)
+
+
+def test_a_million_states_of_one_line_take_linear_time() -> None:
+    text = "".join(f"{number}%\r" for number in range(1_000_000)) + "done\n"
+    assert last_states(text) == "done\n"
+    assert last_states("\r" * 1_000_000 + "\n") == "\r" * 1_000_000 + "\n"
+
+
+@pytest.mark.parametrize("data", [b"\xe0\xa0", b"\x1b[31", b"\x1b]0;title", b"\xf0\x9f\x98", b"\r"])
 def test_what_is_unfinished_at_the_very_end_is_returned_in_the_end(data: bytes) -> None:
     store = stored(data)
     waiting = read_text(store, 0, len(data), 1, strip=True, final=False)
     assert waiting == ("", 0, 0)
+    assert not has_text(store, 0, len(data), strip=True, final=False)
     ended = read_text(store, 0, len(data), 1, strip=True, final=True)
     assert ended.end == len(data)
 
 
-def test_a_sequence_that_never_ends_is_not_waited_for_for_ever() -> None:
-    endless = b"\x1b]0;" + b"x" * MAX_SEQUENCE_BYTES
-    assert whole_units(endless, final=False) == len(endless)
-    piece = read_text(stored(endless * 3), 0, 3 * len(endless), 10, strip=True, final=False)
-    assert piece.end > 0
+def test_a_carriage_return_waits_for_what_it_is_for() -> None:
+    store = stored(b"50%\r")
+    first = read_text(store, 0, 4, 100, strip=True, final=False)
+    assert first == ("50%", 3, 0)
+    store.append(b"\x1b[K")
+    assert read_text(store, 3, 7, 100, strip=True, final=False) == ("", 3, 0)
+    store.append(b"60%\r")
+    second = read_text(store, 3, 11, 100, strip=True, final=False)
+    assert second == ("\r60%", 10, 0)
+    assert read_text(store, 10, 11, 100, strip=True, final=True) == ("", 11, 0)
 
 
-units = st.one_of(
-    st.text(max_size=3).filter(lambda text: text.isprintable()).map(str.encode),
-    st.sampled_from(
-        [
-            "\x1b[31m",
-            "\x1b[0m",
-            "\x1b]8;;http://x\x1b\\",
-            "\x1b]0;t\x07",
-            "\x1b(B",
-            "\x1bc",
-            "\n",
-            "\r",
-        ]
-    ).map(str.encode),
-    st.binary(max_size=2).filter(lambda data: b"\x1b" not in data),
-)
-
-
-@given(st.lists(units, max_size=20).map(b"".join), st.integers(1, 9), st.booleans())
-def test_reads_of_any_size_give_the_text_of_one(data: bytes, size: int, strip: bool) -> None:
+def test_bytes_pass_through_unless_they_are_to_be_stripped() -> None:
+    data = b"1%\r2%\r\x1b[31mx\x1b]0;t\x07\r\n\r"
+    assert text_of(data, strip=False).encode() == data
     store = stored(data)
-    whole = read_text(store, 0, len(data), len(data) + 1, strip=strip, final=True)
+    raw = read_text(store, 0, len(data), 100, strip=False, final=False)
+    assert raw.text.encode() == data
+
+
+def joined(pieces: list[str], *, strip: bool) -> str:
+    return last_states("".join(pieces)) if strip else "".join(pieces)
+
+
+def read_to_end(store: StreamStore, size: int, *, strip: bool) -> list[str]:
     texts: list[str] = []
     position = 0
-    while position < len(data):
-        piece = read_text(store, position, len(data), size, strip=strip, final=True)
+    while position < store.written:
+        piece = read_text(store, position, store.written, size, strip=strip, final=True)
         assert piece.end > position
         texts.append(piece.text)
         position = piece.end
-    assert "".join(texts) == whole.text
+    return texts
 
 
-@given(st.lists(units, max_size=20).map(b"".join), st.lists(st.integers(0, 60), max_size=5))
+@given(outputs, st.integers(1, 9), st.booleans())
+def test_reads_of_any_size_give_the_text_of_one(data: bytes, size: int, strip: bool) -> None:
+    texts = read_to_end(stored(data), size, strip=strip)
+    whole = text_of(data, strip=strip)
+    text = joined(texts, strip=strip)
+    # Where the output ends, so does every line: there a return is dropped, if it is read with it.
+    assert (text.rstrip("\r"), text.rstrip("\r")) == (whole.rstrip("\r"), whole.rstrip("\r"))
+
+
+@given(outputs, st.lists(st.integers(0, 60), max_size=5), st.booleans())
 def test_what_arrives_in_pieces_reads_as_what_arrives_at_once(
-    data: bytes, arrivals: list[int]
+    data: bytes, arrivals: list[int], strip: bool
 ) -> None:
-    store = stored(data)
+    store = StreamStore(1 << 20)
     texts: list[str] = []
     position = 0
     for stop in [*sorted(min(arrival, len(data)) for arrival in arrivals), len(data)]:
-        final = stop == len(data)
-        piece = read_text(store, position, stop, 1000, strip=True, final=final)
+        store.append(data[store.written : stop])
+        piece = read_text(store, position, stop, 1000, strip=strip, final=False)
         texts.append(piece.text)
         position = piece.end
-    whole = read_text(store, 0, len(data), 1000, strip=True, final=True)
-    assert "".join(texts) == whole.text
-    assert position == len(data)
+    last = read_text(store, position, len(data), 1000, strip=strip, final=True)
+    assert last.end == len(data)
+    text = joined([*texts, last.text], strip=strip)
+    assert text.rstrip("\r") == text_of(data, strip=strip).rstrip("\r")
 
 
-@given(st.lists(units, max_size=30).map(b"".join), st.integers(20, 60), st.booleans())
-def test_a_limited_text_fits_and_the_rest_follows_where_it_was_cut(
-    data: bytes, limit: int, strip: bool
+@given(outputs, st.integers(0, 60), st.booleans(), st.booleans())
+def test_there_is_text_when_a_read_finds_some(
+    data: bytes, start: int, strip: bool, final: bool
 ) -> None:
     store = stored(data)
-    whole = read_text(store, 0, len(data), len(data) + 1, strip=strip, final=True).text
-    text, end, cut = read_limited_text(store, len(data), limit, strip=strip, final=True)
-    assert len(text.encode()) <= limit
-    if not cut:
-        assert (text, end) == (whole, len(data))
-        return
-    assert len(whole.encode()) > limit
-    head = text.removesuffix(TRUNCATED_SUFFIX)
-    rest = read_text(store, end, len(data), len(data), strip=strip, final=True).text
-    assert head + rest == whole
-    # Not a character less than fits. One unit has at most 20 bytes here.
-    assert len(head.encode()) > limit - len(TRUNCATED_SUFFIX) - 20 or not head
+    found = read_text(store, start, len(data), 1 << 20, strip=strip, final=final)
+    expected = has_text(store, start, len(data), strip=strip, final=final)
+    # A return that only sequences follow is waited with, although those are whole.
+    if "\r" not in data.decode("latin-1"):
+        assert (found.end > start) is expected
 
 
-def test_the_gap_is_never_inside_a_limited_text() -> None:
-    store = stored(b"h" * 100 + b"-" * 1000 + b"t" * 100, limit=200)
-    text, end, cut = read_limited_text(store, 1200, 1000, strip=True, final=True)
-    assert (text, end, cut) == ("h" * 100 + TRUNCATED_SUFFIX, 100, True)
-    rest = read_text(store, end, 1200, 1000, strip=True, final=True)
-    assert (rest.text, rest.dropped, rest.end) == ("t" * 100, 1000, 1200)
+@STRIP
+def test_a_unit_that_has_no_room_is_returned_whole(strip: bool) -> None:
+    title = b"\x1b]0;" + b"x" * 20_000 + b"\x07"
+    data = title + "€".encode() + b"y"
+    store = stored(data)
+    first = read_text(store, 0, len(data), 1, strip=strip, final=False)
+    assert first == Piece("" if strip else title.decode(), len(title), 0)
+    second = read_text(store, first.end, len(data), 1, strip=strip, final=False)
+    assert second == Piece("€", len(title) + 3, 0)
 
 
-@pytest.mark.parametrize("size", [65_536, 1_048_576, 3_000_000])
-def test_a_text_of_the_limits_size_is_not_cut(size: int) -> None:
-    store = stored(b"x" * size, 1 << 23)
-    assert read_limited_text(store, size, size, strip=True, final=True)[2] is False
-    text, end, cut = read_limited_text(store, size, size - 1, strip=True, final=True)
-    assert (len(text), end, cut) == (size - 1, size - 1 - len(TRUNCATED_SUFFIX), True)
+def test_a_sequence_that_never_ends_hides_nothing() -> None:
+    data = b"\x1b]0;" + b"x" * (3 * MAX_SEQUENCE_BYTES) + b"\nafter"
+    store = stored(data)
+    texts: list[str] = []
+    position = 0
+    while position < len(data):
+        piece = read_text(store, position, len(data), 1000, strip=True, final=False)
+        texts.append(piece.text)
+        position = piece.end
+    assert "".join(texts) == data[1:].decode()
+
+
+def test_nothing_is_put_together_across_the_gap() -> None:
+    euro = "€".encode()
+    store = stored(b"a" + euro + b"b" * 10 + b"\x1b[1" + b"3mx" + euro, head_limit=2)
+    store.drop(15)
+    head = read_text(store, 0, store.written, 100, strip=True, final=True)
+    assert head == ("a\ufffd", 2, 0)
+    tail = read_text(store, 2, store.written, 100, strip=True, final=True)
+    assert tail == ("3mx€", store.written, 15)
+
+
+def test_a_gap_at_the_end_is_told() -> None:
+    store = stored(b"head" + b"x" * 10, head_limit=4)
+    store.drop(10)
+    assert has_text(store, 4, 14, strip=True, final=False)
+    assert read_text(store, 4, 14, 100, strip=True, final=True) == ("", 14, 10)
+
+
+def test_plain_text_of_a_beginning_may_be_unfinished_only_at_the_end() -> None:
+    assert plain_text(b"x\x1b[3", strip=True, is_end=True) == "x"
+    assert plain_text(b"x\x1b[3", strip=True, is_end=False) == "x[3"

@@ -242,7 +242,7 @@ def test_wait_with_a_filter_waits_for_a_line_that_matches(
     assert result["stdoutRange"]["start"] == 0
 
 
-@pytest.mark.parametrize("pattern", ["(", "[invalid(regex", "(?=lookahead)", "a{5000}"])
+@pytest.mark.parametrize("pattern", ["(", "[invalid(regex", "(?<=a*)b", "a{2,1}"])
 def test_bad_filter_is_refused_with_its_own_sentence(daemon: RawDaemon, pattern: str) -> None:
     bash_id = daemon.background("sleep 300")
     error = daemon.fail("bash_output", {"bash_id": bash_id, "filter": pattern})
@@ -333,7 +333,8 @@ def test_what_the_limit_discards_is_counted_exactly() -> None:
         assert len(kept) == 8192
         assert dropped == total - 8192
         whole = "".join(f"{number:05}\n" for number in range(1, 10_001))
-        assert kept == whole[:4096] + whole[-4096:]
+        # A quarter is head.
+        assert kept == whole[:2048] + whole[-6144:]
 
 
 def test_list_shells_is_in_start_order_and_by_session(daemon: RawDaemon) -> None:

@@ -50,13 +50,19 @@ def test_ended_shells_are_kept_for_a_time_and_running_ones_for_ever() -> None:
         assert listed == [running, with_leftover]
 
 
-def test_output_of_ended_shells_is_bounded_in_all() -> None:
-    with raw_daemon("--retain-total-bytes", "250000") as daemon:
-        ids = [daemon.bash("head -c 100000 /dev/zero")["bash_id"] for _ in range(4)]
-        wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 2, "the oldest to expire")
-        assert daemon.fail("bash_output", {"bash_id": ids[1]})["data"]["expired"] is True
-        kept = daemon.call("bash_output", {"bash_id": ids[2], "stdout_offset": 0})
-        assert len(kept["stdout"]) == 100_000
+def test_output_of_all_shells_is_bounded_and_the_oldest_goes_first() -> None:
+    with raw_daemon("--retain-total-bytes", "1000000") as daemon:
+        ids = [daemon.bash("head -c 300000 /dev/zero")["bash_id"] for _ in range(6)]
+
+        def read(bash_id: str) -> tuple[int, int]:
+            result = daemon.call("bash_output", {"bash_id": bash_id, "stdout_offset": 0})
+            return len(result["stdout"]), result["droppedBytes"]
+
+        # Shells are not forgotten for that.
+        assert read(ids[0])[1] >= 262_144
+        assert sum(map(sum, map(read, ids))) == 6 * 300_000
+        assert sum(kept for kept, _ in map(read, ids)) <= 1_000_000
+        assert [read(bash_id) for bash_id in ids[-2:]] == [(300_000, 0)] * 2
 
 
 def test_more_shells_than_the_usual_limit_of_files_allows(tmp_path: Path) -> None:

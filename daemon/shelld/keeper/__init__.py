@@ -30,7 +30,7 @@ daemon -> keeper
     ``(STOP_RUNNER, pid)``           SIGKILL a runner that does not do what it is asked for.
 
 daemon -> runner
-    ``(RUN, argv, env, cwd, count)`` + [stdin, stdout, stderr, *extra]
+    ``(RUN, program, argv, env, cwd, count)`` + [stdin, stdout, stderr, *extra]
                                      start a command; extra descriptors become 3, 4, ... `cwd` and
                                      the others are bytes; an empty `cwd` is the daemon's own;
                                      `count` is the number of descriptors sent.

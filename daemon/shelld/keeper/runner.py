@@ -155,11 +155,11 @@ class Runner:
     # -- starting ---------------------------------------------------------------------------
 
     def _run(self, message: Message, descriptors: list[int]) -> None:
-        _, argv, env, cwd, descriptor_count = message
+        _, program, argv, env, cwd, descriptor_count = message
         failure: tuple[int, str] | None = (errno.EMFILE, "exec")
         # The kernel leaves out those that this process has no room for.
         if len(descriptors) == descriptor_count:
-            failure = self._spawn(argv, env, cwd, descriptors)
+            failure = self._spawn(program, argv, env, cwd, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         os.fchdir(self._home)
@@ -173,7 +173,12 @@ class Runner:
         self._send((STARTED, self._leader))
 
     def _spawn(
-        self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, descriptors: list[int]
+        self,
+        program: bytes,
+        argv: list[bytes],
+        env: dict[bytes, bytes],
+        cwd: bytes,
+        descriptors: list[int],
     ) -> tuple[int, str] | None:
         """Start the command; return (errno, what) if that failed."""
         try:
@@ -188,8 +193,8 @@ class Runner:
         actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(descriptors)]
         try:
             self._leader = os.posix_spawn(
-                argv[0],
-                [b"bash", *argv[1:]],
+                program,
+                argv,
                 env,
                 file_actions=actions,
                 setsid=True,

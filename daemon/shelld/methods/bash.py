@@ -11,11 +11,12 @@ import msgspec
 from shelld.audit import AuditRecord, timestamp
 from shelld.guard import judge
 from shelld.methods.context import Context
-from shelld.output.text import read_limited_text
+from shelld.output.reader import read_head
+from shelld.output.retention import OutputStream
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
-from shelld.shells.process import OutputStream, ShellProcess
+from shelld.shells.process import ShellProcess
 from shelld.shells.supervision import TimeoutPolicy
 from shelld_protocol.errors import invalid_params, timed_out
 from shelld_protocol.methods import (
@@ -55,7 +56,7 @@ async def bash(
     raise_failure(shell)
     if shell.released and shell.is_running:
         return _background_result(shell)
-    result = _foreground_result(shell, strip=params.strip_ansi)
+    result = await _foreground_result(shell, strip=params.strip_ansi)
     if shell.status is ShellStatus.TIMEOUT and request.timeout is not None:
         data = msgspec.to_builtins(result)
         if shell.survivors:
@@ -107,22 +108,19 @@ async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
         raise
 
 
-def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
+async def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
     final = not shell.leftover
 
-    def head(stream: OutputStream) -> tuple[str, bool]:
-        store = stream.store
-        if not store.written:
+    async def head(stream: OutputStream) -> tuple[str, bool]:
+        if not stream.store.written:
             return "", False
-        text, end, cut = read_limited_text(
-            store, store.written, MAX_RESULT_BYTES, strip=strip, final=final
-        )
+        head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
         # What the answer holds has been read: bash_output goes on behind it.
-        stream.read_position = max(stream.read_position, end)
-        return text, cut
+        stream.read_position = max(stream.read_position, head.end)
+        return head.text, head.is_cut
 
-    stdout, stdout_cut = head(shell.stdout)
-    stderr, stderr_cut = head(shell.stderr)
+    stdout, stdout_cut = await head(shell.stdout)
+    stderr, stderr_cut = await head(shell.stderr)
     usage = shell.usage
     return BashResult(
         bash_id=shell.id,
@@ -145,6 +143,7 @@ def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
         ),
         description=shell.description,
         reason=shell.reason,
+        spool_error=shell.output.error,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from shelld.audit import AuditLog, AuditRecord, timestamp
 from shelld.options import Options
+from shelld.output.filter import Filters
 from shelld.shells.manager import ShellManager
 from shelld.shells.process import ShellProcess
 
@@ -22,6 +23,10 @@ class Daemon:
     started_at: float = field(default_factory=time.monotonic)
     requests: int = 0
     draining: bool = False
+    filters: Filters = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.filters = Filters(self.manager.pool)
 
 
 @dataclass(slots=True)

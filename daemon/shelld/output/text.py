@@ -1,50 +1,23 @@
-"""Bytes of a terminal program to text: where they may be cut, how they are decoded and stripped.
+"""Kept bytes to text: cut between units, decoded, stripped of escape sequences and overwritten
+states.
 
-Pure. A text is always made from a range of bytes that begins and ends between two units, where a
-unit is a character or an escape sequence; so the same bytes give the same text however they were
-read.
-
-Escape sequences are those of ECMA-48 (CSI, control strings, two- and three-byte escapes) with
-xterm's habit of ending OSC with BEL.
+Pure, and the only place where bytes of a command become text. The same range gives the same text,
+and ranges that follow each other give texts that do: to join them and to read them at once is the
+same, but for the states of a line that was overwritten between two reads, which begin with a
+carriage return (`last_states` of the joined text removes them).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from shelld.output.escapes import MAX_SEQUENCE_BYTES, first_unit, whole_units, without_escapes
 from shelld.output.store import StreamStore
 
-# The longest unfinished sequence that is waited for. A control string that is longer (a
-# hyperlink's URL, an inline image) is cut; anything else this long is not a sequence.
-MAX_SEQUENCE_BYTES: Final = 4096
-
-TRUNCATED_SUFFIX: Final = "... (truncated)"
-
-# How much of a stream is looked at at a time while its head is measured.
-_STEP_BYTES: Final = 64 * 1024
-
-_SEQUENCE: Final = re.compile(
-    r"""\x1b(?:
-        \[ [\x30-\x3f]* [\x20-\x2f]* [\x40-\x7e]           # CSI
-      | \] [^\x07\x1b]* (?: \x07 | \x1b\\ )                # OSC
-      | [PX^_] [^\x1b]* \x1b\\                             # DCS, SOS, PM, APC
-      | [\x20-\x2f]+ [\x30-\x7e]                           # charset and other nF escapes
-      | [\x30-\x4f\x51-\x57\x59\x5a\x5c\x60-\x7e]          # two bytes
-    )""",
-    re.VERBOSE,
-)
-
-# The same sequences, unfinished at the end of the data.
-_UNFINISHED: Final = re.compile(
-    rb"""\x1b(?:
-        \[ [\x30-\x3f]* [\x20-\x2f]*
-      | \] [^\x07\x1b]* \x1b?
-      | [PX^_] [^\x1b]* \x1b?
-      | [\x20-\x2f]*
-    )?\Z""",
-    re.VERBOSE,
-)
+# Up to the last carriage return of a line that something visible follows. The one of a line end
+# stays, as text that has them is often compared, or written back.
+_OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 
 
 class Piece(NamedTuple):
@@ -55,39 +28,25 @@ class Piece(NamedTuple):
     dropped: int
 
 
-def strip_escapes(text: str) -> str:
-    return _SEQUENCE.sub("", text) if "\x1b" in text else text
+def plain_text(data: bytes, *, strip: bool, is_end: bool) -> str:
+    """Decode whole units, replacing what is not UTF-8; `strip`: without escape sequences."""
+    if not strip:
+        return data.decode("utf-8", "replace")
+    # Decoded apart: what a sequence stands between does not belong together.
+    pieces = without_escapes(data, is_end=is_end)
+    return "".join([piece.decode("utf-8", "replace") for piece in pieces])
 
 
-def whole_units(data: bytes, *, final: bool) -> int:
-    """Return how many bytes of `data` end on a unit; `final`: nothing will follow them."""
-    if final or not data:
-        return len(data)
-    window = max(0, len(data) - MAX_SEQUENCE_BYTES)
-    escape = data.rfind(b"\x1b", window)
-    if escape >= 0 and _UNFINISHED.match(data, escape):
-        # An escape at the very end may be half of the ST that ends a control string.
-        opener = data.rfind(b"\x1b", window, escape)
-        return opener if opener >= 0 and _UNFINISHED.match(data, opener) else escape
-    return len(data) - _unfinished_character(data)
+def last_states(text: str, *, continues: bool = False) -> str:
+    """Return what a progress bar leaves of each line: what follows its last carriage return.
 
-
-def _unfinished_character(data: bytes) -> int:
-    """Return how many bytes at the end begin a UTF-8 character that is not complete yet."""
-    for length in range(1, min(3, len(data)) + 1):
-        byte = data[-length]
-        if byte < 0x80:
-            return 0
-        if byte >= 0xC0:
-            need = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            if length >= need:
-                return 0
-            # Only what a decoder would still wait for: ED A0 can never become a character.
-            try:
-                data[-length:].decode()
-            except UnicodeDecodeError as error:
-                return length if error.reason == "unexpected end of data" else 0
-    return 0
+    `continues`: the text begins within a line. If that is overwritten, the text begins with a
+    carriage return, as what it overwrites was in a text before.
+    """
+    if "\r" not in text:
+        return text
+    overwritten = continues and _OVERWRITTEN.match(text) is not None
+    return "\r" * overwritten + _OVERWRITTEN.sub("", text)
 
 
 def read_text(
@@ -106,79 +65,60 @@ def read_text(
     if kept.start >= stop:
         return Piece("", stop, stop - start)
     data = kept.data[: stop - kept.start]
-    reached = kept.start + len(data)
+    data, is_end = _whole(store, kept.start, stop, data, want, final=final)
+    open_end = strip and not final and kept.start + len(data) == stop
+    if open_end:
+        # What a carriage return is for is not known before something follows.
+        data = data.rstrip(b"\r")
+    text = plain_text(data, strip=strip, is_end=is_end)
+    if not data or (open_end and text and not text.strip("\r")):
+        return Piece("", start, 0)
+    if strip and "\r" in text:
+        continues = not kept.dropped and begins_within_line(store, start)
+        text = last_states(text.rstrip("\r") if is_end else text, continues=continues)
+    return Piece(text, kept.start + len(data), kept.dropped)
+
+
+def begins_within_line(store: StreamStore, start: int) -> bool:
+    """Whether the byte before `start` is there and ends no line."""
+    before = store.read(max(0, start - 1), 1)
+    return start > 0 and not before.dropped and before.data != b"\n"
+
+
+def _whole(
+    store: StreamStore, start: int, stop: int, data: bytes, want: int, *, final: bool
+) -> tuple[bytes, bool]:
+    """Return the whole units of `data`, or the first one if there is no room for it.
+
+    And whether nothing can follow them: the end of the output, or the gap.
+    """
+    is_end = _is_end(start, stop, data, want, final=final)
+    if is_end:
+        return data, True
+    if size := whole_units(data):
+        return data[:size], False
+    want = min(MAX_SEQUENCE_BYTES, stop - start)
+    data = store.read(start, want).data[:want]
+    is_end = _is_end(start, stop, data, want, final=final)
+    size = first_unit(data)
+    if is_end and not size:
+        size = len(data)
+    return data[:size], is_end and size == len(data)
+
+
+def _is_end(start: int, stop: int, data: bytes, want: int, *, final: bool) -> bool:
     # What the gap has cut in two will never be whole.
-    last = (final and reached == stop) or (len(data) < want and reached < stop)
-    data = data[: whole_units(data, final=last)]
-    if not data:
-        data = _first_unit(store, kept.start, stop, final=final)
-    text = data.decode("utf-8", "replace")
-    return Piece(strip_escapes(text) if strip else text, kept.start + len(data), kept.dropped)
+    reached = start + len(data)
+    return final if reached == stop else len(data) < want
 
 
-def _first_unit(store: StreamStore, start: int, stop: int, *, final: bool) -> bytes:
-    """Return the unit at `start`, which the room given was too small for.
-
-    Empty if it is unfinished at `stop`, unless that is final.
-    """
-    size = min(8, stop - start)
-    while True:
-        data = store.read(start, size).data
-        whole = whole_units(data, final=len(data) >= MAX_SEQUENCE_BYTES)
-        if whole:
-            return _shortest_unit(data[:whole])
-        if size == stop - start:
-            return data if final else b""
-        size = min(size * 2, MAX_SEQUENCE_BYTES, stop - start)
-
-
-def _shortest_unit(data: bytes) -> bytes:
-    for size in range(1, len(data)):
-        if whole_units(data[:size], final=False) == size:
-            return data[:size]
-    return data
-
-
-def read_limited_text(
-    store: StreamStore, stop: int, max_text_bytes: int, *, strip: bool, final: bool
-) -> tuple[str, int, bool]:
-    """Return the head of a stream as at most `max_text_bytes` of UTF-8, suffix included.
-
-    Returns the text, the offset where it was cut (or ended), and whether it was cut.
-    """
-    pieces: list[Piece] = []
-    position = size = 0
-    while True:
-        piece = read_text(store, position, stop, _STEP_BYTES, strip=strip, final=final)
-        if piece.end == position:
-            return "".join(piece.text for piece in pieces), position, False
-        pieces.append(piece)
-        size += _utf8_size(piece.text)
-        if size > max_text_bytes or piece.dropped:
-            break
-        position = piece.end
-    room = max_text_bytes - len(TRUNCATED_SUFFIX)
-    while pieces and (size > room or pieces[-1].dropped):
-        size -= _utf8_size(pieces.pop().text)
-    position = pieces[-1].end if pieces else 0
-    last = _longest_fitting(store, position, stop, room - size, strip=strip)
-    text = "".join(piece.text for piece in (*pieces, last))
-    return text + TRUNCATED_SUFFIX, last.end, True
-
-
-def _longest_fitting(store: StreamStore, start: int, stop: int, room: int, *, strip: bool) -> Piece:
-    """Return the longest piece of one step from `start` whose text has at most `room` bytes."""
-    best = Piece("", start, 0)
-    low, high = 0, min(_STEP_BYTES, stop - start)
-    while low < high:
-        middle = (low + high + 1) // 2
-        piece = read_text(store, start, stop, middle, strip=strip, final=False)
-        if not piece.dropped and _utf8_size(piece.text) <= room:
-            best, low = piece, middle
-        else:
-            high = middle - 1
-    return best
-
-
-def _utf8_size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+def has_text(store: StreamStore, start: int, stop: int, *, strip: bool, final: bool) -> bool:
+    """Whether a read from `start` would return something or tell of a gap."""
+    if start >= stop or final:
+        return start < stop
+    for want in (8, MAX_SEQUENCE_BYTES):
+        kept = store.read(start, min(want, stop - start))
+        data = kept.data.lstrip(b"\r") if strip else kept.data
+        if kept.dropped or first_unit(data):
+            return True
+    return False

@@ -66,7 +66,9 @@ class Launch:
         self.stderr, stderr_end = self._pipe()
         self._descriptors = [stdin, stdout_end, stderr_end]
         command = request.command.encode()
-        self._argv = [os.fsencode(bash), b"-c", command]
+        self._program = os.fsencode(bash)
+        # $0 is what messages begin with: the same wherever this bash lies.
+        self._argv = [b"bash", b"-c", command]
         if len(command) > MAX_ARGUMENT_BYTES:
             self._argv[-1] = _READ_COMMAND
             self._descriptors.append(self._file(command))
@@ -89,9 +91,10 @@ class Launch:
 
     def hand_over(self, channel: Channel) -> None:
         """Give the command to a runner. If that fails, the channel is closed too."""
-        message = (RUN, self._argv, self._env, self._cwd, len(self._descriptors))
+        descriptors = tuple(self._descriptors)
+        message = (RUN, self._program, self._argv, self._env, self._cwd, len(descriptors))
         try:
-            channel.send(message, tuple(self._descriptors))
+            channel.send(message, descriptors)
         except BaseException:
             # Who knows what has arrived of it.
             channel.close()

@@ -18,6 +18,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Final
 
@@ -27,7 +28,7 @@ from msgspec import Struct
 
 from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
-from shelld.output.store import DEFAULT_RETAIN_BYTES
+from shelld.output.retention import DEFAULT_RETAIN_BYTES, DEFAULT_RETAIN_TOTAL_BYTES, Retention
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.lifecycle import ShellStatus
@@ -62,7 +63,8 @@ class ManagerOptions(Struct, frozen=True):
     max_retained: int = 1_000
     retain_seconds: int = 3_600
     retain_bytes: int = DEFAULT_RETAIN_BYTES
-    retain_total_bytes: int = 8 * DEFAULT_RETAIN_BYTES
+    retain_total_bytes: int = DEFAULT_RETAIN_TOTAL_BYTES
+    spool_directory: str | None = None
     grace_ms: int = 1_000
 
 
@@ -76,7 +78,7 @@ class ShellManager:
     ) -> None:
         self.options = options or ManagerOptions()
         self.started_count = 0
-        self._pool = pool or RunnerPool()
+        self.pool = pool or RunnerPool()
         self._oom_kills = OomKills()
         self._runner_info: RunnerInfo | None = None
         self._on_end = on_end
@@ -84,8 +86,11 @@ class ShellManager:
         self._shells: dict[str, ShellProcess] = {}
         # Running, or with processes left.
         self._live_count = 0
-        # Output of the others.
-        self._retained_bytes = 0
+        self._retention = Retention(
+            self.options.retain_bytes,
+            self.options.retain_total_bytes,
+            self.options.spool_directory,
+        )
         self._sessions: dict[str, Session] = {}
         self._base = Session(None, _current_directory(), dict(os.environb))
         self._ids = ShellIds()
@@ -114,8 +119,9 @@ class ShellManager:
             try:
                 result = await tasks.__aexit__(kind, error, traceback)
             finally:
-                self._pool.close()
+                self.pool.close()
                 self._oom_kills.close()
+                self._retention.close()
         return result
 
     # -- starting ---------------------------------------------------------------------------
@@ -170,11 +176,11 @@ class ShellManager:
         if self._tasks is None:
             # It ended while this start waited for its turn.
             raise shutting_down()
-        channel = self._pool.acquire()
+        channel = self.pool.acquire()
         try:
             supervision = self._hand_over(request, channel)
         except BaseException:
-            self._pool.release(channel)
+            self.pool.release(channel)
             raise
         shell = supervision.shell
         shell.supervision = supervision
@@ -192,15 +198,16 @@ class ShellManager:
             description=request.description,
             session=request.session,
             verdict=request.verdict,
-            retain_bytes=self.options.retain_bytes,
+            output=self._retention.open(),
         )
-        with Launch(request, session, self.options.bash) as launch:
+        with ExitStack() as undo, Launch(request, session, self.options.bash) as launch:
+            undo.callback(self._retention.forget, shell.output)
             supervision = Supervision(
                 shell,
                 channel,
                 launch.stdout,
                 launch.stderr,
-                pool=self._pool,
+                pool=self.pool,
                 oom_kills=self._oom_kills,
                 timeout=request.timeout,
                 on_start=self._starting.release,
@@ -209,25 +216,23 @@ class ShellManager:
             )
             # The last thing that can fail.
             launch.hand_over(channel)
+            undo.pop_all()
         return supervision
 
     def _released(self, shell: ShellProcess, channel: Channel | None) -> None:
         self._live_count -= 1
         if channel is not None:
-            self._pool.release(channel)
+            self.pool.release(channel)
         if shell.failure is not None:
-            del self._shells[shell.id]
+            self._forget(shell)
             return
-        self._retained_bytes += shell.kept_bytes
-        while (
-            len(self._shells) - self._live_count > self.options.max_retained
-            or self._retained_bytes > self.options.retain_total_bytes
-        ):
+        self._retention.finish(shell.output)
+        while len(self._shells) - self._live_count > self.options.max_retained:
             self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
 
     def _forget(self, shell: ShellProcess) -> None:
         del self._shells[shell.id]
-        self._retained_bytes -= shell.kept_bytes
+        self._retention.forget(shell.output)
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -258,7 +263,7 @@ class ShellManager:
         """Return what a runner said of itself, once one can be had; None if none can."""
         if self._runner_info is None:
             with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
-                channel = self._pool.acquire()
+                channel = self.pool.acquire()
                 try:
                     while channel.peer is None and channel.is_open:
                         await anyio.wait_readable(channel)
@@ -266,7 +271,7 @@ class ShellManager:
                             channel.close()
                     self._runner_info = channel.peer
                 finally:
-                    self._pool.release(channel)
+                    self.pool.release(channel)
         return self._runner_info
 
     # -- ending -----------------------------------------------------------------------------
@@ -316,7 +321,7 @@ class ShellManager:
         while True:
             await anyio.sleep(_SWEEP_S)
             self.cleanup_completed(self.options.retain_seconds)
-            self._pool.trim()
+            self.pool.trim()
 
     def _session(self, name: str | None) -> Session:
         if name is None:

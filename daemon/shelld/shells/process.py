@@ -18,21 +18,9 @@ from typing import Protocol
 import anyio
 from msgspec import Struct
 
-from shelld.output.store import DEFAULT_RETAIN_BYTES, StreamStore
+from shelld.output.retention import ShellOutput
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
 from shelld_protocol.methods import EndReason
-
-
-class OutputStream:
-    """What one stream wrote, and the position that plain reads share."""
-
-    def __init__(self, retain_bytes: int) -> None:
-        self.store = StreamStore(retain_bytes)
-        self.read_position = 0
-
-    @property
-    def unread_bytes(self) -> int:
-        return self.store.written - self.read_position
 
 
 class CommandUsage(Struct, frozen=True):
@@ -61,7 +49,7 @@ class ShellProcess:
         description: str | None = None,
         session: str | None = None,
         verdict: str = "unresolved",
-        retain_bytes: int = DEFAULT_RETAIN_BYTES,
+        output: ShellOutput | None = None,
     ) -> None:
         self.id = id
         self.command = command
@@ -69,8 +57,9 @@ class ShellProcess:
         self.description = description
         self.session = session
         self.verdict = verdict
-        self.stdout = OutputStream(retain_bytes)
-        self.stderr = OutputStream(retain_bytes)
+        self.output = output or ShellOutput()
+        self.stdout = self.output.stdout
+        self.stderr = self.output.stderr
         self.status = ShellStatus.PENDING
         self.pid: int | None = None
         self.exit_code: int | None = None
@@ -99,11 +88,6 @@ class ShellProcess:
     @property
     def is_running(self) -> bool:
         return self.status in LIVE
-
-    @property
-    def kept_bytes(self) -> int:
-        """How much output is held in memory."""
-        return self.stdout.store.kept + self.stderr.store.kept
 
     @property
     def duration_ms(self) -> int:

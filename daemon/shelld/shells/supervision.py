@@ -89,7 +89,10 @@ class Supervision:
     ) -> None:
         self.shell = shell
         self._channel = channel
-        self._pipes = (Pipe(stdout, shell.stdout.store), Pipe(stderr, shell.stderr.store))
+        self._pipes = (
+            Pipe(stdout, shell.output, shell.stdout),
+            Pipe(stderr, shell.output, shell.stderr),
+        )
         self._timeout = timeout
         self._on_start = on_start
         self._started = False

@@ -1,0 +1,137 @@
+"""Patterns that only a backtracking engine takes: in another process, within a budget.
+
+Owns that process, for the length of one read. A runner starts it, as it starts commands; so it is
+killed with all it may have become when its channel is closed, or when the daemon is gone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import anyio
+
+from shelld.keeper.channel import RUN
+from shelld.keeper.pool import RunnerPool
+from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
+from shelld_protocol.methods import FilterEngine
+
+# Of all texts of one read together. A pattern that does not explode needs a tenth of it for the
+# largest read there is.
+TIME_BUDGET_S: Final = 2.0
+# For an interpreter to start where many others do, and to compile the pattern.
+START_TIMEOUT_S: Final = 10.0
+# The largest read, decoded, and what is found in it.
+MEMORY_BYTES: Final = 256 * 1024 * 1024
+
+_PROGRAM: Final = str(Path(__file__).with_name("backtracking_main.py"))
+_READ_BYTES: Final = 256 * 1024
+
+
+class BacktrackingFilter:
+    """A `LineFilter`. Use ``with``, then `compile`.
+
+    Raises `RpcError` (resource_exhausted) if no process can be had.
+    """
+
+    engine: FilterEngine = "re"
+
+    def __init__(self, pool: RunnerPool) -> None:
+        self._seconds_left = TIME_BUDGET_S
+        with ExitStack() as stack:
+            try:
+                self._connection = _start(pool, stack)
+            except OSError as error:
+                raise _no_process() from error
+            self._resources = stack.pop_all()
+
+    def __enter__(self) -> BacktrackingFilter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._resources.close()
+
+    async def compile(self, pattern: str) -> None:
+        """Raises `RpcError`: invalid_params for a bad pattern, resource_exhausted."""
+        with anyio.move_on_after(START_TIMEOUT_S):
+            await self._ask(pattern)
+            return
+        raise _no_process()
+
+    async def lines(self, text: str) -> str:
+        began = anyio.current_time()
+        with anyio.move_on_after(self._seconds_left):
+            found = await self._ask(text)
+            self._seconds_left -= anyio.current_time() - began
+            return found
+        raise _refused(f"takes more than {TIME_BUDGET_S:.0f} s to match")
+
+    async def _ask(self, text: str) -> str:
+        """Send a pattern or a text, and return the answer to it."""
+        data = text.encode()
+        try:
+            await self._send(len(data).to_bytes(4, "big") + data)
+            answer = await self._receive(int.from_bytes(await self._receive(4), "big"))
+        except (EOFError, ConnectionError):
+            # It was killed: by the kernel's limits, or by somebody else.
+            raise _refused("takes too much time or memory") from None
+        verdict, found = answer[:1], answer[1:].decode()
+        if verdict != b"+":
+            raise _refused(found)
+        return found
+
+    async def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._connection.send(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._connection)
+
+    async def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                more = self._connection.recv(min(size - len(data), _READ_BYTES))
+            except BlockingIOError:
+                await anyio.wait_readable(self._connection)
+                continue
+            if not more:
+                raise EOFError
+            data += more
+        return bytes(data)
+
+
+def _start(pool: RunnerPool, stack: ExitStack) -> socket.socket:
+    """Let a runner start the program; `stack` ends both. Raises OSError."""
+    channel = pool.acquire()
+    stack.callback(channel.close)
+    ours, theirs = socket.socketpair()
+    stack.callback(ours.close)
+    ours.setblocking(False)
+    limits = (str(MEMORY_BYTES), str(math.ceil(TIME_BUDGET_S) + 1))
+    argv = [os.fsencode(word) for word in (sys.executable, "-I", "-S", _PROGRAM, *limits)]
+    with theirs, open(os.devnull, "wb") as null:
+        descriptors = (theirs.fileno(), null.fileno(), null.fileno())
+        message = (RUN, argv[0], argv, dict(os.environb), b"", len(descriptors))
+        channel.send(message, descriptors)
+    return ours
+
+
+def _refused(reason: str) -> RpcError:
+    return invalid_params(f"Invalid filter regex: {reason}", "filter")
+
+
+def _no_process() -> RpcError:
+    return resource_exhausted("processes", "No process can be had for this filter")

@@ -1,0 +1,96 @@
+"""Where the units of a terminal program's output begin and end, and which are escape sequences.
+
+Pure. A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. What is
+one is decided by the bytes alone and within `MAX_SEQUENCE_BYTES`, so the answer is the same however
+the bytes were cut.
+
+Escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM and
+APC, designations of character sets, and two-byte escapes; with xterm's habit of ending OSC with
+BEL. Of their 8-bit forms only CSI (U+009B) is known, as that is the one that terminals still take
+in UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# A control string that is longer is not one: its text is output like any other. Hyperlinks,
+# clipboards and the chunks of images stay below, and what never ends is waited for only so long.
+MAX_SEQUENCE_BYTES: Final = 64 * 1024
+_MAX_STRING: Final = MAX_SEQUENCE_BYTES - 4
+_MAX_PARAMETERS: Final = 1024
+
+_CSI: Final = rb"(?:\x1b\[|\xc2\x9b)[\x30-\x3f]{0,%d}[\x20-\x2f]{0,16}" % _MAX_PARAMETERS
+_OSC: Final = rb"\x1b\][^\x07\x1b]{0,%d}" % _MAX_STRING
+_STRING: Final = rb"\x1b[PX^_][^\x1b]{0,%d}" % _MAX_STRING
+_NF: Final = rb"\x1b[\x20-\x2f]{1,16}"
+_TWO_BYTES: Final = rb"\x1b[\x30-\x4f\x51-\x57\x59\x5a\x5c\x60-\x7e]"
+
+_SEQUENCE: Final = re.compile(
+    rb"%s[\x40-\x7e]|%s(?:\x07|\x1b\\)|%s\x1b\\|%s[\x30-\x7e]|%s"
+    % (_CSI, _OSC, _STRING, _NF, _TWO_BYTES)
+)
+# The same, as far as they have come when the data ends.
+_UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _OSC, _STRING, _NF))
+# What is taken out: sequences, and an ESC that begins none. What follows that is text; but where
+# the output ends, the beginning of a short sequence is nothing else.
+_STRIPPED: Final = re.compile(rb"%s|\x1b" % _SEQUENCE.pattern)
+_STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.pattern, _CSI, _NF))
+_OPENERS: Final = (b"\x1b", b"\xc2\x9b")
+
+
+def without_escapes(data: bytes, *, is_end: bool) -> list[bytes]:
+    """Return what is left of `data`, a whole number of units, in pieces to be decoded apart.
+
+    `is_end`: nothing follows, so that the last unit may be unfinished.
+    """
+    if b"\x1b" in data or b"\xc2\x9b" in data:
+        return (_STRIPPED_AT_END if is_end else _STRIPPED).split(data)
+    return [data]
+
+
+def whole_units(data: bytes) -> int:
+    """Return how many bytes of `data`, which more may follow, are whole units."""
+    size = len(data) - _unfinished_character(data)
+    window = max(0, len(data) - MAX_SEQUENCE_BYTES)
+    for opener in _OPENERS:
+        position = data.rfind(opener, window)
+        if position >= 0 and _UNFINISHED.match(data, position):
+            size = min(size, position)
+            # An ESC at the very end may be the first half of what ends a control string.
+            before = data.rfind(b"\x1b", window, position)
+            if before >= 0 and _UNFINISHED.match(data, before):
+                size = before
+    return size
+
+
+def first_unit(data: bytes) -> int:
+    """Return the size of the first unit; 0 if `data`, which more may follow, has no whole one."""
+    sequence = _SEQUENCE.match(data)
+    if sequence is not None:
+        return sequence.end()
+    if _UNFINISHED.match(data):
+        return 0
+    for size in range(1, min(4, len(data)) + 1):
+        if whole := size - _unfinished_character(data[:size]):
+            return whole
+    return 0
+
+
+def _unfinished_character(data: bytes) -> int:
+    """Return how many bytes at the end begin a UTF-8 character that is not complete yet."""
+    for length in range(1, min(3, len(data)) + 1):
+        byte = data[-length]
+        if byte < 0x80:
+            return 0
+        if byte >= 0xC0:
+            need = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            if length >= need:
+                return 0
+            # Only what a decoder would still wait for: ED A0 can never become a character.
+            try:
+                data[-length:].decode()
+            except UnicodeDecodeError as error:
+                return length if error.reason == "unexpected end of data" else 0
+    return 0

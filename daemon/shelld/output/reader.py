@@ -1,0 +1,259 @@
+"""What one call gets of a stream: the head for a foreground answer, or what is new.
+
+A plain read takes from the position that all plain readers of a stream share. Looking moves
+nothing and may be interrupted; taking is one step without an await, and only what was looked at
+from where the position still is. So two readers never get the same bytes, and never miss any
+between them.
+
+Whatever is large is read in steps, and other requests go first between two of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from anyio.lowlevel import checkpoint
+
+from shelld.output.escapes import whole_units
+from shelld.output.filter import LineFilter
+from shelld.output.retention import OutputStream
+from shelld.output.store import StreamStore
+from shelld.output.text import Piece, begins_within_line, has_text, last_states, read_text
+
+TRUNCATED_SUFFIX: Final = "... (truncated)"
+
+# About a millisecond's work, escape sequences included.
+STEP_BYTES: Final = 256 * 1024
+
+
+# -- the head ---------------------------------------------------------------------------------
+
+
+class Head(NamedTuple):
+    """`text` is of the bytes up to `end`. `is_cut`: it ends with the suffix, and more follows."""
+
+    text: str
+    end: int
+    is_cut: bool
+
+
+async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, final: bool) -> Head:
+    """Return the beginning of a stream as at most `max_text_bytes` of UTF-8, suffix included.
+
+    It is cut only if not all of the stream fits, or if the rest was dropped.
+    """
+    stop = store.written
+    room = max_text_bytes - len(TRUNCATED_SUFFIX)
+    gathered = _Gathered(0, strip=strip)
+    # Where to cut, should it come to that.
+    cut: Head | None = None
+    while True:
+        piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)
+        if piece.dropped:
+            return cut or gathered.head(is_cut=True)
+        if piece.end == gathered.end:
+            return gathered.head(is_cut=False)
+        grown = gathered.plus(piece)
+        if grown.size <= room:
+            cut = None
+        elif cut is None:
+            cut = _fitting(store, gathered, stop, room, strip=strip).head(is_cut=True)
+        if grown.size > max_text_bytes:
+            assert cut is not None
+            return cut
+        gathered = grown
+        if gathered.end == stop:
+            return gathered.head(is_cut=False)
+        await checkpoint()
+
+
+class _Gathered:
+    """Text so far. The last line is apart, as a carriage return may still replace it."""
+
+    def __init__(
+        self, end: int, lines: tuple[str, ...] = (), line: str = "", size: int = 0, *, strip: bool
+    ) -> None:
+        self.end = end
+        self._strip = strip
+        self.size = size
+        self._lines = lines
+        self._line = line
+
+    def plus(self, piece: Piece) -> _Gathered:
+        text = self._line + piece.text
+        if self._strip:
+            text = last_states(text)
+        cut = text.rfind("\n") + 1
+        size = self.size - _utf8_size(self._line) + _utf8_size(text)
+        lines = (*self._lines, text[:cut]) if cut else self._lines
+        return _Gathered(piece.end, lines, text[cut:], size, strip=self._strip)
+
+    def head(self, *, is_cut: bool) -> Head:
+        line = self._line
+        if is_cut:
+            line += TRUNCATED_SUFFIX
+        elif self._strip:
+            line = line.rstrip("\r")
+        return Head("".join((*self._lines, line)), self.end, is_cut)
+
+
+def _fitting(
+    store: StreamStore, gathered: _Gathered, stop: int, room: int, *, strip: bool
+) -> _Gathered:
+    """Add to `gathered`, in ever smaller steps, until not one unit more has room."""
+    size = STEP_BYTES // 2
+    while size:
+        piece = read_text(store, gathered.end, stop, size, strip=strip, final=False)
+        grown = gathered.plus(piece)
+        if piece.dropped or piece.end == gathered.end or grown.size > room:
+            size //= 2
+        else:
+            gathered = grown
+    return gathered
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+# -- what is new ------------------------------------------------------------------------------
+
+
+class Read(NamedTuple):
+    """What one call takes from one stream: from `start` up to `end`, in `text`."""
+
+    text: str
+    start: int
+    end: int
+    dropped: int
+    more: bool
+
+
+class StreamReader:
+    """One call's view of one stream. `offset` None: the shared position, which it moves."""
+
+    def __init__(
+        self,
+        stream: OutputStream,
+        *,
+        offset: int | None,
+        max_bytes: int,
+        strip: bool,
+        line_filter: LineFilter | None,
+    ) -> None:
+        self._stream = stream
+        self._store = stream.store
+        self._offset = offset
+        self._max_bytes = max_bytes
+        self._strip = strip
+        self._filter = line_filter
+        # Where this call's read begins, and up to where it has seen nothing to return.
+        self._start = self._position = stream.read_position if offset is None else offset
+        self._dropped = 0
+        # How much had been written when it was last looked at.
+        self._seen = self._position
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything that no look has seen."""
+        return self._store.written > self._seen
+
+    @property
+    def was_overtaken(self) -> bool:
+        """Whether another reader has meanwhile taken some of what this one looks at."""
+        return self._offset is None and self._stream.read_position > self._start
+
+    async def look(self, *, final: bool) -> Read:
+        """Read on from where the last look found nothing; moves no shared position.
+
+        `final`: nothing will be written any more.
+        """
+        if self.was_overtaken:
+            self._start = self._position = self._stream.read_position
+            self._dropped = 0
+        self._seen = stop = self._store.written
+        if self._filter is None:
+            return await self._look_at_all(stop, final=final)
+        return await self._look_at_lines(self._filter, stop, final=final)
+
+    def skip(self, read: Read) -> None:
+        """Remember that `read` holds nothing to return, while the call goes on waiting."""
+        self._position, self._dropped = read.end, read.dropped
+
+    def take(self, read: Read) -> None:
+        """Make `read` the one that is returned."""
+        if self._offset is None:
+            self._stream.read_position = read.end
+
+    async def _look_at_all(self, stop: int, *, final: bool) -> Read:
+        store, strip = self._store, self._strip
+        texts: list[str] = []
+        position, dropped, room = self._position, self._dropped, self._max_bytes
+        while room > 0:
+            if texts:
+                await checkpoint()
+            step = min(room, STEP_BYTES)
+            piece = read_text(store, position, stop, step, strip=strip, final=final)
+            if piece.end == position or (piece.dropped and texts):
+                break
+            texts.append(piece.text)
+            dropped += piece.dropped
+            room -= piece.end - position - piece.dropped
+            position = piece.end
+        text = "".join(texts)
+        if strip and len(texts) > 1:
+            text = last_states(text, continues=begins_within_line(store, self._position))
+            text = text.rstrip("\r") if final and position == stop else text
+        more = has_text(store, position, stop, strip=strip, final=final)
+        return Read(text, self._start, position, dropped, more)
+
+    async def _look_at_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
+        found: list[str] = []
+        position, dropped, room = self._position, self._dropped, self._max_bytes
+        while room > 0:
+            if found:
+                await checkpoint()
+            piece = self._next_lines(position, stop, room, final=final)
+            if piece.end == position or (piece.dropped and position > self._position):
+                break
+            found.append(await line_filter.lines(piece.text))
+            dropped += piece.dropped
+            room -= piece.end - position - piece.dropped
+            position = piece.end
+        more = position < stop and self._next_lines(position, stop, 0, final=final).end > position
+        return Read("".join(found), self._start, position, dropped, more)
+
+    def _next_lines(self, start: int, stop: int, room: int, *, final: bool) -> Piece:
+        """Return some whole lines; none if not even one has ended yet, or has room.
+
+        The first line of a call is cut where the room ends. `room` 0: that of another call.
+        """
+        store, strip = self._store, self._strip
+        is_first = not room or start == self._position
+        room = room or self._max_bytes
+        step = min(room, STEP_BYTES)
+        while True:
+            kept = store.read(start, min(step, stop - start))
+            end = kept.start + _whole_lines(kept.data)
+            if end > kept.start:
+                return read_text(store, start, end, room, strip=strip, final=False)
+            reached = kept.start + len(kept.data)
+            if reached >= stop and not final:
+                return Piece("", start, 0)
+            if reached >= stop or len(kept.data) < step:
+                # Nothing follows what ends with the command, or at the gap.
+                return read_text(store, start, stop, room, strip=strip, final=final)
+            if step == room:
+                if not is_first:
+                    return Piece("", start, 0)
+                return read_text(store, start, stop, room, strip=strip, final=False)
+            step = min(room, step * 2)
+
+
+def _whole_lines(data: bytes) -> int:
+    """Return how many bytes of `data` are lines that have ended."""
+    size = data.rfind(b"\n") + 1
+    # A line end can be part of a control string.
+    while size and (whole := whole_units(data[:size])) < size:
+        size = data.rfind(b"\n", 0, whole) + 1
+    return size

@@ -1,0 +1,141 @@
+"""A file without a name, for what commands wrote and memory should not hold.
+
+Owns one file for all shells, divided into blocks. It is made when it is first needed and has no
+name from then on: nobody can find, link or forget it, and the kernel frees it however the daemon
+ends. One file and not one per stream, as descriptors are scarcer than disk space, and as the cap
+over all shells is then simply its size.
+
+Knows nothing of streams, offsets or who gives up what when it is full.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import os
+from collections.abc import Sequence
+from typing import Final
+
+# One write for a full block; small enough for the last, partly filled one to be held in memory.
+BLOCK_BYTES: Final = 64 * 1024
+
+_DIRECTORIES: Final = ("/tmp", "/var/tmp")
+
+
+class Spool:
+    """At most `max_bytes` of disk, in `directory` or where temporary files belong."""
+
+    def __init__(self, max_bytes: int, directory: str | None = None) -> None:
+        self._max_blocks = max_bytes // BLOCK_BYTES
+        self._directory = directory
+        self._descriptor: int | None = None
+        # For each block of the file, whether it is in use.
+        self._used = bytearray()
+        # Those that may not be, the lowest first, so that the end of the file can be cut off.
+        self._free: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """How much disk is taken, in bytes."""
+        return len(self._used) * BLOCK_BYTES
+
+    def put(self, data: bytes | bytearray | memoryview) -> int | None:
+        """Store up to `BLOCK_BYTES` and return the block; None if `max_bytes` are taken.
+
+        Raises OSError: no space, or no file can be made.
+        """
+        block = self._take()
+        if block is None:
+            return None
+        try:
+            if self._descriptor is None:
+                self._descriptor = _unnamed_file(self._directory)
+            _write(self._descriptor, data, block * BLOCK_BYTES)
+        except OSError:
+            if block < len(self._used):
+                heapq.heappush(self._free, block)
+            raise
+        if block == len(self._used):
+            self._used.append(True)
+        self._used[block] = True
+        return block
+
+    def _take(self) -> int | None:
+        while self._free:
+            block = heapq.heappop(self._free)
+            # A block may be listed twice, or have been cut off.
+            if block < len(self._used) and not self._used[block]:
+                return block
+        return len(self._used) if len(self._used) < self._max_blocks else None
+
+    def get(self, block: int, offset: int, length: int) -> bytes:
+        """Return bytes of a block. Raises OSError, also if they are not all there any more."""
+        assert self._descriptor is not None
+        data = os.pread(self._descriptor, length, block * BLOCK_BYTES + offset)
+        if len(data) < length:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return data
+
+    def free(self, block: int) -> None:
+        self._used[block] = False
+        heapq.heappush(self._free, block)
+
+    def shrink(self) -> None:
+        """Give back the disk space behind the last block in use."""
+        size = len(self._used.rstrip(b"\0"))
+        if self._descriptor is not None and size < len(self._used):
+            os.ftruncate(self._descriptor, size * BLOCK_BYTES)
+            del self._used[size:]
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _write(descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
+    written = os.pwrite(descriptor, data, position)
+    while written < len(data):
+        # Short of space, a file system may write a part before it says so.
+        count = os.pwrite(descriptor, memoryview(data)[written:], position + written)
+        if not count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written += count
+
+
+def _unnamed_file(directory: str | None) -> int:
+    """Open a file that is nowhere to be found. Raises OSError."""
+    directories: Sequence[str] = _DIRECTORIES
+    if directory is not None:
+        directories = (directory,)
+    elif chosen := os.environ.get("TMPDIR"):
+        directories = (chosen, *_DIRECTORIES)
+    failure = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for candidate in directories:
+        for make in (_born_unnamed, _unlinked):
+            try:
+                return make(candidate)
+            except OSError as error:
+                failure = error
+    raise failure
+
+
+def _born_unnamed(directory: str) -> int:
+    # open(2): with O_EXCL it can never be given a name. Not all systems and file systems have it.
+    if not hasattr(os, "O_TMPFILE"):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    return os.open(directory, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def _unlinked(directory: str) -> int:
+    # In a directory of our own, so that nobody can have put anything in the file's place.
+    own = os.path.join(directory, f"shelld-{os.urandom(8).hex()}")
+    os.mkdir(own, 0o700)
+    path = os.path.join(own, "spool")
+    try:
+        flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_RDWR | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        os.unlink(path)
+    finally:
+        os.rmdir(own)
+    return descriptor

@@ -1,0 +1,291 @@
+"""What a call gets of a stream: the head, or what is new, in steps that let others go first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld.keeper.pool import RunnerPool
+from shelld.output import reader
+from shelld.output.filter import Filters, LineFilter
+from shelld.output.reader import TRUNCATED_SUFFIX, Head, Read, StreamReader, read_head
+from shelld.output.retention import OutputStream
+from shelld.output.store import StreamStore
+from shelld.output.text import last_states, read_text
+from terminal import outputs, stored, text_of
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "STEP_BYTES", 7)
+
+
+def stream_of(data: bytes, head_limit: int = 1 << 24) -> OutputStream:
+    return OutputStream(stored(data, head_limit))
+
+
+def head_of(store: StreamStore, limit: int, *, strip: bool = True, final: bool = True) -> Head:
+    async def read() -> Head:
+        return await read_head(store, limit, strip=strip, final=final)
+
+    return anyio.run(read)
+
+
+def reader_of(
+    stream: OutputStream,
+    *,
+    offset: int | None = None,
+    max_bytes: int = 1 << 24,
+    strip: bool = True,
+    line_filter: LineFilter | None = None,
+) -> StreamReader:
+    return StreamReader(
+        stream, offset=offset, max_bytes=max_bytes, strip=strip, line_filter=line_filter
+    )
+
+
+def take(made: StreamReader, *, final: bool = True) -> Read:
+    async def look() -> Read:
+        return await made.look(final=final)
+
+    read = anyio.run(look)
+    made.take(read)
+    return read
+
+
+# -- the head ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_steps")
+@given(outputs, st.integers(20, 60), st.booleans())
+def test_a_head_fits_and_the_rest_follows_where_it_was_cut(
+    data: bytes, limit: int, strip: bool
+) -> None:
+    store = stream_of(data).store
+    whole = text_of(data, strip=strip)
+    text, end, cut = head_of(store, limit, strip=strip)
+    assert len(text.encode()) <= limit
+    if not cut:
+        assert (text, end) == (whole, len(data))
+        return
+    head = text.removesuffix(TRUNCATED_SUFFIX)
+    rest = read_text(store, end, len(data), len(data), strip=strip, final=True).text
+    joined = last_states(head + rest) if strip else head + rest
+    assert joined.rstrip("\r") == whole.rstrip("\r")
+    # Not a unit less than fits; one has at most 20 bytes here.
+    assert len(head.encode()) > limit - len(TRUNCATED_SUFFIX) - 20 or "\r" in data.decode("latin-1")
+
+
+@pytest.mark.parametrize("size", [65_536, 1_048_576, 3_000_000])
+def test_a_text_of_the_limits_size_is_not_cut(size: int) -> None:
+    store = stream_of(b"x" * size).store
+    assert head_of(store, size) == ("x" * size, size, False)
+    text, end, cut = head_of(store, size - 1)
+    assert (len(text), end, cut) == (size - 1, size - 1 - len(TRUNCATED_SUFFIX), True)
+    assert text.endswith("x" + TRUNCATED_SUFFIX)
+
+
+def test_the_gap_is_never_inside_a_head() -> None:
+    store = stream_of(b"h" * 100 + b"-" * 1000 + b"t" * 100, head_limit=100).store
+    store.drop(1000)
+    assert head_of(store, 1000) == ("h" * 100 + TRUNCATED_SUFFIX, 100, True)
+    assert head_of(store, 110) == ("h" * 95 + TRUNCATED_SUFFIX, 95, True)
+    assert head_of(store, 50) == ("h" * 35 + TRUNCATED_SUFFIX, 35, True)
+
+
+def test_what_is_stripped_or_overwritten_takes_no_room() -> None:
+    states = b"".join(b"%d%%\r" % number for number in range(200_000))
+    data = b"\x1b[31m" * 100_000 + b"a\n" + states + b"done\n" + b"b" * 1000
+    store = stream_of(data).store
+    assert head_of(store, 2000) == ("a\ndone\n" + "b" * 1000, len(data), False)
+
+
+def test_a_head_of_a_character_that_has_no_room_is_the_suffix() -> None:
+    data = "😀".encode() * 10
+    assert head_of(stream_of(data).store, 18) == (TRUNCATED_SUFFIX, 0, True)
+    assert head_of(stream_of(data).store, 19) == ("😀" + TRUNCATED_SUFFIX, 4, True)
+
+
+# -- what is new ------------------------------------------------------------------------------
+
+
+def test_a_plain_read_moves_the_shared_position_and_an_offset_does_not() -> None:
+    stream = stream_of(b"0123456789")
+    assert take(reader_of(stream, offset=3, max_bytes=4)) == ("3456", 3, 7, 0, True)
+    assert stream.read_position == 0
+    assert take(reader_of(stream, max_bytes=4)) == ("0123", 0, 4, 0, True)
+    assert take(reader_of(stream)) == ("456789", 4, 10, 0, False)
+    assert take(reader_of(stream)) == ("", 10, 10, 0, False)
+    assert take(reader_of(stream, offset=99)) == ("", 99, 99, 0, False)
+
+
+@pytest.mark.usefixtures("small_steps")
+@given(
+    outputs,
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), max_size=6),
+    st.booleans(),
+)
+def test_reads_between_arrivals_give_all_once(
+    data: bytes, reads: list[tuple[int, int]], strip: bool
+) -> None:
+    stream = stream_of(b"")
+    texts: list[str] = []
+    for arrived, max_bytes in [*reads, (60, 1), (60, 1000)]:
+        stream.store.append(data[stream.store.written : stream.store.written + arrived])
+        before = stream.read_position
+        read = take(reader_of(stream, max_bytes=max_bytes, strip=strip), final=False)
+        assert read.start == before
+        assert stream.read_position == read.end
+        texts.append(read.text)
+    stream.store.append(data[stream.store.written :])
+    texts.append(take(reader_of(stream, strip=strip)).text)
+    assert stream.read_position == len(data)
+    text = "".join(texts)
+    text = last_states(text) if strip else text
+    assert text.rstrip("\r") == text_of(data, strip=strip).rstrip("\r")
+
+
+def test_a_read_ends_at_the_gap_and_the_next_tells_its_size() -> None:
+    stream = stream_of(b"h" * 10 + b"-" * 100 + b"t" * 10, head_limit=10)
+    stream.store.drop(100)
+    assert take(reader_of(stream)) == ("h" * 10, 0, 10, 0, True)
+    assert take(reader_of(stream)) == ("t" * 10, 10, 120, 100, False)
+    assert take(reader_of(stream, offset=50, max_bytes=3)) == ("ttt", 50, 113, 60, True)
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_what_is_dropped_while_it_is_read_ends_the_read() -> None:
+    data = bytes(range(65, 91)) * 4
+    stream = stream_of(data, head_limit=0)
+    made = reader_of(stream, strip=False)
+
+    async def look() -> Read:
+        found: list[Read] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def read() -> None:
+                found.append(await made.look(final=True))
+
+            tasks.start_soon(read)
+            await anyio.lowlevel.checkpoint()
+            stream.store.drop(50)
+        return found[0]
+
+    first = anyio.run(look)
+    made.take(first)
+    assert 0 < first.end < 50
+    assert first.text == data[: first.end].decode()
+    second = take(reader_of(stream, strip=False))
+    assert (second.start, second.dropped) == (first.end, 50 - first.end)
+    assert second.text == data[50:].decode()
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_who_was_overtaken_starts_again_behind() -> None:
+    stream = stream_of(b"0123456789" * 3)
+    slow, quick = reader_of(stream), reader_of(stream, max_bytes=20)
+
+    async def look() -> Read:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: slow.look(final=True))
+            await anyio.lowlevel.checkpoint()
+            quick.take(await quick.look(final=True))
+        assert slow.was_overtaken
+        return await slow.look(final=True)
+
+    assert anyio.run(look) == ("0123456789", 20, 30, 0, False)
+
+
+# -- lines ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def everything() -> AsyncIterator[LineFilter]:
+    """A filter that every line matches."""
+    async with Filters(RunnerPool()).open("") as line_filter:
+        assert line_filter is not None
+        yield line_filter
+
+
+async def take_lines(
+    stream: OutputStream, line_filter: LineFilter, *, max_bytes: int = 1 << 20, final: bool = False
+) -> Read:
+    made = reader_of(stream, max_bytes=max_bytes, line_filter=line_filter)
+    read = await made.look(final=final)
+    made.take(read)
+    return read
+
+
+@pytest.mark.usefixtures("small_steps")
+async def test_an_unfinished_line_is_held_back_until_it_or_the_shell_ends(
+    everything: LineFilter,
+) -> None:
+    stream = stream_of(b"one\ntwo is longer than a step")
+    assert await take_lines(stream, everything) == ("one\n", 0, 4, 0, False)
+    assert await take_lines(stream, everything) == ("", 4, 4, 0, False)
+    stream.store.append(b"!\nthree")
+    assert await take_lines(stream, everything) == ("two is longer than a step!\n", 4, 31, 0, False)
+    assert await take_lines(stream, everything, final=True) == ("three", 31, 36, 0, False)
+
+
+@pytest.mark.usefixtures("small_steps")
+async def test_only_max_bytes_cuts_a_line(everything: LineFilter) -> None:
+    stream = stream_of(b"x" * 50 + b"\ny\nz\n")
+    assert await take_lines(stream, everything, max_bytes=20) == ("x" * 20, 0, 20, 0, True)
+    # This one has room in the next call.
+    assert await take_lines(stream, everything, max_bytes=35) == (
+        "x" * 30 + "\ny\nz\n",
+        20,
+        55,
+        0,
+        False,
+    )
+
+
+@pytest.mark.usefixtures("small_steps")
+async def test_lines_go_on_behind_the_gap(everything: LineFilter) -> None:
+    stream = stream_of(b"head\nhalf" + b"-" * 100 + b"other\ntail\nopen", head_limit=9)
+    stream.store.drop(100)
+    assert await take_lines(stream, everything) == ("head\nhalf", 0, 9, 0, True)
+    assert await take_lines(stream, everything) == ("other\ntail\n", 9, 120, 100, False)
+    assert await take_lines(stream, everything, final=True) == ("open", 120, 124, 0, False)
+
+
+async def test_a_line_end_inside_a_sequence_ends_no_line(everything: LineFilter) -> None:
+    stream = stream_of(b"one\n\x1b]0;a\nb\nc")
+    assert await take_lines(stream, everything) == ("one\n", 0, 4, 0, False)
+    stream.store.append(b"\x07two\n")
+    assert await take_lines(stream, everything) == ("two\n", 4, 18, 0, False)
+
+
+async def test_a_line_is_matched_in_its_last_state() -> None:
+    stream = stream_of(b"10%\r90%\n5%\r95%")
+    async with Filters(RunnerPool()).open("^9") as line_filter:
+        assert line_filter is not None
+        assert (await take_lines(stream, line_filter)).text == "90%\n"
+        # Of an overwritten line, another reader may have had the beginning.
+        stream.read_position = 10
+        assert (await take_lines(stream, line_filter, final=True)).text == "\r95%"
+
+
+@pytest.mark.usefixtures("small_steps")
+@given(outputs, st.integers(1, 40))
+def test_filtered_reads_of_any_arrival_give_the_lines_of_all(data: bytes, arrived: int) -> None:
+    async def read() -> str:
+        stream = stream_of(b"")
+        texts: list[str] = []
+        async with Filters(RunnerPool()).open("") as line_filter:
+            assert line_filter is not None
+            while stream.store.written < len(data):
+                written = stream.store.written
+                stream.store.append(data[written : written + arrived])
+                texts.append((await take_lines(stream, line_filter)).text)
+            texts.append((await take_lines(stream, line_filter, final=True)).text)
+        assert stream.read_position == len(data)
+        return "".join(texts)
+
+    assert anyio.run(read) == text_of(data)

@@ -1,0 +1,164 @@
+"""Who keeps how much, alone and beside others."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld.output.retention import Retention, ShellOutput
+from shelld.output.spool import BLOCK_BYTES
+
+MANY = 1 << 30
+
+
+@pytest.fixture
+def spool_directory(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+def retention_of(directory: str, *, shell: int = MANY, total: int = MANY) -> Retention:
+    return Retention(shell, total, directory)
+
+
+def fill(output: ShellOutput, blocks: int) -> None:
+    for _ in range(blocks):
+        output.append(output.stdout, bytes(BLOCK_BYTES))
+
+
+writes = st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=40)
+
+
+@given(writes, st.integers(8, 100))
+def test_both_streams_of_a_shell_share_its_room(
+    written: list[tuple[bool, int]], limit: int
+) -> None:
+    output = ShellOutput(limit)
+    stores = output.stdout.store, output.stderr.store
+    for to_stdout, size in written:
+        output.append(output.stdout if to_stdout else output.stderr, b"x" * size)
+        kept = [store.kept for store in stores]
+        total = sum(store.written for store in stores)
+        # All that there is room for, and not a byte more.
+        assert sum(kept) == min(total, limit)
+        for store in stores:
+            # Neither loses what is its fair share.
+            assert store.kept >= min(store.written, limit // 4)
+
+
+def test_a_quiet_stream_keeps_everything_beside_a_loud_one() -> None:
+    output = ShellOutput(100_000)
+    output.append(output.stderr, b"important")
+    for _ in range(100):
+        output.append(output.stdout, bytes(10_000))
+    output.append(output.stderr, b"last words")
+    assert output.stderr.store.read(0, 100).data == b"importantlast words"
+    assert output.stdout.store.kept == 100_000 - 19
+
+
+def test_the_room_of_all_is_taken_first_from_who_ended_the_longest_ago(
+    spool_directory: str,
+) -> None:
+    retention = retention_of(spool_directory, total=10 * BLOCK_BYTES)
+    running, first, second = (retention.open() for _ in range(3))
+    fill(second, 3)
+    fill(first, 3)
+    retention.finish(first)
+    retention.finish(second)
+    fill(running, 4)
+    assert [output.stored_blocks for output in (first, second, running)] == [3, 3, 4]
+    fill(running, 1)
+    assert [output.stored_blocks for output in (first, second, running)] == [0, 3, 5]
+    assert first.stdout.store.dropped == 3 * BLOCK_BYTES
+    assert first.error is None
+    fill(running, 3)
+    assert [output.stored_blocks for output in (first, second, running)] == [0, 0, 8]
+    retention.close()
+
+
+def test_then_from_the_one_that_holds_the_most(spool_directory: str) -> None:
+    retention = retention_of(spool_directory, total=32 * BLOCK_BYTES)
+    large, small = retention.open(), retention.open()
+    fill(large, 24)
+    fill(small, 8)
+    fill(small, 1)
+    # It gives up an eighth.
+    assert [output.stored_blocks for output in (large, small)] == [21, 9]
+    fill(small, 100)
+    assert large.stored_blocks + small.stored_blocks <= 32
+    assert abs(large.stored_blocks - small.stored_blocks) <= 4
+    assert retention.spool_bytes == 32 * BLOCK_BYTES
+    retention.close()
+
+
+def test_what_is_forgotten_is_room_for_others_and_given_back_to_the_disk(
+    spool_directory: str,
+) -> None:
+    retention = retention_of(spool_directory, total=10 * BLOCK_BYTES)
+    outputs = [retention.open() for _ in range(2)]
+    for output in outputs:
+        fill(output, 5)
+    retention.finish(outputs[1])
+    retention.forget(outputs[1])
+    assert retention.spool_bytes == 5 * BLOCK_BYTES
+    retention.forget(outputs[0])
+    assert retention.spool_bytes == 0
+    retention.close()
+
+
+def test_a_full_disk_takes_from_who_ended_and_says_so(
+    spool_directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention = retention_of(spool_directory)
+    ended, running = retention.open(), retention.open()
+    fill(ended, 4)
+    retention.finish(ended)
+    fill(running, 4)
+    real = retention._spool.put  # pyright: ignore[reportPrivateUsage]
+
+    def no_new_block(data: bytes) -> int | None:
+        if retention._spool._free:  # pyright: ignore[reportPrivateUsage]
+            return real(data)
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(retention._spool, "put", no_new_block)  # pyright: ignore[reportPrivateUsage]
+    fill(running, 4)
+    assert (ended.error, ended.stdout.store.dropped) == ("ENOSPC", 4 * BLOCK_BYTES)
+    assert (running.error, running.stdout.store.dropped) == (None, 0)
+    fill(running, 1)
+    assert (running.error, running.stdout.store.dropped) == ("ENOSPC", BLOCK_BYTES)
+    retention.close()
+
+
+def test_a_broken_disk_takes_nothing_from_others(
+    spool_directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention = retention_of(spool_directory)
+    ended, running = retention.open(), retention.open()
+    fill(ended, 4)
+    retention.finish(ended)
+
+    def broken(data: bytes) -> int | None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(retention._spool, "put", broken)  # pyright: ignore[reportPrivateUsage]
+    fill(running, 100)
+    assert (ended.error, ended.stdout.store.dropped) == (None, 0)
+    assert running.error == "EIO"
+    # The beginning and the end, from memory.
+    store = running.stdout.store
+    assert store.kept == 4 * BLOCK_BYTES
+    assert store.read(0, 1 << 30).data == bytes(BLOCK_BYTES)
+    retention.close()
+
+
+def test_without_any_room_little_is_kept_and_all_is_counted(spool_directory: str) -> None:
+    retention = retention_of(spool_directory, total=4096)
+    output = retention.open()
+    fill(output, 50)
+    assert output.stdout.store.kept == 4 * BLOCK_BYTES
+    assert output.error is None
+    retention.close()

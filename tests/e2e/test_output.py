@@ -1,0 +1,370 @@
+"""Output that is large, endless, broken or has nowhere to go, with the real daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import Gate, RawDaemon, raw_daemon, running_below, wait_for
+
+# Each byte of what this writes tells its offset: a record is its own, in 15 digits, and a newline.
+RECORD = 16
+
+
+def records(total_bytes: int) -> str:
+    return f"seq -f %015.0f 0 {RECORD} {total_bytes - RECORD}"
+
+
+def expected(start: int, end: int) -> str:
+    first = start // RECORD
+    text = "".join(f"{number * RECORD:015}\n" for number in range(first, end // RECORD + 1))
+    return text[start - first * RECORD : end - first * RECORD]
+
+
+def read(daemon: RawDaemon, bash_id: str, **params: Any) -> dict[str, Any]:
+    result: dict[str, Any] = daemon.call("bash_output", {"bash_id": bash_id, **params})
+    return result
+
+
+def wait_for_end(daemon: RawDaemon, bash_id: str) -> None:
+    read(daemon, bash_id, wait=60_000, until="exit", stdout_offset=0, max_bytes=1)
+
+
+def check_all(daemon: RawDaemon, bash_id: str, total: int, **params: Any) -> tuple[int, int]:
+    """Read to the end, checking every byte against its offset; return (kept, dropped)."""
+    kept = dropped = position = 0
+    while True:
+        result = read(daemon, bash_id, **params)
+        span = result["stdoutRange"]
+        assert span["start"] == position
+        text = result["stdout"]
+        assert text == expected(span["end"] - len(text), span["end"])
+        assert span["end"] - span["start"] == len(text) + span["dropped"]
+        position = span["end"]
+        kept += len(text)
+        dropped += span["dropped"]
+        if not result["more"]:
+            assert position == total
+            return kept, dropped
+
+
+def resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError
+
+
+@pytest.mark.parametrize("max_bytes", [1_000_000, 16_777_216])
+def test_every_byte_kept_is_the_one_written_there(max_bytes: int) -> None:
+    total = 40_000_000
+    with raw_daemon("--retain-bytes", "10000000") as daemon:
+        bash_id = daemon.background(records(total))
+        wait_for_end(daemon, bash_id)
+        kept, dropped = check_all(daemon, bash_id, total, max_bytes=max_bytes)
+        assert (kept, dropped) == (10_000_000, 30_000_000)
+
+
+def test_every_byte_read_while_it_is_written_is_right(daemon: RawDaemon) -> None:
+    total = 20_000_000
+    bash_id = daemon.background(records(total))
+    position = 0
+    while position < total:
+        result = read(daemon, bash_id, wait=20_000, max_bytes=300_000)
+        span = result["stdoutRange"]
+        assert (span["start"], span["dropped"]) == (position, 0)
+        position = span["end"]
+        assert result["stdout"] == expected(span["start"], position)
+
+
+def test_the_rest_of_a_long_foreground_answer_can_be_read(daemon: RawDaemon) -> None:
+    total = 3_000_000
+    result = daemon.bash(records(total))
+    assert (result["truncated"], result["stdoutBytes"]) == (True, total)
+    head = result["stdout"].removesuffix("... (truncated)")
+    assert len(result["stdout"]) == 1_048_576
+    assert head == expected(0, len(head))
+    rest = read(daemon, result["bash_id"], max_bytes=16_777_216)
+    assert rest["stdoutRange"] == {"start": len(head), "end": total, "dropped": 0}
+    assert rest["stdout"] == expected(len(head), total)
+
+
+def test_large_output_stays_off_the_heap() -> None:
+    with raw_daemon("--retain-bytes", "100000000") as daemon:
+        daemon.bash("head -c 2000000 /dev/zero")
+        before = resident_bytes(daemon.pid)
+        result = daemon.bash("head -c 80000000 /dev/zero; head -c 20000000 /dev/zero >&2")
+        assert (result["stdoutBytes"], result["stderrBytes"]) == (80_000_000, 20_000_000)
+        assert resident_bytes(daemon.pid) - before < 32 << 20
+        kept = read(daemon, result["bash_id"], stdout_offset=79_999_990, stderr_offset=0)
+        assert (kept["stdout"], kept["droppedBytes"]) == ("\0" * 10, 0)
+
+
+def test_both_streams_of_a_shell_share_what_is_kept() -> None:
+    with raw_daemon("--retain-bytes", "1000000") as daemon:
+        bash_id = daemon.background(f"{records(3_000_000)}; echo important >&2")
+        wait_for_end(daemon, bash_id)
+        first = read(daemon, bash_id)
+        assert first["stderr"] == "important\n"
+        rest = read(daemon, bash_id)
+        assert rest["droppedBytes"] == 3_000_000 - (1_000_000 - len("important\n"))
+
+
+def test_endless_output_is_counted_to_the_byte_and_delays_nobody() -> None:
+    with raw_daemon("--retain-bytes", "1000000") as daemon:
+        bash_id = daemon.background("yes")
+        began = time.monotonic()
+        slowest = 0.0
+        while time.monotonic() - began < 2:
+            sent = time.monotonic()
+            daemon.call("ping")
+            slowest = max(slowest, time.monotonic() - sent)
+        daemon.call("kill_shell", {"shell_id": bash_id, "signal": "KILL"})
+        kept = dropped = position = 0
+        while True:
+            result = read(daemon, bash_id, max_bytes=16_777_216)
+            span = result["stdoutRange"]
+            assert span["start"] == position
+            position = span["end"]
+            begin = (position - len(result["stdout"])) % 2
+            assert result["stdout"] == ("y\n" * 1_000_000)[begin:][: len(result["stdout"])]
+            kept += len(result["stdout"])
+            dropped += span["dropped"]
+            if not result["more"]:
+                break
+        assert kept + dropped == position
+        assert kept == 1_000_000
+        assert position > 50_000_000
+        assert slowest < 0.5
+
+
+# -- text -------------------------------------------------------------------------------------
+
+
+def test_control_bytes_and_broken_text_arrive_as_text(daemon: RawDaemon) -> None:
+    result = daemon.bash(r"printf '\0\1\x08\x7f\xff\xed\xa0\x80\xf0\x9f\x98'")
+    assert result["stdout"] == "\0\x01\x08\x7f" + "\ufffd" * 5
+    assert result["stdoutBytes"] == 11
+
+
+def test_a_progress_bar_leaves_its_last_state(daemon: RawDaemon) -> None:
+    command = r"for i in 1 2 3; do printf '\r%s0%%\e[K' $i; done; echo; printf 'a\r\nb\r'"
+    assert daemon.bash(command)["stdout"] == "30%\na\r\nb"
+    raw = daemon.bash(command, strip_ansi=False)["stdout"]
+    assert raw == "\r10%\x1b[K\r20%\x1b[K\r30%\x1b[K\na\r\nb\r"
+
+
+def test_a_progress_bar_of_a_million_states_is_one_line(daemon: RawDaemon) -> None:
+    result = daemon.bash(r"seq -s $'\r' 1000000; echo done >&2", timeout=60_000)
+    assert (result["stdout"], result["truncated"]) == ("1000000\n", False)
+    assert result["stdoutBytes"] > 6_000_000
+
+
+def test_a_progress_bar_can_be_followed(daemon: RawDaemon, tmp_path: Path) -> None:
+    first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
+    bash_id = daemon.background(
+        rf"printf '10%%\r20%%\r'; {first.wait}; printf '30%%\r40%%\r'; {second.wait}; echo"
+    )
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "20%"
+    first.open()
+    # It begins by saying that it overwrites what was read before.
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "\r40%"
+    second.open()
+    last = read(daemon, bash_id, wait=20_000, until="exit")
+    assert last["stdout"] == "\r\n"
+
+
+def test_a_control_string_that_never_ends_hides_nothing(daemon: RawDaemon) -> None:
+    bash_id = daemon.background(
+        r"printf '\e]0;'; head -c 20000000 /dev/zero | tr '\0' x; printf '\e[1mafter'"
+    )
+    wait_for_end(daemon, bash_id)
+    tail = read(daemon, bash_id, stdout_offset=20_000_000)
+    assert tail["stdout"] == "xxxxafter"
+    head = read(daemon, bash_id, max_bytes=10)
+    assert head["stdout"] == "]0;xxxxxx"
+
+
+def test_a_sequence_in_two_writes_is_still_one(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    bash_id = daemon.background(rf"printf 'a\e]8;;http://'; {gate.wait}; printf 'x\e\\b\e[0m'")
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "a"
+    gate.open()
+    assert read(daemon, bash_id, wait=20_000)["stdout"] == "b"
+
+
+# -- filters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "engine", "text"),
+    [
+        ("two", "re2", "two 2\n"),
+        (r"^\w+ [13]$", "re2", "one 1\nthree 3\n"),
+        (r"^(?!two)", "re", "one 1\nthree 3\n"),
+        (r"(.)\1", "re", "three 3\n"),
+    ],
+)
+def test_the_answer_names_the_engine_that_filtered(
+    daemon: RawDaemon, pattern: str, engine: str, text: str
+) -> None:
+    bash_id = daemon.bash("printf 'one 1\\ntwo 2\\nthree 3\\n'")["bash_id"]
+    result = read(daemon, bash_id, filter=pattern, stdout_offset=0)
+    assert (result["stdout"], result["filterEngine"]) == (text, engine)
+    assert "filterEngine" not in read(daemon, bash_id)
+
+
+def test_a_pattern_that_explodes_takes_nothing_and_delays_nobody(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("printf 'a%.0s' {1..60}; echo '!'; sleep 300")
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 62, "the output")
+    slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "(a+)+(?!a)$"})
+    for _ in range(20):
+        daemon.call("ping")
+    error = daemon.answer(slow)["error"]
+    assert error["message"] == "Invalid filter regex: takes more than 2 s to match"
+    assert read(daemon, bash_id)["stdout"] == "a" * 60 + "!\n"
+
+
+def test_a_filter_that_backtracks_follows_a_running_shell(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    bash_id = daemon.background(f"seq 1000; {gate.wait}; echo ready now; sleep 300")
+    waiting = daemon.request(
+        "bash_output", {"bash_id": bash_id, "wait": 20_000, "filter": "ready(?= now)"}
+    )
+    wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] > 3000, "the output")
+    gate.open()
+    result = daemon.answer(waiting)["result"]
+    assert (result["stdout"], result["stdoutRange"]["start"]) == ("ready now\n", 0)
+
+
+def test_a_daemon_that_is_killed_takes_the_backtracking_with_it(daemon: RawDaemon) -> None:
+    bash_id = daemon.bash("printf 'a%.0s' {1..60}; echo '!'")["bash_id"]
+    daemon.request("bash_output", {"bash_id": bash_id, "stdout_offset": 0, "filter": "(a+)+(?!a)$"})
+    wait_for(lambda: running_below(daemon.pid, "backtracking_main"), "the process")
+    (pid,) = running_below(daemon.pid, "backtracking_main")
+    daemon.process.send_signal(signal.SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "its end")
+
+
+# -- the disk ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a megabyte."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(mount)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs to mount a tmpfs, as root")
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+def used_bytes(directory: Path) -> int:
+    status = os.statvfs(directory)
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
+
+
+def test_a_full_disk_costs_output_but_no_count_and_no_command(small_disk: Path) -> None:
+    total = 8_000_000
+    with raw_daemon("--spool-dir", str(small_disk)) as daemon:
+        bash_id = daemon.background(f"{records(total)}; echo still here >&2")
+        wait_for_end(daemon, bash_id)
+        result = read(daemon, bash_id, max_bytes=1)
+        assert (result["spoolError"], result["stderr"]) == ("ENOSPC", "s")
+        assert (result["status"], result["stdoutRange"]["end"]) == ("completed", 1)
+        ended = daemon.bash("echo x")
+        assert "spoolError" not in ended
+    with raw_daemon("--spool-dir", str(small_disk)) as daemon:
+        bash_id = daemon.background(records(total))
+        wait_for_end(daemon, bash_id)
+        kept, dropped = check_all(daemon, bash_id, total)
+        # What fits the disk, less than a block of it, and what is in memory.
+        assert kept + dropped == total
+        assert 900_000 < kept < 1_200_000
+
+
+def test_a_disk_without_any_room_leaves_the_window_in_memory(small_disk: Path) -> None:
+    (small_disk / "hog").write_bytes(bytes((1 << 20) - used_bytes(small_disk) - 4096))
+    total = 8_000_000
+    with raw_daemon("--spool-dir", str(small_disk)) as daemon:
+        bash_id = daemon.background(records(total))
+        wait_for_end(daemon, bash_id)
+        kept, dropped = check_all(daemon, bash_id, total)
+        assert kept + dropped == total
+        assert 200_000 < kept < 400_000
+        assert read(daemon, bash_id)["spoolError"] == "ENOSPC"
+        # When there is room again, it is used again.
+        (small_disk / "hog").unlink()
+        again = daemon.bash(records(500_000))
+        assert (again["truncated"], "spoolError" in again) == (False, False)
+    (small_disk / "hog").unlink(missing_ok=True)
+
+
+def test_a_spool_directory_that_is_not_there_is_no_reason_not_to_run(tmp_path: Path) -> None:
+    with raw_daemon("--spool-dir", str(tmp_path / "missing")) as daemon:
+        result = daemon.bash(records(3_000_000))
+        assert (result["exitCode"], result["stdoutBytes"]) == (0, 3_000_000)
+        assert result["spoolError"] == "ENOENT"
+        assert result["stdout"].startswith(expected(0, 65_536))
+
+
+def test_nothing_of_the_output_can_be_found(tmp_path: Path) -> None:
+    with raw_daemon("--spool-dir", str(tmp_path)) as daemon:
+        result = daemon.bash(f"{records(500_000)}; ls -A {tmp_path} >&2; ls /proc/self/fd >&2")
+        assert result["stderr"].split() == ["0", "1", "2", "3"]
+        assert result["stdout"] == expected(0, 500_000)
+
+
+def spool_of(daemon: RawDaemon) -> Path:
+    """The daemon's file without a name."""
+    for entry in Path(f"/proc/{daemon.pid}/fd").iterdir():
+        if os.readlink(entry).endswith("(deleted)"):
+            return entry
+    raise AssertionError("no spool")
+
+
+def test_a_spool_that_vanishes_is_told_and_counted(tmp_path: Path) -> None:
+    total = 5_000_000
+    with raw_daemon("--spool-dir", str(tmp_path)) as daemon:
+        bash_id = daemon.background(f"{records(total)}; sleep 300")
+        wait_for(
+            lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == total, "the output"
+        )
+        os.truncate(spool_of(daemon), 0)
+        kept, dropped = check_all(daemon, bash_id, total)
+        # The window in memory is what is left.
+        assert (kept, dropped) == (total % 65_536, total - total % 65_536)
+        assert read(daemon, bash_id)["spoolError"] == "EIO"
+
+
+def test_a_killed_daemon_leaves_nothing_on_the_disk(small_disk: Path) -> None:
+    before = used_bytes(small_disk)
+    with raw_daemon("--spool-dir", str(small_disk)) as daemon:
+        daemon.bash(records(800_000))
+        assert used_bytes(small_disk) > before + 500_000
+        daemon.process.send_signal(signal.SIGKILL)
+        daemon.wait()
+        wait_for(lambda: used_bytes(small_disk) == before, "the space to be free")
+
+
+def test_disk_space_is_given_back_with_the_shells(small_disk: Path) -> None:
+    before = used_bytes(small_disk)
+    with raw_daemon("--spool-dir", str(small_disk), "--max-retained", "1") as daemon:
+        for _ in range(5):
+            daemon.bash(records(800_000))
+        daemon.bash("true")
+        daemon.bash("true")
+        wait_for(lambda: used_bytes(small_disk) == before, "the space to be free")
