@@ -31,7 +31,7 @@ class Options(NamedTuple):
     max_retained: int = 1_000
     retain_seconds: int = 3_600
     retain_bytes: int = 64 * 1024 * 1024
-    retain_total_bytes: int = 512 * 1024 * 1024
+    retain_total_bytes: int = 256 * 1024 * 1024
     spool_dir: str | None = None
     max_message_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 4_096

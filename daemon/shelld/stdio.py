@@ -10,11 +10,13 @@ thread is a daemon thread: one that is stuck in a write cannot keep the process.
 from __future__ import annotations
 
 import collections
+import fcntl
 import os
 import select
 import selectors
 import socket
 import stat
+import termios
 import threading
 from contextlib import suppress
 from typing import Final
@@ -61,6 +63,18 @@ class Input:
             return os.read(self._descriptor, READ_BYTES)
         except OSError:
             return b""
+
+
+def _room_of_empty_pipe(descriptor: int) -> int:
+    """Return how much a pipe holds if there is nothing in it, else 0; also 0 if that is unknown.
+
+    Asked each time, as a client may change the size of what is its pipe too.
+    """
+    if not hasattr(fcntl, "F_GETPIPE_SZ"):
+        return 0
+    unread = bytearray(4)
+    fcntl.ioctl(descriptor, termios.FIONREAD, unread)
+    return 0 if any(unread) else fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
 
 
 class Output:
@@ -114,10 +128,12 @@ class Output:
         try:
             if self._socket is not None:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
-            # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
-            small = stat.S_ISFIFO(self._mode) and len(data) <= select.PIPE_BUF
-            if small and self._poll.poll(0):
-                return os.write(self._descriptor, data)
+            if stat.S_ISFIFO(self._mode) and self._poll.poll(0):
+                # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
+                if len(data) <= select.PIPE_BUF:
+                    return os.write(self._descriptor, data)
+                if room := _room_of_empty_pipe(self._descriptor):
+                    return os.write(self._descriptor, memoryview(data)[:room])
         except BlockingIOError:
             return 0
         except OSError:

@@ -26,6 +26,11 @@ def _decoder(params_type: type[Params]) -> msgspec.json.Decoder[Params]:
     return msgspec.json.Decoder(params_type)
 
 
+@cache
+def _fields(params_type: type[Params]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(params_type)
+
+
 def decode_params(params_type: type[P], raw: bytes) -> P:
     """Decode `raw` (a JSON object, array or null). Raises `RpcError` (invalid_params)."""
     if raw[:1] == b"{":
@@ -38,7 +43,7 @@ def decode_params(params_type: type[P], raw: bytes) -> P:
 
 def _decode_leniently(params_type: type[P], raw: bytes) -> P:
     given = _by_name(params_type, raw)
-    fields = {field.encode_name: field for field in msgspec.structs.fields(params_type)}
+    fields = {field.encode_name: field for field in _fields(params_type)}
     for alias, name in params_type.aliases.items():
         if alias in given:
             value = given.pop(alias)
@@ -73,7 +78,7 @@ def _by_name(params_type: type[Params], raw: bytes) -> dict[str, msgspec.Raw]:
     values = _raw_array.decode(raw)
     while values and bytes(values[-1]) == b"null":
         values.pop()
-    names = [field.encode_name for field in msgspec.structs.fields(params_type)]
+    names = [field.encode_name for field in _fields(params_type)]
     if len(values) > len(names):
         raise invalid_params(f"Too many positional parameters: at most {len(names)}")
     return dict(zip(names, values, strict=False))

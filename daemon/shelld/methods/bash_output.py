@@ -58,8 +58,9 @@ async def _wait_and_read(
         return news or not shell.is_running
 
     while True:
-        with anyio.CancelScope(deadline=give_up_at):
-            await shell.wait_until(is_due)
+        if params.wait:
+            with anyio.CancelScope(deadline=give_up_at):
+                await shell.wait_until(is_due)
         is_last = not shell.is_running or anyio.current_time() >= give_up_at
         final = shell.is_empty or (not shell.is_running and not shell.leftover)
         reads = {name: await reader.look(final=final) for name, reader in readers.items()}

@@ -43,6 +43,10 @@ MAX_BACKTRACKING: Final = 16
 # What means something to RE2. A pattern without any of it is looked for as it stands.
 _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}\r\n")
 
+# Where a word is found more often than this, to look at each line is faster than to look for the
+# next one.
+_SPARSE_CHARACTERS: Final = 400
+
 # What tells one line from a text of many: the text's own beginning and end, flags switched off,
 # bytes, and quoting that could hide any of those.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
@@ -122,9 +126,17 @@ class _LiteralFilter:
 
     async def lines(self, text: str) -> str:
         word = self._word
-        if word not in text:
-            return ""
-        return "".join([line for line in split_lines(text) if word in line])
+        found: list[str] = []
+        end = 0
+        for _ in range(len(text) // _SPARSE_CHARACTERS + 1):
+            position = text.find(word, end)
+            if position < 0:
+                return "".join(found)
+            begin = text.rfind("\n", end, position) + 1 or end
+            end = text.find("\n", position) + 1 or len(text)
+            found.append(text[begin:end])
+        found += [line for line in split_lines(text[end:]) if word in line]
+        return "".join(found)
 
 
 class _Linear:

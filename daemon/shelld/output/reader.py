@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from anyio.lowlevel import checkpoint
 
-from shelld.output.escapes import whole_units
 from shelld.output.filter import LineFilter
 from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
@@ -231,29 +230,15 @@ class StreamReader:
         store, strip = self._store, self._strip
         is_first = not room or start == self._position
         room = room or self._max_bytes
+        behind_gap = store.read(start, 1).start
         step = min(room, STEP_BYTES)
         while True:
-            kept = store.read(start, min(step, stop - start))
-            end = kept.start + _whole_lines(kept.data)
-            if end > kept.start:
-                return read_text(store, start, end, room, strip=strip, final=False)
-            reached = kept.start + len(kept.data)
-            if reached >= stop and not final:
-                return Piece("", start, 0)
-            if reached >= stop or len(kept.data) < step:
-                # Nothing follows what ends with the command, or at the gap.
-                return read_text(store, start, stop, room, strip=strip, final=final)
+            piece = read_text(store, start, stop, step, strip=strip, final=final, lines=True)
+            if piece.end > start or stop - behind_gap <= step:
+                return piece
             if step == room:
-                if not is_first:
-                    return Piece("", start, 0)
-                return read_text(store, start, stop, room, strip=strip, final=False)
+                break
             step = min(room, step * 2)
-
-
-def _whole_lines(data: bytes) -> int:
-    """Return how many bytes of `data` are lines that have ended."""
-    size = data.rfind(b"\n") + 1
-    # A line end can be part of a control string.
-    while size and (whole := whole_units(data[:size])) < size:
-        size = data.rfind(b"\n", 0, whole) + 1
-    return size
+        if not is_first:
+            return piece
+        return read_text(store, start, stop, room, strip=strip, final=False)

@@ -15,7 +15,7 @@ from shelld.output.spool import Spool
 from shelld.output.store import Blocks, StreamStore
 
 DEFAULT_RETAIN_BYTES: Final = 64 * 1024 * 1024
-DEFAULT_RETAIN_TOTAL_BYTES: Final = 512 * 1024 * 1024
+DEFAULT_RETAIN_TOTAL_BYTES: Final = 256 * 1024 * 1024
 
 # The part of a shell's room that each stream's head may take. The rest is tail, of whichever
 # stream has more to keep.

@@ -50,13 +50,22 @@ def last_states(text: str, *, continues: bool = False) -> str:
 
 
 def read_text(
-    store: StreamStore, start: int, stop: int, max_bytes: int, *, strip: bool, final: bool
+    store: StreamStore,
+    start: int,
+    stop: int,
+    max_bytes: int,
+    *,
+    strip: bool,
+    final: bool,
+    lines: bool = False,
 ) -> Piece:
     """Turn up to `max_bytes` from `start`, but not beyond `stop`, into text.
 
     At least one unit is returned if there is one, even if it has more bytes than `max_bytes`.
     With `final` false an unfinished unit at `stop` is left for later. A read ends at the gap that
     the retention limit has made; the next one tells its size.
+
+    With `lines`, a unit is a line. One that has no room is not returned at all.
     """
     want = min(max_bytes, stop - start)
     if want <= 0:
@@ -65,7 +74,11 @@ def read_text(
     if kept.start >= stop:
         return Piece("", stop, stop - start)
     data = kept.data[: stop - kept.start]
-    data, is_end = _whole(store, kept.start, stop, data, want, final=final)
+    if lines:
+        is_end = _is_end(kept.start, stop, data, want, final=final)
+        data = data if is_end else data[: _whole_lines(data)]
+    else:
+        data, is_end = _whole(store, kept.start, stop, data, want, final=final)
     open_end = strip and not final and kept.start + len(data) == stop
     if open_end:
         # What a carriage return is for is not known before something follows.
@@ -110,6 +123,15 @@ def _is_end(start: int, stop: int, data: bytes, want: int, *, final: bool) -> bo
     # What the gap has cut in two will never be whole.
     reached = start + len(data)
     return final if reached == stop else len(data) < want
+
+
+def _whole_lines(data: bytes) -> int:
+    """Return how many bytes of `data` are lines that have ended."""
+    size = data.rfind(b"\n") + 1
+    # A line end can be part of a control string.
+    while size and (whole := whole_units(data[:size])) < size:
+        size = data.rfind(b"\n", 0, whole) + 1
+    return size
 
 
 def has_text(store: StreamStore, start: int, stop: int, *, strip: bool, final: bool) -> bool:
