@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check lint types bench clean
+.PHONY: help demo test test-long check lint types bench fuzz clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -39,7 +39,13 @@ check: lint types test ## Lint, types and tests: what a change must pass
 bench: $(READY) ## Measure
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/containment.py
+	$(BIN)/python benchmarks/output.py
+
+fuzz: $(READY) ## Look for output that is read differently in different ways, for a minute
+	$(BIN)/python -m pip install --quiet --group fuzz
+	@mkdir -p .fuzz/text
+	$(BIN)/python -m tests.fuzz.text_pipeline -max_total_time=60 -max_len=600 .fuzz/text
 
 clean: ## Remove the virtual environment and all caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -107,12 +107,12 @@ def endless(seconds: int) -> None:
     disk = spool_mb(daemon)
     call(daemon, "kill_shell", shell_id=bash_id, signal="KILL")
     kept = dropped = 0
-    more = True
-    while more:
+    while True:
         read = call(daemon, "bash_output", bash_id=bash_id, max_bytes=16 * MIB)
         kept += len(read["stdout"])
-        dropped += read["droppedBytes"]
-        more = read["more"]
+        dropped += int(read["droppedBytes"])
+        if not read["more"]:
+            break
     exact = kept + dropped == read["stdoutRange"]["end"]
     pinger.report(
         f"yes for {seconds} s",

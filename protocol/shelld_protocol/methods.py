@@ -329,12 +329,15 @@ class Limits(Result):
 
 
 class Counters(Result):
-    """Since the daemon started; `shells_running` and `shells_retained` are of this moment."""
+    """Since the daemon started; but `shells_running`, `shells_retained` and `spool_bytes`, the disk
+    space that output takes, are of this moment.
+    """
 
     requests: int
     shells_started: int
     shells_running: int
     shells_retained: int
+    spool_bytes: int
 
 
 class Containment(Result):

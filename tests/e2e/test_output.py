@@ -365,6 +365,9 @@ def test_disk_space_is_given_back_with_the_shells(small_disk: Path) -> None:
     with raw_daemon("--spool-dir", str(small_disk), "--max-retained", "1") as daemon:
         for _ in range(5):
             daemon.bash(records(800_000))
+        spooled = daemon.call("server_info")["counters"]["spoolBytes"]
+        assert 700_000 < used_bytes(small_disk) - before <= spooled < 900_000
         daemon.bash("true")
         daemon.bash("true")
         wait_for(lambda: used_bytes(small_disk) == before, "the space to be free")
+        assert daemon.call("server_info")["counters"]["spoolBytes"] == 0

@@ -45,6 +45,7 @@ async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
             shells_started=daemon.manager.started_count,
             shells_running=running,
             shells_retained=len(daemon.manager.list_shells()) - running,
+            spool_bytes=daemon.manager.spool_bytes,
         ),
     )
 

@@ -256,6 +256,11 @@ class ShellManager:
         self.cleanup_completed(self.options.retain_seconds)
         return list(self._shells.values())
 
+    @property
+    def spool_bytes(self) -> int:
+        """How much disk space the output of all shells takes."""
+        return self._retention.spool_bytes
+
     def list_running(self) -> list[ShellProcess]:
         return [shell for shell in self._shells.values() if shell.is_running]
 
