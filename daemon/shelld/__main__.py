@@ -6,6 +6,7 @@ Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -50,6 +51,10 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         _configure_logging(options)
     except OSError as error:
         return _refuse(f"cannot write the log file: {error.strerror}")
+    if options.spool_dir is not None and not os.access(
+        options.spool_dir, os.R_OK | os.W_OK | os.X_OK
+    ):
+        return _refuse("cannot write to the spool directory")
     audit = None
     if options.audit_log is not None:
         try:

@@ -202,11 +202,14 @@ def test_a_read_at_the_end_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("finish", [True, False])
-def test_what_has_no_room_elsewhere_is_kept_in_memory_as_head_and_tail(finish: bool) -> None:
+@pytest.mark.parametrize("count", [5, 6, 7, 8, 20])
+def test_what_has_no_room_elsewhere_is_kept_in_memory_as_head_and_tail(
+    count: int, finish: bool
+) -> None:
     blocks = FaultyBlocks()
     blocks.failing = True
     store = StreamStore(1 << 20, blocks)
-    size = 20 * BLOCK_BYTES + 5000
+    size = count * BLOCK_BYTES + 5000
     for start in range(0, size, 10_000):
         store.append(_PATTERN[start : min(size, start + 10_000)])
     if finish:
@@ -216,6 +219,23 @@ def test_what_has_no_room_elsewhere_is_kept_in_memory_as_head_and_tail(finish: b
     assert data[BLOCK_BYTES:] == _PATTERN[size - len(data) + BLOCK_BYTES : size]
     assert len(data) == MEMORY_BLOCKS * BLOCK_BYTES + 5000
     assert (dropped, store.error) == (size - len(data), "ENOSPC")
+
+
+def test_what_could_not_be_stored_but_is_kept_is_not_an_error() -> None:
+    blocks = FaultyBlocks()
+    blocks.failing = True
+    store = StreamStore(1 << 20, blocks)
+    store.append(_PATTERN[: MEMORY_BLOCKS * BLOCK_BYTES + 5000])
+    store.finish()
+    assert (store.dropped, store.error) == (0, None)
+    blocks.failing = False
+    store = StreamStore(1 << 20, blocks)
+    store.append(_PATTERN[: 8 * BLOCK_BYTES])
+    blocks.failing = True
+    store.append(_PATTERN[8 * BLOCK_BYTES : 12 * BLOCK_BYTES])
+    assert store.error is None
+    store.append(_PATTERN[12 * BLOCK_BYTES : 13 * BLOCK_BYTES])
+    assert store.error == "ENOSPC"
 
 
 def test_no_room_by_the_limits_is_not_an_error() -> None:

@@ -84,6 +84,29 @@ def test_every_byte_read_while_it_is_written_is_right(daemon: RawDaemon) -> None
         assert result["stdout"] == expected(span["start"], position)
 
 
+def test_many_readers_at_once_get_every_byte_once(daemon: RawDaemon) -> None:
+    total = 20_000_000
+    bash_id = daemon.background(records(total))
+    spans: list[tuple[int, int]] = []
+    filters: list[dict[str, Any]] = [{}, {}, {"filter": "0"}, {"filter": r"\d0$"}, {"wait": 50}]
+    while sum(end - start for start, end in spans) < total:
+        params = [{"bash_id": bash_id, "max_bytes": 700_000, **extra} for extra in filters * 2]
+        asked = [daemon.request("bash_output", one) for one in params]
+        for request_id in asked:
+            result = daemon.answer(request_id)["result"]
+            span = result["stdoutRange"]
+            assert span["dropped"] == 0
+            if "filterEngine" not in result:
+                assert result["stdout"] == expected(span["start"], span["end"])
+            spans.append((span["start"], span["end"]))
+    spans.sort()
+    position = 0
+    for start, end in spans:
+        assert start in {position, end}
+        position = max(position, end)
+    assert position == total
+
+
 def test_the_rest_of_a_long_foreground_answer_can_be_read(daemon: RawDaemon) -> None:
     total = 3_000_000
     result = daemon.bash(records(total))
@@ -313,12 +336,24 @@ def test_a_disk_without_any_room_leaves_the_window_in_memory(small_disk: Path) -
     (small_disk / "hog").unlink(missing_ok=True)
 
 
-def test_a_spool_directory_that_is_not_there_is_no_reason_not_to_run(tmp_path: Path) -> None:
-    with raw_daemon("--spool-dir", str(tmp_path / "missing")) as daemon:
+def test_a_spool_directory_that_goes_away_is_no_reason_not_to_run(tmp_path: Path) -> None:
+    directory = tmp_path / "spool"
+    directory.mkdir()
+    with raw_daemon("--spool-dir", str(directory)) as daemon:
+        daemon.call("ping")
+        directory.rmdir()
         result = daemon.bash(records(3_000_000))
         assert (result["exitCode"], result["stdoutBytes"]) == (0, 3_000_000)
         assert result["spoolError"] == "ENOENT"
         assert result["stdout"].startswith(expected(0, 65_536))
+
+
+def test_a_spool_directory_that_was_never_there_is_refused_at_once(tmp_path: Path) -> None:
+    daemon = RawDaemon("--spool-dir", str(tmp_path / "missing"))
+    assert daemon.wait() == 2
+    assert daemon.rest() == b""
+    assert daemon.read_stderr() == b"shelld: cannot write to the spool directory\n"
+    daemon.close()
 
 
 def test_nothing_of_the_output_can_be_found(tmp_path: Path) -> None:

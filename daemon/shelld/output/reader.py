@@ -154,8 +154,9 @@ class StreamReader:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything that no look has seen."""
-        return self._store.written > self._seen
+        """Whether there is anything that no look has seen, or that one saw in vain."""
+        seen = self._stream.read_position if self.was_overtaken else self._seen
+        return self._store.written > seen
 
     @property
     def was_overtaken(self) -> bool:

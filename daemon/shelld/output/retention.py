@@ -105,7 +105,7 @@ class Retention:
     ) -> None:
         self._retain_bytes = retain_bytes
         self._spool = Spool(total_bytes, spool_directory)
-        # In the order of starting, and of ending.
+        # In the order of starting, and of ending; of the ended only those that have blocks to give.
         self._running: dict[ShellOutput, None] = {}
         self._ended: dict[ShellOutput, None] = {}
 
@@ -122,7 +122,8 @@ class Retention:
         """Nothing more will be written."""
         del self._running[output]
         output.finish()
-        self._ended[output] = None
+        if output.stored_blocks:
+            self._ended[output] = None
 
     def forget(self, output: ShellOutput) -> None:
         self._running.pop(output, None)
@@ -154,10 +155,11 @@ class Retention:
         self._spool.free(block)
 
     def _reclaim(self, error: str | None) -> bool:
-        for output in self._ended:
-            if count := output.stored_blocks:
-                output.give_up(count, error)
-                return True
+        if self._ended:
+            oldest = next(iter(self._ended))
+            del self._ended[oldest]
+            oldest.give_up(oldest.stored_blocks, error)
+            return True
         largest = max(self._running, key=lambda output: output.stored_blocks, default=None)
         if largest is None or not largest.stored_blocks:
             return False

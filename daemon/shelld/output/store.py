@@ -73,6 +73,8 @@ class StreamStore:
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:
         self.written = 0
         self.error: str | None = None
+        # Why the last block was not taken, if that was an error.
+        self._refusal: str | None = None
         self._blocks = MemoryBlocks() if blocks is None else blocks
         # What is dropped. While nothing is, it is the empty range where the head will end.
         self._gap_start = self._gap_end = head_limit
@@ -132,17 +134,15 @@ class StreamStore:
             self._window = bytearray()
 
     def _store(self, number: int, data: bytearray | memoryview) -> None:
-        start = number * BLOCK_BYTES
-        if self._gap_start <= start and start + BLOCK_BYTES <= self._gap_end:
-            return
         if not self._put(number, data):
             self._hold(number, bytes(data))
 
     def _put(self, number: int, data: bytearray | memoryview) -> bool:
+        self._refusal = None
         try:
             block = self._blocks.put(data)
         except OSError as error:
-            self._note(error)
+            self._refusal = _name_of(error)
             return False
         if block is None:
             return False
@@ -161,6 +161,7 @@ class StreamStore:
         if len(self._in_memory) > MEMORY_BLOCKS:
             first = next(held for held in self._in_memory if held >= self._oldest)
             self._drop_to((first + 1) * BLOCK_BYTES)
+            self.error = self._refusal or self.error
 
     # -- dropping ---------------------------------------------------------------------------
 
@@ -224,9 +225,6 @@ class StreamStore:
         if block is not None:
             self._blocks.free(block)
 
-    def _note(self, error: OSError) -> None:
-        self.error = errno.errorcode.get(error.errno or 0, "EIO")
-
     # -- reading ----------------------------------------------------------------------------
 
     def read(self, start: int, max_bytes: int) -> Kept:
@@ -242,7 +240,7 @@ class StreamStore:
             try:
                 data = self._load(begin, stop)
             except _UnreadableError as error:
-                self._note(error.cause)
+                self.error = _name_of(error.cause)
                 self._lose(error.number)
             else:
                 return Kept(begin, data, begin - start)
@@ -270,6 +268,10 @@ class _UnreadableError(Exception):
         super().__init__(number)
         self.number = number
         self.cause = cause
+
+
+def _name_of(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, "EIO")
 
 
 def _block_after(offset: int) -> int:
