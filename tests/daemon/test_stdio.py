@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +54,44 @@ async def test_what_is_written_arrives_in_order_although_nobody_reads(
     assert os.read(read, 100) == b"small"
     os.close(read)
     output.close()
+    os.close(write)
+
+
+async def test_what_an_empty_pipe_holds_is_written_at_once_and_no_more() -> None:
+    read, write = os.pipe()
+    before = threading.active_count()
+    output = Output(write)
+    for size in (100, 30_000, 65_536):
+        output.write(b"x" * size)
+        assert (output.backlog, len(os.read(read, 100_000))) == (0, size)
+    assert threading.active_count() == before
+    # One byte that nobody has read, and nobody can say how much more has room.
+    output.write(b"x")
+    output.write(b"y" * 30_000)
+    assert output.backlog == 30_000
+    await anyio.to_thread.run_sync(read_all, read, 30_001)
+    with anyio.fail_after(10):
+        await output.wait_empty()
+        output.write(b"z" * 200_000)
+        assert output.backlog == 200_000 - 65_536
+        await anyio.to_thread.run_sync(read_all, read, 200_000)
+        await output.wait_empty()
+    output.close()
+    os.close(read)
+    os.close(write)
+
+
+async def test_a_pipe_that_its_reader_made_smaller_never_blocks() -> None:
+    read, write = os.pipe()
+    output = Output(write)
+    fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, 4096)
+    with anyio.fail_after(10):
+        output.write(b"x" * 20_000)
+        assert output.backlog == 20_000 - 4096
+        await anyio.to_thread.run_sync(read_all, read, 20_000)
+        await output.wait_empty()
+    output.close()
+    os.close(read)
     os.close(write)
 
 

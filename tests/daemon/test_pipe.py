@@ -1,0 +1,122 @@
+"""The read end of a command's pipe: what it moves, and when it asks for a larger one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shelld.output.retention import ShellOutput
+from shelld.shells.pipe import PUMP_BYTES, Pipe
+
+USUAL = 65_536
+
+
+class Piped:
+    """A pipe with both its ends, and the output that it fills."""
+
+    def __init__(self) -> None:
+        read, self.write_end = os.pipe()
+        os.set_blocking(read, False)
+        os.set_blocking(self.write_end, False)
+        self.output = ShellOutput()
+        self.pipe = Pipe(read, self.output, self.output.stdout)
+
+    @property
+    def size(self) -> int:
+        return fcntl.fcntl(self.write_end, fcntl.F_GETPIPE_SZ)
+
+    @property
+    def received(self) -> bytes:
+        return self.output.stdout.store.read(0, 1 << 30).data
+
+    def close(self) -> None:
+        self.pipe.close()
+        os.close(self.write_end)
+
+
+@pytest.fixture
+def pipes() -> Iterator[list[Piped]]:
+    made = [Piped() for _ in range(20)]
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_a_pipe_is_pumped_until_end_of_file() -> None:
+    piped = Piped()
+    assert piped.pipe.pump()
+    os.write(piped.write_end, b"abc")
+    assert piped.pipe.pump()
+    os.write(piped.write_end, b"def")
+    os.close(piped.write_end)
+    assert piped.pipe.pump()
+    assert not piped.pipe.pump()
+    assert piped.received == b"abcdef"
+    piped.pipe.close()
+    piped.pipe.close()
+
+
+def test_draining_takes_what_is_there_and_nothing_that_comes_meanwhile(
+    pipes: list[Piped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = pipes[0]
+    written = os.write(piped.write_end, b"x" * USUAL)
+    real = os.readv
+
+    def readv(descriptor: int, buffers: Any) -> int:
+        count = real(descriptor, buffers)
+        os.write(piped.write_end, b"y" * 1000)
+        return count
+
+    monkeypatch.setattr("os.readv", readv)
+    piped.pipe.drain()
+    assert piped.received == b"x" * written
+
+
+def test_only_who_fills_its_pipe_gets_a_larger_one(pipes: list[Piped]) -> None:
+    quiet, loud = pipes[:2]
+    for _ in range(3):
+        os.write(quiet.write_end, b"x" * (USUAL - 1))
+        quiet.pipe.pump()
+    os.write(loud.write_end, b"x" * USUAL)
+    loud.pipe.pump()
+    assert (quiet.size, loud.size) == (USUAL, PUMP_BYTES)
+    # All of that is then read at once.
+    content = os.urandom(PUMP_BYTES)
+    assert os.write(loud.write_end, content) == PUMP_BYTES
+    loud.pipe.pump()
+    assert loud.received == b"x" * USUAL + content
+
+
+def test_only_some_pipes_are_large_at_a_time(pipes: list[Piped]) -> None:
+    for piped in pipes:
+        os.write(piped.write_end, b"x" * USUAL)
+        piped.pipe.pump()
+    large = [piped for piped in pipes if piped.size > USUAL]
+    assert len(large) == 16
+    large[0].pipe.close()
+    late = next(piped for piped in pipes if piped.size == USUAL)
+    os.write(late.write_end, b"x" * USUAL)
+    late.pipe.pump()
+    assert late.size > USUAL
+
+
+def test_a_larger_pipe_that_is_refused_is_done_without(
+    pipes: list[Piped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def refuse(*arguments: int) -> int:
+        asked.append(arguments[1])
+        raise PermissionError
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
+    for _ in range(3):
+        os.write(pipes[0].write_end, b"x" * USUAL)
+        assert pipes[0].pipe.pump()
+    assert pipes[0].output.stdout.store.written == 3 * USUAL
+    assert asked == [fcntl.F_SETPIPE_SZ]
