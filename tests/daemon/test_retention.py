@@ -79,6 +79,17 @@ def test_the_room_of_all_is_taken_first_from_who_ended_the_longest_ago(
     retention.close()
 
 
+def test_who_is_at_its_own_limit_takes_no_room_from_others(spool_directory: str) -> None:
+    retention = retention_of(spool_directory, shell=8 * BLOCK_BYTES, total=13 * BLOCK_BYTES)
+    ended, running = retention.open(), retention.open()
+    fill(ended, 5)
+    retention.finish(ended)
+    fill(running, 100)
+    assert (ended.stored_blocks, running.stored_blocks) == (5, 8)
+    assert running.stdout.store.dropped == 92 * BLOCK_BYTES
+    retention.close()
+
+
 def test_then_from_the_one_that_holds_the_most(spool_directory: str) -> None:
     retention = retention_of(spool_directory, total=32 * BLOCK_BYTES)
     large, small = retention.open(), retention.open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -334,6 +335,20 @@ def test_a_disk_without_any_room_leaves_the_window_in_memory(small_disk: Path) -
         again = daemon.bash(records(500_000))
         assert (again["truncated"], "spoolError" in again) == (False, False)
     (small_disk / "hog").unlink(missing_ok=True)
+
+
+def test_a_limit_of_file_sizes_is_as_a_full_disk(tmp_path: Path) -> None:
+    total = 8_000_000
+    with raw_daemon("--spool-dir", str(tmp_path)) as daemon:
+        daemon.call("ping")
+        _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (1 << 20, hard))
+        bash_id = daemon.background(records(total))
+        wait_for_end(daemon, bash_id)
+        kept, dropped = check_all(daemon, bash_id, total)
+        assert kept + dropped == total
+        assert 900_000 < kept < 1_200_000
+        assert read(daemon, bash_id)["spoolError"] == "EFBIG"
 
 
 def test_a_spool_directory_that_goes_away_is_no_reason_not_to_run(tmp_path: Path) -> None:
