@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import weakref
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,21 @@ def test_who_is_at_its_own_limit_takes_no_room_from_others(spool_directory: str)
     retention.close()
 
 
+def test_who_ended_gives_all_of_both_streams(spool_directory: str) -> None:
+    retention = retention_of(spool_directory, total=6 * BLOCK_BYTES)
+    ended, running = retention.open(), retention.open()
+    fill(ended, 2)
+    ended.append(ended.stderr, bytes(BLOCK_BYTES + 10_000))
+    retention.finish(ended)
+    # What is more than a little goes to the disk, too.
+    assert (ended.stdout.store.stored_blocks, ended.stderr.store.stored_blocks) == (2, 2)
+    fill(running, 3)
+    assert ended.stored_blocks == 0
+    assert ended.stdout.store.dropped == 2 * BLOCK_BYTES
+    assert ended.stderr.store.dropped == BLOCK_BYTES + 10_000
+    retention.close()
+
+
 def test_then_from_the_one_that_holds_the_most(spool_directory: str) -> None:
     retention = retention_of(spool_directory, total=32 * BLOCK_BYTES)
     large, small = retention.open(), retention.open()
@@ -117,6 +133,13 @@ def test_what_is_forgotten_is_room_for_others_and_given_back_to_the_disk(
     assert retention.spool_bytes == 5 * BLOCK_BYTES
     retention.forget(outputs[0])
     assert retention.spool_bytes == 0
+    forgotten = [weakref.ref(output) for output in outputs]
+    del output, outputs
+    assert [reference() for reference in forgotten] == [None, None]
+    other = retention.open()
+    fill(other, 11)
+    # Nobody else is asked for room, and so what it has is all on the disk.
+    assert (other.stored_blocks, other.stdout.store.kept) == (10, 10 * BLOCK_BYTES)
     retention.close()
 
 
