@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 import pytest
@@ -200,6 +200,44 @@ def test_who_was_overtaken_starts_again_behind() -> None:
         return await slow.look(final=True)
 
     assert anyio.run(look) == ("0123456789", 20, 30, 0, False)
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_gap_takes_nothing_from_what_may_be_read() -> None:
+    stream = stream_of(b"-" * 100 + b"0123456789" * 5, head_limit=0)
+    stream.store.drop(100)
+    assert take(reader_of(stream, max_bytes=20)) == ("0123456789" * 2, 0, 120, 100, True)
+    assert take(reader_of(stream, max_bytes=30)) == ("0123456789" * 3, 120, 150, 0, False)
+
+
+async def turns_during(action: Callable[[], Awaitable[object]]) -> int:
+    """How often others had their turn meanwhile."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count)
+        await action()
+        tasks.cancel_scope.cancel()
+    return turns
+
+
+async def test_others_go_first_between_the_steps_of_what_is_large() -> None:
+    stream = stream_of(b"some line of a log\n" * 200_000)
+    steps = stream.store.written // reader.STEP_BYTES
+    everything = stream.store.written
+    head = await turns_during(lambda: read_head(stream.store, everything, strip=True, final=True))
+    assert head >= steps - 1
+    plain = reader_of(stream)
+    assert await turns_during(lambda: plain.look(final=True)) >= steps
+    async with Filters(RunnerPool()).open("line") as line_filter:
+        lines = reader_of(stream, line_filter=line_filter)
+        assert await turns_during(lambda: lines.look(final=True)) >= steps
 
 
 # -- lines ------------------------------------------------------------------------------------

@@ -125,16 +125,16 @@ def test_what_is_forgotten_is_room_for_others_and_given_back_to_the_disk(
     spool_directory: str,
 ) -> None:
     retention = retention_of(spool_directory, total=10 * BLOCK_BYTES)
-    outputs = [retention.open() for _ in range(2)]
-    for output in outputs:
-        fill(output, 5)
-    retention.finish(outputs[1])
-    retention.forget(outputs[1])
+    first, second = retention.open(), retention.open()
+    fill(first, 5)
+    fill(second, 5)
+    retention.finish(second)
+    retention.forget(second)
     assert retention.spool_bytes == 5 * BLOCK_BYTES
-    retention.forget(outputs[0])
+    retention.forget(first)
     assert retention.spool_bytes == 0
-    forgotten = [weakref.ref(output) for output in outputs]
-    del output, outputs
+    forgotten = weakref.ref(first), weakref.ref(second)
+    del first, second
     assert [reference() for reference in forgotten] == [None, None]
     other = retention.open()
     fill(other, 11)

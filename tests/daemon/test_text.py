@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from shelld.output.escapes import MAX_SEQUENCE_BYTES
 from shelld.output.store import StreamStore
-from shelld.output.text import Piece, has_text, last_states, plain_text, read_text
+from shelld.output.text import (
+    Piece,
+    begins_within_line,
+    has_text,
+    last_states,
+    plain_text,
+    read_text,
+)
 from terminal import outputs, stored, text_of
 
 STRIP = pytest.mark.parametrize("strip", [True, False])
@@ -102,6 +109,41 @@ def test_a_carriage_return_waits_for_what_it_is_for() -> None:
     second = read_text(store, 3, 11, 100, strip=True, final=False)
     assert second == ("\r60%", 10, 0)
     assert read_text(store, 10, 11, 100, strip=True, final=True) == ("", 11, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "continues"), [(b"", False), (b"x\n", False), (b"x", True), (b"x\ny", True)]
+)
+def test_only_what_begins_within_a_line_says_that_it_overwrites(
+    before: bytes, continues: bool
+) -> None:
+    store = stored(before + b"1\r2\n3\r4")
+    start = len(before)
+    assert begins_within_line(store, start) is continues
+    piece = read_text(store, start, store.written, 100, strip=True, final=True)
+    assert piece.text == "\r" * continues + "2\n4"
+
+
+def test_nothing_is_known_of_a_line_behind_the_gap() -> None:
+    store = stored(b"a" + b"-" * 10 + b"1\r2", head_limit=1)
+    store.drop(10)
+    assert not begins_within_line(store, 11)
+    assert read_text(store, 1, 14, 100, strip=True, final=True) == ("2", 14, 10)
+    assert read_text(store, 11, 14, 100, strip=True, final=True) == ("2", 14, 0)
+
+
+@STRIP
+def test_nothing_beyond_the_end_that_is_asked_for_is_read(strip: bool) -> None:
+    store = stored(b"0123456789" * 3, head_limit=10)
+    store.drop(10)
+    assert read_text(store, 0, 5, 100, strip=strip, final=False) == ("01234", 5, 0)
+    assert read_text(store, 8, 23, 100, strip=strip, final=False) == ("89", 10, 0)
+    assert read_text(store, 10, 23, 100, strip=strip, final=False) == ("012", 23, 10)
+    assert read_text(store, 25, 27, 100, strip=strip, final=False) == ("56", 27, 0)
+    assert read_text(store, 7, 5, 100, strip=strip, final=False) == ("", 7, 0)
+    unfinished = stored(b"\xe2\x82\xac")
+    assert read_text(unfinished, 0, 2, 100, strip=strip, final=False) == ("", 0, 0)
+    assert not has_text(unfinished, 0, 2, strip=strip, final=False)
 
 
 def test_bytes_pass_through_unless_they_are_to_be_stripped() -> None:
