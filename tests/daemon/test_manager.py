@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from shelld.keeper.pool import SPARE, RunnerPool
@@ -18,7 +20,7 @@ from shelld.shells import ShellManager, ShellProcess, ShellStatus
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import MAX_STARTING, ManagerOptions
 from shelld_protocol.errors import ErrorKind, RpcError
-from support import children, is_alive
+from support import children, is_alive, wait_for
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -191,6 +193,48 @@ async def test_what_a_runner_says_of_itself_is_none_while_there_can_be_none(
         info = await manager.runner_info()
         assert info is not None
         assert info.subreaper is (sys.platform == "linux")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_command_whose_keeper_died_with_the_request_starts_all_the_same(
+    times: int,
+) -> None:
+    async with ShellManager() as manager:
+        # The first command has taken the runner that there was.
+        busy = await manager.start_and_wait(StartRequest("sleep 300"))
+        killed: list[int] = []
+        started: list[ShellProcess] = []
+        async with anyio.create_task_group() as tasks:
+            keeper = stopped_keeper(killed)
+
+            async def start() -> None:
+                started.append(await manager.start_and_wait(StartRequest("echo here")))
+
+            tasks.start_soon(start)
+            for _ in range(times):
+                await anyio.wait_all_tasks_blocked()
+                os.kill(keeper, signal.SIGKILL)
+                killed.append(keeper)
+                if len(killed) < times:
+                    keeper = await anyio.to_thread.run_sync(stopped_keeper, killed)
+        (shell,) = started
+        await shell.wait_until(lambda: shell.is_empty)
+        assert shell.stdout.store.read(0, 100).data == b"here\n"
+        assert shell.reason is None
+        assert busy.is_running
+
+
+def stopped_keeper(killed: list[int]) -> int:
+    """The keeper, stopped before it could do anything more; `killed` are earlier ones."""
+
+    def keeper() -> list[int]:
+        found = set(children(os.getpid())) - set(killed)
+        return [pid for pid in found if Path(f"/proc/{pid}/comm").read_text() != "shelld-runner\n"]
+
+    wait_for(keeper, "a keeper")
+    (pid,) = keeper()
+    os.kill(pid, signal.SIGSTOP)
+    return pid
 
 
 async def test_runner_and_keeper_killed_together_take_the_session_with_them(

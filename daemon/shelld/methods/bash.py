@@ -13,11 +13,10 @@ from shelld.guard import judge
 from shelld.methods.context import Context
 from shelld.output.reader import read_head
 from shelld.output.retention import OutputStream
-from shelld.shells.launch import StartRequest
+from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
-from shelld.shells.supervision import TimeoutPolicy
 from shelld_protocol.errors import invalid_params, timed_out
 from shelld_protocol.methods import (
     BackgroundResult,

@@ -1,26 +1,32 @@
 """A command on its way to a runner: everything that must exist before it can start.
 
-Owns the pipes and files of one command until they are handed over, and closes those that are left
-if they are not. Knows nothing of what becomes of the command.
+Owns the pipes and files of one command until it has started: a runner may be lost before that, and
+another one be given the same. Knows nothing of what becomes of the command.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.shells.session import DEFAULT_SESSION, Session
-from shelld.shells.supervision import TimeoutPolicy
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
 _READ_COMMAND: Final = b'eval "exec 3<&-;$(</dev/fd/3)"'
+
+
+class TimeoutPolicy(Struct, frozen=True):
+    """What happens after `timeout_ms`: a kill with `grace_ms`, or release to the background."""
+
+    timeout_ms: int
+    action: Literal["kill", "background"]
+    grace_ms: int
 
 
 class StartRequest(Struct, frozen=True):
@@ -40,20 +46,20 @@ class StartRequest(Struct, frozen=True):
 
 
 class Launch:
-    """Use ``with``. `stdout` and `stderr` are the read ends, which never block.
+    """`stdout` and `stderr` are the read ends. They never block, and once handed over are not ours.
 
     Raises OSError where the system is short of something.
     """
 
     def __init__(self, request: StartRequest, session: Session, bash: str) -> None:
-        # Ours: closed unless the command is handed over. Theirs: closed in any case, as the
-        # runner gets copies.
+        # Ours: closed unless the command is handed over. Theirs: closed in any case, as a runner
+        # gets copies.
         self._ours = ExitStack()
         self._theirs = ExitStack()
         try:
             self._prepare(request, session, bash)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.close()
             raise
 
     def _prepare(self, request: StartRequest, session: Session, bash: str) -> None:
@@ -101,14 +107,7 @@ class Launch:
             raise
         self._ours.pop_all()
 
-    def __enter__(self) -> Launch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """The command has started, or never will."""
         self._theirs.close()
         self._ours.close()

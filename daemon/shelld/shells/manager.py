@@ -200,13 +200,14 @@ class ShellManager:
             verdict=request.verdict,
             output=self._retention.open(),
         )
-        with ExitStack() as undo, Launch(request, session, self.options.bash) as launch:
+        with ExitStack() as undo:
             undo.callback(self._retention.forget, shell.output)
+            launch = Launch(request, session, self.options.bash)
+            undo.callback(launch.close)
             supervision = Supervision(
                 shell,
                 channel,
-                launch.stdout,
-                launch.stderr,
+                launch,
                 pool=self.pool,
                 oom_kills=self._oom_kills,
                 timeout=request.timeout,

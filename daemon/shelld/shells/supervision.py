@@ -15,10 +15,9 @@ import os
 import selectors
 import signal
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 import anyio
-from msgspec import Struct
 
 from shelld.keeper.channel import (
     EMPTY,
@@ -36,6 +35,7 @@ from shelld.keeper.channel import (
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.strangers import KILL_INTERVAL_MS
 from shelld.keeper.tree import SessionMembers
+from shelld.shells.launch import Launch, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.pipe import Pipe
@@ -52,17 +52,12 @@ LEFTOVER_OUTPUT_GRACE_S: Final = 0.05
 # a few seconds; a runner that was stopped by its own command takes for ever.
 START_TIMEOUT_S: Final = 15.0
 
+# How often a command is given to a runner that turns out to have never been there.
+MAX_LAUNCHES: Final = 3
+
 # Beyond the runner's own deadline: a runner that has said nothing by then is itself killed. The
 # keeper, which then has to say something, gets as long.
 RUNNER_MARGIN_S: Final = 0.5
-
-
-class TimeoutPolicy(Struct, frozen=True):
-    """What happens after `timeout_ms`: a kill with `grace_ms`, or release to the background."""
-
-    timeout_ms: int
-    action: Literal["kill", "background"]
-    grace_ms: int
 
 
 class Supervision:
@@ -77,8 +72,7 @@ class Supervision:
         self,
         shell: ShellProcess,
         channel: Channel,
-        stdout: int,
-        stderr: int,
+        launch: Launch,
         *,
         pool: RunnerPool,
         oom_kills: OomKills,
@@ -89,9 +83,11 @@ class Supervision:
     ) -> None:
         self.shell = shell
         self._channel = channel
+        self._launch = launch
+        self._launches_left = MAX_LAUNCHES - 1
         self._pipes = (
-            Pipe(stdout, shell.output, shell.stdout),
-            Pipe(stderr, shell.output, shell.stderr),
+            Pipe(launch.stdout, shell.output, shell.stdout),
+            Pipe(launch.stderr, shell.output, shell.stderr),
         )
         self._timeout = timeout
         self._on_start = on_start
@@ -224,7 +220,25 @@ class Supervision:
             self._handle(message)
         if messages is None:
             self._selector.unregister(self._channel)
-            self._runner_lost = self._orphaned = True
+            if not self._launch_again():
+                self._runner_lost = self._orphaned = True
+
+    def _launch_again(self) -> bool:
+        """Whether the command is with another runner now, as this one never was.
+
+        The keeper died with the request for it. A runner says READY before it looks for a command.
+        """
+        if self._channel.peer is not None or self._started or not self._launches_left:
+            return False
+        self._launches_left -= 1
+        self._channel.close()
+        try:
+            self._channel = self._pool.acquire()
+            self._launch.hand_over(self._channel)
+        except OSError:
+            return False
+        self._selector.register(self._channel, selectors.EVENT_READ)
+        return True
 
     def _runner_is_lost(self) -> None:
         self._runner_lost = True
@@ -284,6 +298,7 @@ class Supervision:
     def _start_is_over(self) -> None:
         if not self._started:
             self._started = True
+            self._launch.close()
             self._on_start()
 
     def _look_for_oom(self, wait_status: int) -> None:
