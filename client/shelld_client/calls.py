@@ -18,9 +18,12 @@ from shelld_protocol.methods import (
     CloseSessionResult,
     DryRunResult,
     Empty,
+    GetSessionResult,
     KillShellResult,
+    ListSessionsResult,
     ListShellsResult,
     ServerInfoResult,
+    SessionInfo,
     ShellInfo,
     SignalName,
 )
@@ -111,6 +114,17 @@ def list_shells(session: str | None) -> Call[list[ShellInfo]]:
         return _decode(ListShellsResult, result).shells
 
     return Call("list_shells", _given(session=session), decode)
+
+
+def get_session(session: str) -> Call[GetSessionResult]:
+    return Call("get_session", {"session": session}, _decoder(GetSessionResult))
+
+
+def list_sessions() -> Call[list[SessionInfo]]:
+    def decode(result: bytes) -> list[SessionInfo]:
+        return _decode(ListSessionsResult, result).sessions
+
+    return Call("list_sessions", {}, decode)
 
 
 def close_session(session: str) -> Call[CloseSessionResult]:

@@ -25,8 +25,10 @@ from shelld_protocol.methods import (
     BashResult,
     CloseSessionResult,
     DryRunResult,
+    GetSessionResult,
     KillShellResult,
     ServerInfoResult,
+    SessionInfo,
     ShellInfo,
 )
 
@@ -134,6 +136,14 @@ class AsyncClient(SpawnedClient):
     async def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells in start order."""
         return await self._request(calls.list_shells(session))
+
+    async def get_session(self, session: str = "main") -> GetSessionResult:
+        """Return what the session's next command starts from; an error for one never used."""
+        return await self._request(calls.get_session(session))
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        """Return all sessions."""
+        return await self._request(calls.list_sessions())
 
     async def close_session(self, session: str) -> CloseSessionResult:
         """Kill a session's shells and all they left, and forget the session."""

@@ -28,8 +28,10 @@ from shelld_protocol.methods import (
     BashResult,
     CloseSessionResult,
     DryRunResult,
+    GetSessionResult,
     KillShellResult,
     ServerInfoResult,
+    SessionInfo,
     ShellInfo,
 )
 
@@ -151,6 +153,14 @@ class Client(SpawnedClient):
     def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells in start order."""
         return self._request(calls.list_shells(session))
+
+    def get_session(self, session: str = "main") -> GetSessionResult:
+        """Return what the session's next command starts from; an error for one never used."""
+        return self._request(calls.get_session(session))
+
+    def list_sessions(self) -> list[SessionInfo]:
+        """Return all sessions."""
+        return self._request(calls.list_sessions())
 
     def close_session(self, session: str) -> CloseSessionResult:
         """Kill a session's shells and all they left, and forget the session."""

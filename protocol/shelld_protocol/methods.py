@@ -298,6 +298,35 @@ class ListShellsResult(Result):
 # -- sessions ---------------------------------------------------------------------------------
 
 
+class GetSessionParams(Params):
+    session: Annotated[str, Meta(description="The session to look at.")] = "main"
+
+
+class GetSessionResult(Result):
+    """What the next command of a session starts from.
+
+    `env`: the exported variables that differ from the daemon's own; null for those removed.
+    `shells`: the ids of its shells that are running.
+    """
+
+    session: str
+    cwd: str
+    env: dict[str, str | None]
+    shells: list[str]
+
+
+class SessionInfo(Result):
+    """`shells`: how many are running."""
+
+    session: str
+    cwd: str
+    shells: int
+
+
+class ListSessionsResult(Result):
+    sessions: list[SessionInfo]
+
+
 class CloseSessionParams(Params):
     session: Annotated[str, Meta(description="The session to close.")]
 
@@ -386,6 +415,10 @@ METHODS: Final[dict[str, MethodTypes]] = {
     "list_shells": MethodTypes(
         ListShellsParams, (ListShellsResult,), "List running and retained shells in start order."
     ),
+    "get_session": MethodTypes(
+        GetSessionParams, (GetSessionResult,), "Tell what a session's next command starts from."
+    ),
+    "list_sessions": MethodTypes(NoParams, (ListSessionsResult,), "List the sessions."),
     "close_session": MethodTypes(
         CloseSessionParams,
         (CloseSessionResult,),

@@ -9,7 +9,13 @@ from shelld.dispatch import Method, as_method
 from shelld.methods.about import discover, ping, server_info, shutdown
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
-from shelld.methods.shells import close_session, kill_shell, list_shells
+from shelld.methods.shells import (
+    close_session,
+    get_session,
+    kill_shell,
+    list_sessions,
+    list_shells,
+)
 from shelld_protocol import methods as wire
 
 METHODS: Final[Mapping[str, Method]] = {
@@ -17,6 +23,8 @@ METHODS: Final[Mapping[str, Method]] = {
     "bash_output": as_method(wire.BashOutputParams, bash_output),
     "kill_shell": as_method(wire.KillShellParams, kill_shell),
     "list_shells": as_method(wire.ListShellsParams, list_shells),
+    "get_session": as_method(wire.GetSessionParams, get_session),
+    "list_sessions": as_method(wire.NoParams, list_sessions),
     "close_session": as_method(wire.CloseSessionParams, close_session),
     "server_info": as_method(wire.NoParams, server_info),
     "ping": as_method(wire.NoParams, ping),

@@ -46,6 +46,7 @@ async def bash(
         env=params.env,
         stdin=params.stdin,
         timeout=_timeout_policy(context, params),
+        keeps_state=not params.run_in_background,
         verdict=verdict,
     )
     if params.run_in_background:

@@ -1,8 +1,10 @@
-"""``kill_shell``, ``list_shells`` and ``close_session``."""
+"""``kill_shell``, ``list_shells`` and the methods of sessions."""
 
 from __future__ import annotations
 
+import os
 import signal
+from collections import Counter
 
 from shelld.audit import timestamp
 from shelld.methods.context import Context
@@ -11,10 +13,15 @@ from shelld.shells.process import ShellProcess
 from shelld_protocol.methods import (
     CloseSessionParams,
     CloseSessionResult,
+    GetSessionParams,
+    GetSessionResult,
     KillShellParams,
     KillShellResult,
+    ListSessionsResult,
     ListShellsParams,
     ListShellsResult,
+    NoParams,
+    SessionInfo,
     ShellInfo,
 )
 
@@ -46,6 +53,29 @@ def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
     if survivors:
         return f"Shell {shell_id} was signalled, but {len(survivors)} of its processes survive"
     return f"Shell {shell_id} {'already stopped' if stopped else 'terminated'}"
+
+
+async def get_session(context: Context, params: GetSessionParams) -> GetSessionResult:
+    manager = context.daemon.manager
+    session = manager.get_session(params.session)
+    shells = [shell.id for shell in manager.list_running() if shell.session == params.session]
+    return GetSessionResult(params.session, _shown(session.cwd), session.changed_env(), shells)
+
+
+async def list_sessions(context: Context, _params: NoParams) -> ListSessionsResult:
+    manager = context.daemon.manager
+    running = Counter(shell.session for shell in manager.list_running())
+    return ListSessionsResult(
+        [
+            SessionInfo(name, _shown(session.cwd), running[name])
+            for name, session in manager.list_sessions().items()
+        ]
+    )
+
+
+def _shown(path: str) -> str:
+    """Return a path as text, which its bytes may not be."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 async def close_session(context: Context, params: CloseSessionParams) -> CloseSessionResult:

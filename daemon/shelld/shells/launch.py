@@ -13,11 +13,14 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
-from shelld.shells.session import DEFAULT_SESSION, Session
+from shelld.shells.session import DEFAULT_SESSION, Recorder, Session
+from shelld.shells.state import changes_nothing, prelude
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
+# By a path that leads to a descriptor of another process.
+CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 _READ_COMMAND: Final = b'eval "exec 3<&-;$(</dev/fd/3)"'
 
 
@@ -33,6 +36,7 @@ class StartRequest(Struct, frozen=True):
     """One command to start.
 
     `session` None: of no session. `timeout` None: without end. `verdict` is the guard's.
+    `keeps_state`: what the command leaves behind is what the session's next one starts from.
     """
 
     command: str
@@ -41,6 +45,7 @@ class StartRequest(Struct, frozen=True):
     cwd: str | None = None
     env: dict[str, str | None] | None = None
     stdin: str | None = None
+    keeps_state: bool = False
     timeout: TimeoutPolicy | None = None
     verdict: str = "unresolved"
 
@@ -56,6 +61,8 @@ class Launch:
         # gets copies.
         self._ours = ExitStack()
         self._theirs = ExitStack()
+        # Whose owner is, once handed over, who `stdout` and `stderr` belong to.
+        self.recorder: Recorder | None = None
         try:
             self._prepare(request, session, bash)
         except BaseException:
@@ -79,9 +86,31 @@ class Launch:
             self._argv[-1] = _READ_COMMAND
             self._descriptors.append(self._file(command))
         self._env = session.environment(request.env)
-        # Only a path if the request names one: the daemon's own directory may have been deleted
-        # or renamed meanwhile, and is used all the same.
-        self._cwd = b"" if request.cwd is None else os.fsencode(session.resolve(request.cwd))
+        # Only a path if the request or an earlier command has named one: the daemon's own directory
+        # may have been deleted or renamed meanwhile, and is used all the same.
+        here = request.cwd is None and session.state.cwd == session.base.cwd
+        cwd = session.resolve(request.cwd)
+        self._cwd = b"" if here else os.fsencode(cwd)
+        self._remember(request, session, cwd)
+
+    def _remember(self, request: StartRequest, session: Session, cwd: str) -> None:
+        """Let bash make the session's state first, and tell what has become of it at the end."""
+        state = session.state
+        keeps = request.keeps_state and CAN_RECORD and session.name is not None
+        if keeps and not changes_nothing(request.command, state):
+            self.recorder = Recorder(session, request.cwd and cwd, request.env)
+            self._ours.callback(self.recorder.close)
+        if self.recorder is None and state is session.base:
+            return
+        text = prelude(
+            state,
+            descriptor=len(self._descriptors),
+            base_env=session.base.env,
+            dump_to="" if self.recorder is None else self.recorder.path,
+            shares_exit_trap="trap" in request.command,
+        )
+        self._env = {**self._env, b"BASH_ENV": b"/dev/fd/%d" % len(self._descriptors)}
+        self._descriptors.append(self._file(text))
 
     def _pipe(self) -> tuple[int, int]:
         read, write = os.pipe()

@@ -35,6 +35,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.process import ShellProcess
 from shelld.shells.session import DEFAULT_SESSION, Session
+from shelld.shells.state import ShellState
 from shelld.shells.supervision import START_TIMEOUT_S, Supervision
 from shelld_protocol.errors import (
     resource_exhausted,
@@ -92,7 +93,7 @@ class ShellManager:
             self.options.spool_directory,
         )
         self._sessions: dict[str, Session] = {}
-        self._base = Session(None, _current_directory(), dict(os.environb))
+        self._base = ShellState(os.fsencode(_current_directory()), dict(os.environb))
         self._ids = ShellIds()
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -331,12 +332,22 @@ class ShellManager:
 
     def _session(self, name: str | None) -> Session:
         if name is None:
-            return self._base
+            return Session(None, self._base)
         session = self._sessions.get(name)
         if session is None:
-            session = Session(name, self._base.cwd, self._base.env)
-            self._sessions[name] = session
+            session = self._sessions[name] = Session(name, self._base)
         return session
+
+    def get_session(self, name: str) -> Session:
+        """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
+        if name not in self._sessions and name != DEFAULT_SESSION:
+            raise session_not_found(name)
+        return self._session(name)
+
+    def list_sessions(self) -> dict[str, Session]:
+        """Return all sessions by name; the default one always exists."""
+        self._session(DEFAULT_SESSION)
+        return self._sessions
 
 
 def raise_failure(shell: ShellProcess) -> None:

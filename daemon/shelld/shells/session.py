@@ -1,38 +1,137 @@
-"""What a session is: a name that shells belong to, and the place its commands start from.
+"""What one session is to its next command: the state that the last one left.
 
-Every session starts from the daemon's own environment and working directory, and so does each of
-its commands: a session groups shells, it does not carry state from one command to the next.
+A session starts from the daemon's own environment and working directory. Each command starts from
+the state as it was last kept; what it leaves is kept as a whole or not at all, so that commands
+which run at the same time never make a mixture: the one that ends last wins.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Final
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-DEFAULT_SESSION = "main"
+from shelld.keeper.channel import anonymous_file
+from shelld.shells.state import ShellState, parse_dump
+
+DEFAULT_SESSION: Final = "main"
+
+# More than that is not kept: to read it takes time from others.
+_MAX_DUMP_BYTES: Final = 16 * 1024 * 1024
+
+# Of one process, or told by `cwd`.
+_NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
-class Session(Struct):
-    """`cwd` is absolute; `env` is the complete environment, as bytes."""
+class Session:
+    """`base` is the state that every session starts from. `name` None: nothing is ever kept."""
 
-    name: str | None
-    cwd: str
-    env: dict[bytes, bytes]
+    def __init__(self, name: str | None, base: ShellState) -> None:
+        self.name = name
+        self.base = base
+        self.state = base
+
+    @property
+    def cwd(self) -> str:
+        return os.fsdecode(self.state.cwd)
 
     def resolve(self, cwd: str | None) -> str:
-        """Return the working directory of a command; a relative one is the session's."""
-        return self.cwd if cwd is None else os.path.join(self.cwd, cwd)
+        """Return the working directory of a command; a relative one is the session's.
+
+        One that was deleted meanwhile is not a reason to run nothing: the next directory above it
+        that is still there takes its place.
+        """
+        if cwd is not None:
+            return os.path.join(self.cwd, cwd)
+        directory = self.cwd
+        while self.state is not self.base and not os.path.isdir(directory):
+            directory = os.path.dirname(directory)
+        return directory
 
     def environment(self, changes: dict[str, str | None] | None) -> dict[bytes, bytes]:
-        """Return the environment of a command: the session's with `changes`, None removing."""
-        if not changes:
-            return self.env
-        env = dict(self.env)
-        for name, value in changes.items():
+        """Return what a command is started with: the exported variables, with `changes`."""
+        state = self.state
+        if state is self.base and not changes:
+            return state.env
+        env = {name: value for name, value in state.env.items() if name not in state.too_large}
+        if state is not self.base:
+            env[b"PWD"] = state.cwd
+            if b"SHLVL" in self.base.env:
+                # Each bash adds one.
+                env[b"SHLVL"] = self.base.env[b"SHLVL"]
+        for name, value in (changes or {}).items():
             key = os.fsencode(name)
             if value is None:
                 env.pop(key, None)
             else:
                 env[key] = os.fsencode(value)
         return env
+
+    def keep(self, dump: bytes, cwd: str | None, changes: dict[str, str | None] | None) -> None:
+        """Keep what a command left that was started in `cwd` and with `changes`, if given.
+
+        Those are for that command only, as far as it did not change them itself.
+        """
+        state = parse_dump(dump)
+        if state is None:
+            return
+        kept_cwd, env = state.cwd, state.env
+        if cwd is not None and _is_same_directory(cwd, kept_cwd):
+            kept_cwd = self.state.cwd
+        for name, value in (changes or {}).items():
+            key = os.fsencode(name)
+            if env.get(key) == (None if value is None else os.fsencode(value)):
+                env.pop(key, None)
+                if key in self.state.env:
+                    env[key] = self.state.env[key]
+        self.state = replace(state, cwd=kept_cwd, env=env)
+
+    def changed_env(self) -> dict[str, str | None]:
+        """Return the exported variables that differ from the daemon's; None for those removed."""
+        env, base = self.state.env, self.base.env
+        changed = {name: value for name, value in env.items() if base.get(name) != value}
+        removed = dict.fromkeys(name for name in base if name not in env)
+        return {
+            name.decode("utf-8", "replace"): None
+            if value is None
+            else value.decode("utf-8", "replace")
+            for name, value in {**changed, **removed}.items()
+            if name not in _NOT_TOLD
+        }
+
+
+class Recorder:
+    """Takes down what one command leaves behind; owns the file that its bash writes to.
+
+    The command has no descriptor of that. Its bash opens it at the end by `path`, where a process
+    of the same user can.
+    """
+
+    def __init__(
+        self, session: Session, cwd: str | None, changes: dict[str, str | None] | None
+    ) -> None:
+        self._session = session
+        self._cwd = cwd
+        self._changes = changes
+        self._descriptor: int | None = anonymous_file(b"")
+        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def keep(self) -> None:
+        """The command has ended by itself."""
+        if self._descriptor is not None:
+            dump = os.pread(self._descriptor, _MAX_DUMP_BYTES, 0)
+            if dump:
+                self._session.keep(dump, self._cwd, self._changes)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _is_same_directory(path: str, other: bytes) -> bool:
+    try:
+        return os.path.samefile(os.fsencode(path), other)
+    except OSError:
+        return False

@@ -85,6 +85,7 @@ class Supervision:
         self._channel = channel
         self._launch = launch
         self._launches_left = MAX_LAUNCHES - 1
+        self._recorder = launch.recorder
         self._pipes = (
             Pipe(launch.stdout, shell.output, shell.stdout),
             Pipe(launch.stderr, shell.output, shell.stderr),
@@ -151,6 +152,8 @@ class Supervision:
             self._selector.close()
             for pipe in self._pipes:
                 pipe.close()
+            if self._recorder is not None:
+                self._recorder.close()
             intact = shell.is_empty and not self._runner_lost
             if not intact:
                 self._channel.close()
@@ -353,6 +356,10 @@ class Supervision:
         self._timeout_at = self._answer_at = math.inf
         self._deadline_changed()
         event = self._kill_event or ShellEvent.KILLED if self._was_signalled else None
+        if self._recorder is not None:
+            if event is None and os.WIFEXITED(self._wait_status) and not self.shell.released:
+                self._recorder.keep()
+            self._recorder.close()
         self.shell.end(self._wait_status, event)
         logger.info("%s ended: %s", self.shell.id, self.shell.status.value)
         self._on_end(self.shell)

@@ -1,0 +1,288 @@
+"""What a bash can be asked to remember, and what makes another one remember it.
+
+Pure. Owns the format of both texts: the *dump* that the last lines of one bash write, and the
+*restore script* that the first lines of the next one run. Nothing here starts or reads anything.
+
+Kept are exported and other variables with their attributes, functions, aliases, options of `shopt`
+and `set`, the umask, the working directory and the directory stack; as if all commands were typed
+into one bash. Left out is what belongs to one bash alone: its pid, its clock, its call stack.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+# One after the other, with this line between them.
+_SEPARATOR: Final = b"\n\1\n"
+
+# Builtins by their names even where functions of these names are; nothing is traced, no error is
+# shown and no process is started. The last word tells that nothing is missing.
+DUMP: Final = (
+    b"builtin trap '' XFSZ; builtin declare -p; builtin printf '\\n\\1\\n'; "
+    b"builtin declare -f; builtin printf '\\n\\1\\n'; "
+    b"builtin alias -p; builtin printf '\\n\\1\\n'; "
+    b"builtin shopt -p; builtin printf '\\n\\1\\n'; "
+    b"builtin set +o; builtin printf '\\n\\1\\n'; "
+    b"builtin umask; builtin printf '\\n\\1\\n'; "
+    b"builtin dirs -l -p; builtin printf '\\n\\1\\n'; "
+    b"builtin pwd; builtin printf '\\n\\1\\n'"
+)
+_PARTS: Final = 8
+
+# For a command that may set an EXIT trap of its own: that and ours become one, of which the command
+# sees only its part.
+_EXIT_TRAP: Final = b"__shelld_exit_trap"
+_SHARED_TRAP: Final = b"""trap() {
+    { local -; set +x; } 2>/dev/null
+    if [[ $BASHPID != $$ ]]; then
+        builtin trap "$@"
+        return
+    fi
+    if [[ ${%(name)s-} ]]; then
+        builtin trap -- "$%(name)s" EXIT
+    else
+        builtin trap - EXIT
+    fi
+    builtin trap "$@"
+    local status=$?
+    %(name)s=$(builtin trap -p EXIT)
+    if [[ $%(name)s ]]; then
+        builtin eval "set $%(name)s"
+        %(name)s=$3
+    fi
+    builtin trap -- "$%(name)s"$'\\n'%(action)s EXIT
+    return $status
+}
+"""
+
+# Of one bash and no other, or set by it.
+_OWN_VARIABLES: Final = frozenset(
+    b"""BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
+    BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL
+    BASH_TRAPSIG BASH_VERSINFO BASH_VERSION COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID
+    FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID
+    _""".split()
+)
+# Set once, when bash starts, or, those that begin with "compat", by the variable BASH_COMPAT.
+_FIXED_OPTIONS: Final = (b"login_shell", b"restricted_shell", b"compat")
+
+# execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
+_MAX_ENV_VALUE_BYTES: Final = 64 * 1024
+_MAX_ENV_BYTES: Final = 1024 * 1024
+
+_STRING: Final = rb""" "(?:[^"\\]|\\.)*" | \$'(?:[^'\\]|\\.)*' """
+_VARIABLE: Final = re.compile(
+    rb"""declare\ -(?P<flags>\S+)\ (?P<name>[^=\n]+)
+    (?:=(?P<value>%s|\((?:[^"'()$]|\$(?!')|%s)*\)))?\n"""
+    % (_STRING, _STRING),
+    re.VERBOSE | re.DOTALL,
+)
+_FUNCTION: Final = re.compile(rb"^(\S+) \(\) $", re.MULTILINE)
+_ALIAS: Final = re.compile(rb"^alias (?:-- )?([^=\n]+)=", re.MULTILINE)
+_ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
+_ANSI_C: Final = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
+_ANSI_C_LETTERS: Final = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"e": b"\x1b",
+    b"E": b"\x1b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+}
+
+
+class ShellState(Struct, frozen=True):
+    """`env`: the exported variables. `script`: makes the rest in a bash that has those.
+
+    `too_large`: those that no process can be started with; the script has them as well.
+    """
+
+    cwd: bytes
+    env: dict[bytes, bytes]
+    script: bytes = b""
+    too_large: frozenset[bytes] = frozenset()
+    # Of functions and aliases: what may be more than it seems.
+    names: frozenset[bytes] = frozenset()
+
+
+def parse_dump(dump: bytes) -> ShellState | None:
+    """Return the state that a dump describes; None if it is not whole."""
+    parts = dump.split(_SEPARATOR)
+    if len(parts) != _PARTS + 1 or parts[-1]:
+        return None
+    # Each ends with a line end of its own, if there is anything.
+    texts = [part.removesuffix(b"\n") for part in parts[:-1]]
+    variables, functions, aliases, options, flags, umask, directories, cwd = texts
+    env: dict[bytes, bytes] = {}
+    declarations: list[bytes] = []
+    too_large: list[bytes] = []
+    position = size = 0
+    for match in _VARIABLE.finditer(variables + b"\n"):
+        if match.start() != position:
+            return None
+        position = match.end()
+        kind, name, value = match["flags"], match["name"], match["value"]
+        if name in _OWN_VARIABLES:
+            continue
+        if b"x" in kind and value is not None and value[:1] != b"(":
+            env[name] = unquote(value)
+            size += len(name) + len(env[name])
+            if len(env[name]) > _MAX_ENV_VALUE_BYTES or size > _MAX_ENV_BYTES:
+                too_large.append(name)
+            elif kind == b"x":
+                continue
+        declarations.append(match[0])
+    if position < len(variables):
+        return None
+    script = b"".join(
+        (
+            *declarations,
+            _switches(b"shopt -%s", b"s", b"u", _shopt_options(options)),
+            functions + b"\n" if functions else b"",
+            aliases + b"\n" if aliases else b"",
+            *(
+                b"builtin pushd -n -- %s >/dev/null\n" % quote(directory)
+                for directory in reversed(directories.split(b"\n")[1:])
+            ),
+            b"builtin umask %s\n" % umask,
+            _set_options(flags),
+        )
+    )
+    names = frozenset((*_FUNCTION.findall(functions), *_ALIAS.findall(aliases)))
+    return ShellState(cwd, env, script, frozenset(too_large), names)
+
+
+def unquote(word: bytes) -> bytes:
+    """Return what a word stands for that bash has quoted: "..." or $'...'."""
+    if word[:1] == b'"':
+        return _ESCAPED.sub(rb"\1", word[1:-1])
+    return _ANSI_C.sub(_ansi_c, word[2:-1])
+
+
+def _ansi_c(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    if code[:1].isdigit():
+        return bytes([int(code, 8) & 0xFF])
+    if len(code) > 1:
+        return bytes([int(code[1:], 16)])
+    return _ANSI_C_LETTERS.get(code, code)
+
+
+def quote(value: bytes) -> bytes:
+    """Return `value` as one word of bash."""
+    return b"'" + value.replace(b"'", rb"'\''") + b"'"
+
+
+def _shopt_options(lines: bytes) -> list[tuple[bytes, bool]]:
+    words = [line.split() for line in lines.splitlines()]
+    return [(word[2], word[1] == b"-s") for word in words if not word[2].startswith(_FIXED_OPTIONS)]
+
+
+def _switches(command: bytes, on: bytes, off: bytes, options: list[tuple[bytes, bool]]) -> bytes:
+    text = b""
+    for letter, wanted in ((on, True), (off, False)):
+        names = [name for name, is_on in options if is_on is wanted]
+        if names:
+            text += b"builtin " + command % letter + b" " + b" ".join(names) + b"\n"
+    return text
+
+
+def _set_options(lines: bytes) -> bytes:
+    """Return one command, and the last one: with tracing on, what follows it would show."""
+    options = b" ".join(b" ".join(line.split()[1:]) for line in lines.splitlines())
+    return b"builtin set %s\n" % options
+
+
+def prelude(
+    state: ShellState,
+    *,
+    descriptor: int,
+    base_env: dict[bytes, bytes],
+    dump_to: str = "",
+    shares_exit_trap: bool = False,
+) -> bytes:
+    """Return what a bash runs before its command, from `descriptor`, as its BASH_ENV.
+
+    `dump_to` empty: what it leaves behind is not asked for. `shares_exit_trap`: the command may set
+    one of its own. A BASH_ENV of `base_env`, the daemon's own environment, does what it does to
+    ``bash -c``; it may not be there.
+    """
+    lines = [b"exec %d<&-\n" % descriptor, b"builtin unset BASH_ENV\n"]
+    own = base_env.get(b"BASH_ENV")
+    if own:
+        path = quote(own if b"/" in own else b"./" + own)
+        lines.append(b"if [[ -e %s ]]; then builtin . %s; fi\n" % (path, path))
+    if b"BASH_ENV" in state.env:
+        lines.append(b"builtin export BASH_ENV=%s\n" % quote(state.env[b"BASH_ENV"]))
+    if dump_to:
+        action = b"{ %s; } 2>/dev/null >%s" % (DUMP, dump_to.encode())
+        if shares_exit_trap:
+            action = b"builtin unset -f trap; builtin unset -v %s; " % _EXIT_TRAP + action
+            lines.append(_SHARED_TRAP % {b"name": _EXIT_TRAP, b"action": quote(action)})
+        lines.append(b"builtin trap %s EXIT\n" % quote(action))
+    # Its last line may turn on tracing.
+    lines.append(state.script)
+    return b"".join(lines)
+
+
+# Words that are at most expanded from a variable, redirections to such, what is between commands.
+_NAME: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[$?#!0-9])"
+_WORD: Final = (
+    rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|"(?:[^"$`\\!]|{_NAME})*"|{_NAME})+"""
+)
+_TOKEN: Final = re.compile(
+    rf"""[ \t]+
+    | (?P<redirection> [0-9]* (?: &?>>? (?![>(]) | [<>]& | < (?![<(>]) ) [ \t]* {_WORD} )
+    | (?P<word> {_WORD} )
+    | (?P<operator> && | \|\| | [;|&\n] )""",
+    re.VERBOSE,
+)
+_COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
+# Of the builtins and reserved words, those that leave bash as it was.
+_HARMLESS: Final = frozenset(
+    ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
+)
+_BUILTINS: Final = frozenset(
+    (
+        *(".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "case", "cd"),
+        *("command", "compgen", "complete", "compopt", "continue", "coproc", "declare", "dirs"),
+        *("disown", "do", "done", "echo", "elif", "else", "enable", "esac", "eval", "exec"),
+        *("exit", "export", "false", "fc", "fg", "fi", "for", "function", "getopts", "hash"),
+        *("help", "history", "if", "in", "jobs", "kill", "let", "local", "logout", "mapfile"),
+        *("popd", "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "select"),
+        *("set", "shift", "shopt", "source", "suspend", "test", "then", "time", "times", "trap"),
+        *("true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "until", "wait"),
+        "while",
+    )
+)
+
+
+def changes_nothing(command: str, state: ShellState) -> bool:
+    """Whether a command surely leaves what a session remembers as it was.
+
+    That is so for programs that are started one after the other or joined to pipelines, which is
+    most of what is run. Its bash is then not asked for anything, and does as ``bash -c`` does: it
+    becomes the last program, and so ends by the signal that ends that.
+    """
+    position = 0
+    is_first = True
+    while position < len(command):
+        token = _TOKEN.match(command, position)
+        if token is None:
+            return False
+        position = token.end()
+        word = token["word"]
+        if token["operator"]:
+            is_first = True
+        elif word and is_first:
+            is_first = False
+            known = word in _BUILTINS and word not in _HARMLESS
+            if known or "=" in word or not _COMMAND.fullmatch(word) or word.encode() in state.names:
+                return False
+    return True

@@ -1,0 +1,227 @@
+"""What a bash remembers: taken down by one, made again by another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shelld.shells.state import (
+    DUMP,
+    ShellState,
+    changes_nothing,
+    parse_dump,
+    prelude,
+    quote,
+    unquote,
+)
+
+BASE = ShellState(b"/", {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C.UTF-8"})
+
+
+def dump_of(command: str, state: ShellState = BASE) -> bytes:
+    """What a bash dumps that starts from `state` and runs `command`."""
+    descriptor = os.memfd_create("prelude")
+    try:
+        os.write(descriptor, prelude(state, descriptor=descriptor, base_env=BASE.env))
+        env = {name: value for name, value in state.env.items() if name not in state.too_large}
+        result = subprocess.run(
+            [b"bash", b"-c", command.encode() + b"\n{ " + DUMP + b"; } 2>/dev/null"],
+            env={**env, b"BASH_ENV": b"/proc/self/fd/%d" % descriptor},
+            cwd=state.cwd,
+            pass_fds=[descriptor],
+            capture_output=True,
+            check=False,
+        )
+    finally:
+        os.close(descriptor)
+    assert result.stderr == b""
+    return result.stdout
+
+
+def after(command: str, state: ShellState = BASE) -> ShellState:
+    parsed = parse_dump(dump_of(command, state))
+    assert parsed is not None
+    return parsed
+
+
+EVERYTHING = r"""
+cd /tmp; pushd /usr >/dev/null; pushd /etc >/dev/null
+export A='x"y$z`\' EMPTY= INVALID=$'\xff\xfe'; export -n HIDDEN=1
+B=$'new\nline'; C=(1 'two words' $'\x01\n)'); sparse=([3]=x [9]=y)
+declare -A D=([k]="v)" ["a b"]=$'q\nz' [")"]="(" ["declare -- x"]=$'\ndeclare -- y="1"\n')
+declare -i N=5; declare -r R=ro; declare -xr XR=7; declare -x UNSET; declare -l low=ABC
+declare -n ref=B; declare -xa ARRAY=(1 2); declare -x LONG="$(printf 'x%.0s' {1..70000})"
+shopt -s extglob nullglob; set -o pipefail; set -u; umask 077; OPTIND=3; IFS=:
+f() { echo "f $1"; cat <<X
+here 'doc'
+X
+}
+export -f f; declare -rf f; g() { [[ $1 == +(a|b) ]]; }
+alias ll='ls -l' quo="echo 'it'\''s'"
+"""
+
+
+def test_another_bash_has_all_that_the_first_one_had() -> None:
+    first = after(EVERYTHING)
+    assert first.cwd == b"/etc"
+    assert first.env[b"A"] == b'x"y$z`\\'
+    assert first.env[b"INVALID"] == b"\xff\xfe"
+    assert b"HIDDEN" not in first.env
+    assert first.too_large == {b"LONG"}
+    assert first.names == {b"f", b"g", b"ll", b"quo"}
+    second = after(":", first)
+    assert (second.cwd, second.env, second.too_large) == (first.cwd, first.env, first.too_large)
+    assert second.script.splitlines() == first.script.splitlines()
+    check = 'dirs -p; f 1; g a && echo "$N ${D["a b"]} ${sparse[9]} $low $ref ${#LONG}"; echo $-'
+    shown = dump_of(check, first).partition(b"declare")[0].decode()
+    assert shown == "/etc\n/usr\n/tmp\nf 1\nhere 'doc'\n5 q\nz y abc new\nline 70000\nhuBc\n"
+
+
+def test_a_fresh_bash_is_made_again_by_nothing() -> None:
+    state = after(":")
+    assert state.env == BASE.env
+    again = after(":", state)
+    assert again.script == state.script
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, -1, -3])
+def test_a_dump_that_is_not_whole_is_none(cut: int) -> None:
+    dump = dump_of("x=1")
+    assert parse_dump(dump[:cut]) is None
+
+
+def test_a_dump_that_cannot_be_read_is_none() -> None:
+    assert parse_dump(dump_of("x=1").replace(b"declare -- x", b"declare x")) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=40).map(lambda value: value.replace(b"\0", b"")))
+def test_values_come_through_byte_by_byte(value: bytes) -> None:
+    state = after("y=$x; unset x; export y", ShellState(b"/", {**BASE.env, b"x": value}))
+    assert state.env[b"y"] == value
+    unexported = after("export -n y; z=$y; unset y", state)
+    assert after("export z", unexported).env[b"z"] == value
+
+
+@given(st.binary(max_size=40))
+def test_a_quoted_word_is_one_word(value: bytes) -> None:
+    value = value.replace(b"\0", b"")
+    script = b"printf %s " + quote(value)
+    result = subprocess.run([b"bash", b"-c", script], capture_output=True, check=True)
+    assert result.stdout == value
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        (rb'"a"', b"a"),
+        (rb'"\$x \"y\" \\ \`"', b'$x "y" \\ `'),
+        (rb"$'\n\t\'\\\001\377\x41\E'", b"\n\t'\\\x01\xff\x41\x1b"),
+    ],
+)
+def test_what_bash_has_quoted_is_read(word: bytes, value: bytes) -> None:
+    assert unquote(word) == value
+
+
+HARMLESS = r"""
+true
+ls -la /tmp
+/bin/ls
+ls | wc -l
+make -j4 2>&1 | tail -5 > out.txt
+echo $HOME "x $USER" 'a;b' $?
+git commit -m "it's $X"
+sleep 1 &
+exit 3
+python -c 'x = 1; print(x)'
+ls >&2 && ls &>/dev/null || kill -9 $$
+ls $X=1
+""".strip().splitlines()
+HARMFUL = r"""
+cd x
+ls; cd /
+A=1
+A=1 ls
+x+=1
+a[1]=2
+export A
+unset A
+f() { :; }
+( cd / )
+{ cd /; }
+! true
+[[ a == b ]]
+echo $(ls)
+echo `ls`
+echo ${X:=1}
+echo $((x=1))
+cat <<X
+cat <(ls)
+ls > >(cat)
+source x
+. x
+eval ls
+exec ls
+read x
+printf -v x y
+set -e
+shopt -s extglob
+alias x=y
+umask 077
+command cd /
+builtin cd /
+\cd /
+'cd' /
+"cd" /
+$X foo
+mine
+if true; then cd /; fi
+for x in 1; do ls; done
+wait
+trap 'cd /' EXIT
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_what_starts_programs_changes_nothing(command: str) -> None:
+    assert changes_nothing(command, BASE)
+
+
+@pytest.mark.parametrize("command", HARMFUL)
+def test_whatever_could_change_something_is_not_taken_to_change_nothing(command: str) -> None:
+    assert not changes_nothing(command, ShellState(b"/", {}, names=frozenset({b"mine"})))
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_what_changes_nothing_leaves_the_state_as_it_was(command: str) -> None:
+    # What would end bash, or run for long, is left out here.
+    if not any(word in command for word in ("exit", "kill", "make", "git", "python", "sleep")):
+        dump = dump_of(f"{{ {command}; }} >/dev/null 2>&1")
+        assert parse_dump(dump) == after(":")
+
+
+def test_the_daemons_own_bash_env_is_run_first_and_seen_as_before(
+    tmp_path: os.PathLike[str],
+) -> None:
+    script = os.path.join(tmp_path, "env.sh")
+    with open(script, "w") as file:
+        file.write("from_env=1; x=env\n")
+    base = {**BASE.env, b"BASH_ENV": os.fsencode(script)}
+    state = ShellState(b"/", base, b"x=session\n")
+    text = prelude(state, descriptor=3, base_env=base)
+    result = subprocess.run(
+        [
+            "bash",
+            "-c",
+            text.decode() + 'echo "$from_env $x $BASH_ENV"; export -p | grep -c BASH_ENV',
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"]},
+    )
+    assert result.stdout == f"1 session {script}\n1\n"

@@ -1,0 +1,439 @@
+"""Commands for which there must be no difference to ``bash -c``, one or more a line.
+
+A line is a command of its own, but `NEWLINE` in it stands for a line end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NEWLINE: Final = "<NL>"
+
+_LINES: Final = r"""
+true
+false
+:
+exit
+exit 0
+exit 3
+exit 256
+exit -1
+exit abc
+exit 1 2
+echo
+echo hi
+echo -n hi
+echo -e 'a\tb\n'
+echo "$0"
+echo "$-"
+echo "$#"
+echo "$@" "$*"
+echo "$?"
+echo "$LINENO"
+echo $LINENO<NL>echo $LINENO<NL><NL>echo $LINENO
+echo "$BASH_SUBSHELL"
+echo "${BASH_SOURCE[@]}" "${FUNCNAME[@]}" "${BASH_LINENO[@]}"
+echo "$BASH_EXECUTION_STRING"
+echo "$SHLVL"
+echo "$PPID" | grep -c .
+[ "$$" = "$BASHPID" ]; echo $?
+( [ "$$" = "$BASHPID" ]; echo $? )
+echo "$IFS" | od -c
+echo "$PS4" "$OPTIND" "$OPTERR"
+echo "${PIPESTATUS[@]}" | wc -l
+false | true | false; echo "${PIPESTATUS[@]}"
+nope
+nope; echo $?
+nope arg | cat
+/nope
+./nope
+/
+/etc/passwd
+<NL><NL>nope
+echo a<NL>nope<NL>echo b
+f() { nope; }; f
+f() {<NL>nope<NL>}<NL>f
+f() { echo "${FUNCNAME[@]}" "${BASH_LINENO[@]}"; }; f
+f() { return 3; }; f
+f() { return 3; }; f; echo $?
+f() { exit 4; }; f; echo no
+f() { local x=1; echo $x; }; f; echo "[$x]"
+f() { caller; caller 0; }; f
+f() { g; }; g() { caller 1; }; f
+return
+return 3
+return; echo on
+break
+continue
+local x
+shift
+shift 2
+getopts ab: x -a; echo $x
+)
+(
+}
+{
+;
+;;
+&
+&&
+||
+|
+if
+fi
+then
+do
+done
+esac
+case
+case x in
+for
+for x
+while
+echo (
+echo )
+echo a )
+echo a; )
+echo a<NL>)
+echo a<NL>echo b<NL>)
+echo 'unterminated
+echo "unterminated
+echo `unterminated
+echo $(unterminated
+echo ${unterminated
+echo $((1+
+echo ${x!}
+echo ${}
+${x}
+echo a;; echo b
+if true; then echo
+while true; do
+for i in 1 2; do echo $i
+{ echo a
+( echo a
+cat <<X<NL>abc
+cat <<X<NL>abc<NL>X
+cat <<X<NL>$HOME `echo a` $(echo b)<NL>X
+cat <<'X'<NL>$HOME<NL>X
+cat <<-X<NL>		tabs<NL>	X
+cat <<X; echo after<NL>in<NL>X
+cat <<A <<B<NL>a<NL>A<NL>b<NL>B
+cat <<< 'here string'
+echo a \<NL>b
+echo a\<NL>b
+echo 'a<NL>b'
+# a comment
+echo a # a comment
+echo a#b
+set -x; echo hi
+set -x; echo "a b" 'c'; x=1; [ a = b ]; [[ a == b ]]
+set -x; f() { echo f; }; f
+set -x; (echo sub)
+set -x; echo $(echo sub)
+set -x; eval 'echo evaluated'
+set -x; for i in 1 2; do echo $i; done
+set -x; x=1 y=2 env >/dev/null
+set -x; : "${x:=1}"; ((x++)); let x++
+set -x; PS4='+$LINENO '; echo hi
+set -x; exit 3
+set -x; nope
+set -v; echo hi
+set -v<NL>echo hi<NL>echo ho
+set -e; false; echo no
+set -e; false || true; echo yes
+set -e; if false; then :; fi; echo yes
+set -e; f() { false; echo on; }; f; echo no
+set -e; (false); echo no
+set -e; x=$(false); echo no
+set -e; true | false; echo no
+set -u; echo $x; echo no
+set -u; echo ${x-}; echo yes
+set -u; f() { echo $x; }; f; echo no
+set -n; echo no
+set -f; echo *
+set -C; echo a > /dev/null
+set -o pipefail; false | true
+set -o posix; echo $-
+set -o nope
+set -Z
+set -o | grep -c on
+set +o | grep -c set
+set -- a b; echo $# $1
+set -- -x; echo $1
+shopt -s nope
+shopt -s extglob; echo a
+shopt -s extglob<NL>case ab in +(a|b)) echo yes;; esac
+case ab in +(a|b)) echo yes;; esac
+shopt -s failglob; echo /nope*; echo no
+shopt -p | md5sum
+shopt -s lastpipe; echo a | read x; echo "[$x]"
+shopt -s expand_aliases; alias a='echo aliased'; a
+shopt -s expand_aliases; alias a='echo aliased'<NL>a
+alias a=b; a
+alias nope
+unalias nope
+trap 'echo bye' EXIT
+trap 'echo bye' EXIT; exit 3
+trap 'echo bye $?' EXIT; false
+trap 'exit 5' EXIT; true
+trap 'echo a' EXIT; trap 'echo b' EXIT
+trap 'echo a' EXIT; trap - EXIT
+trap 'echo a' EXIT; trap -p
+trap 'echo a' EXIT; trap
+trap; trap -p; trap -p EXIT
+trap 'echo a' EXIT; (exit 2)
+trap 'echo a' EXIT; (trap 'echo sub' EXIT; :)
+trap 'echo a' EXIT; x=$(trap -p EXIT); echo "$x"
+trap 'echo term' TERM; kill -TERM $$; echo on
+trap '' TERM; kill -TERM $$; echo on
+trap 'echo usr' USR1; kill -USR1 $$; trap -p USR1
+trap 'echo err' ERR; false; echo on
+trap 'echo int' INT; kill -INT $$; echo on
+trap 'echo hup' HUP; kill -HUP $$
+trap 'echo bye' EXIT; kill -TERM $$
+trap 'echo bye' EXIT; exec true
+trap -l | wc -l
+trap 'echo a' 0; trap -p 0
+trap "echo 'quo ted'" EXIT; trap -p
+kill -TERM $$; echo no
+kill -KILL $$; echo no
+kill -INT $$; echo on
+kill -HUP $$; echo no
+kill -USR1 $$; echo no
+kill -PIPE $$; echo no
+kill -ABRT $$; echo no
+kill -0 $$; echo $?
+kill -l 9
+kill -NOPE $$
+kill
+kill nope
+sh -c 'exit 3'
+sh -c 'kill -TERM $$'
+sh -c 'kill -SEGV $$'
+sh -c 'kill -SEGV $$'; echo $?
+sh -c 'kill -9 $$' | cat; echo "${PIPESTATUS[@]}"
+(kill -9 $BASHPID); echo $?
+(exit 3)
+(exit 3); echo $?
+exec true
+exec nope; echo no
+exec sh -c 'echo $0'
+exec -a name sh -c 'exit 4'
+exec > /dev/null; echo no
+exec 2>&1; nope
+exec 3>&1; echo a >&3
+exec < /dev/null; read x; echo $?
+sleep 0 & wait; echo $?
+sleep 0 & wait $!; echo $?
+false & wait $!; echo $?
+sleep 300 & kill $!; wait $!; echo $?
+sleep 0 & jobs | wc -l
+jobs
+fg
+bg
+wait 99999999
+wait nope
+disown
+disown %1
+suspend
+ls /proc/self/fd | wc -l
+ls /proc/$$/fd
+ls -l /proc/$$/fd/0 | grep -c null
+ls /nonexistent
+ls /nonexistent; echo $?
+cat < /nonexistent
+cat < /nonexistent; echo $?
+echo a > /nonexistent/b
+echo a > /; echo $?
+echo a >&9
+echo a <&9
+echo a > ""
+: > /dev/full
+echo a > /dev/full
+echo a > /dev/full; echo $?
+echo a | tee /dev/stderr
+echo err >&2
+echo a; echo b >&2; echo c
+{ echo a; echo b >&2; } 2>&1
+( echo a; exit 4 ) | cat; echo "${PIPESTATUS[@]}"
+cat /dev/stdin
+read x; echo "$? [$x]"
+read -t 0 x; echo $?
+head -c 5 /dev/zero | od -c
+printf '%s\n' a b c
+printf '%d\n' nope
+printf '%q\n' 'a b' $'\n' ''
+printf -v x '%03d' 7; echo $x
+printf '\xff\xfe' | od -c
+printf 'no newline'
+echo $'\x00a' | od -c
+x=1; echo $x
+x=1 y=2; echo $x$y
+x=1; unset x; echo "[$x]"
+x=(1 2 3); echo ${x[@]} ${#x[@]} ${!x[@]}
+x=(1 2 3); unset x[1]; echo ${x[@]}
+declare -A m=([a]=1 [b]=2); echo ${m[a]} ${#m[@]}
+declare -i n=1+1; echo $n
+declare -r r=1; r=2; echo $?
+declare -r r=1; unset r; echo $?
+readonly r=1; r=2
+declare -n ref=x; x=5; echo $ref
+declare -p nope
+declare x=1; declare -p x
+declare -l low=ABC; declare -u up=abc; echo $low$up
+declare -F
+declare -f nope
+declare -Z
+export x=1; printenv x
+export -n HOME; printenv HOME; echo $?
+export 'a b'
+export -p | grep -c declare
+unset nope; echo $?
+unset -f nope; echo $?
+typeset x=2; echo $x
+let x=1+2; echo $x
+let; echo $?
+((0)); echo $?
+((1/0)); echo $?
+echo $((1/0)); echo no
+echo $((2**10)) $((16#ff)) $((010))
+echo $((x=5)) $x
+echo $((
+echo ${x:-default} ${x:=set} $x ${x:+alt}
+echo ${x:?message}; echo no
+x=hello; echo ${#x} ${x:1:2} ${x/l/L} ${x//l/L} ${x%lo} ${x#he} ${x^} ${x^^}
+x=a.b.c; echo ${x%%.*} ${x##*.}
+echo ${!BASH_VER*} | wc -w
+echo {1..3} {a..c} x{1,2}y
+echo ~ | grep -c /
+echo ~root
+echo /et[c] /nope*
+echo "a  b"   c
+echo 'a'"b"c
+echo \$HOME
+echo "\$HOME \\ \" \`"
+[ 1 = 1 ]; echo $?
+[ 1 = ]; echo $?
+[ 1 -eq x ]; echo $?
+[ ; echo $?
+test -d /; echo $?
+test -f /; echo $?
+[[ a == a* ]]; echo $?
+[[ a =~ (a) ]]; echo ${BASH_REMATCH[1]}
+[[ a =~ ( ]]; echo $?
+[[ -e / && ! -e /nope ]]; echo $?
+[[ a
+if false; then echo a; elif true; then echo b; else echo c; fi
+for i in 1 2 3; do echo $i; done
+for ((i=0; i<3; i++)); do echo $i; done
+for i; do echo $i; done
+while false; do :; done; echo $?
+until true; do :; done; echo $?
+i=0; while [ $i -lt 3 ]; do i=$((i+1)); [ $i = 2 ] && continue; echo $i; done
+for i in 1 2 3; do [ $i = 2 ] && break; echo $i; done; echo $i
+case abc in a*) echo yes;; *) echo no;; esac
+case a in a) echo 1;& b) echo 2;; c) echo 3;; esac
+select x in a b; do echo $x; break; done
+{ echo a; }
+! true; echo $?
+! false
+time true 2>/dev/null
+true && echo yes || echo no
+false && echo yes || echo no
+true; false
+cd /nope
+cd /nope; echo $?
+cd /tmp && pwd
+cd /tmp; cd -
+cd ''
+cd a b
+cd; pwd | grep -c /
+pushd /tmp; popd
+popd
+dirs
+pwd -P
+umask
+umask 077; umask
+umask nope
+ulimit -n | grep -c .
+ulimit -c 0; ulimit -c
+type true
+type ls | grep -c ls
+type nope
+type -t if cd ls nope
+command -v true
+command nope
+builtin nope
+builtin echo hi
+enable -n echo; type -t echo
+hash
+hash -r
+help nope 2>&1 | grep -c nope
+history
+fc -l
+eval 'echo a; nope'
+eval 'echo a<NL>nope'
+eval '('
+eval 'echo "'
+eval
+source /nope
+source /dev/null; echo $?
+source
+. /dev/stdin <<< 'echo sourced; return 3'; echo $?
+mapfile -t a < <(printf '1\n2\n'); echo ${#a[@]}
+echo <(true) | grep -c /dev/fd
+cat <(echo a) <(echo b)
+echo a > >(cat); wait
+coproc cat; echo ${#COPROC[@]}; kill $COPROC_PID; wait
+echo $(echo a; echo b) "$(echo c; echo d)"
+echo `echo a \`echo b\``
+x=$(exit 3); echo $?
+echo $(nope)
+echo $( ( echo deep ) )
+env -i /bin/bash -c 'echo [$HOME]'
+env -i true
+bash -c 'echo $0 $SHLVL'
+bash -c 'exit 9'
+nohup true 2>/dev/null
+timeout 5 true
+timeout 0.05 sleep 300; echo $?
+xargs -n1 echo < /dev/null
+yes | head -3
+yes 2>/dev/null | head -c 100000 | wc -c
+seq 3 | while read n; do echo "n$n"; done
+seq 3 | { read a; read b; echo $a$b; }
+echo a b c | awk '{print $2}'
+echo aXb | sed s/X/-/
+printf 'b\na\n' | sort
+python3 -c 'import sys; sys.exit(7)'
+python3 -c 'import os; os.abort()' 2>/dev/null
+python3 -c 'print("x" * 100000)' | wc -c
+times | wc -l
+logout
+let 'x=' ; echo $?
+echo ${x[}
+x[=1
+1x=2
+a b=c
+=x
+"" ; echo $?
+'' a
+$(true); echo $?
+$nope; echo $?
+"$nope"; echo $?
+exec 9<&-; echo $?
+echo $_ | grep -c .
+true a b; echo $_
+"""
+
+COMMANDS: Final = [line.replace(NEWLINE, "\n") for line in _LINES.strip("\n").splitlines()]
+
+# Of a command that may change what its session remembers, bash says at the end what has become of
+# it. Here that shows; the README says so.
+EXPECTED_DIFFERENCES: Final = frozenset(
+    {
+        "set -v; echo hi",
+        "set -v\necho hi\necho ho",
+        "trap 'echo a' EXIT; x=$(trap -p EXIT); echo \"$x\"",
+    }
+)

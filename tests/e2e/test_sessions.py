@@ -1,0 +1,309 @@
+"""Sessions: one command after the other, as if all were typed into one bash."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import Gate, Json, RawDaemon, raw_daemon, wait_for
+
+
+def out(daemon: RawDaemon, command: str, **params: Any) -> str:
+    result = daemon.bash(command, **params)
+    assert result["stderr"] == ""
+    return str(result["stdout"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("cd /usr", "pwd; echo $PWD", "/usr\n/usr\n"),
+        ("cd /usr; cd /tmp", "cd -", "/usr\n"),
+        ("pushd /usr >/dev/null", "popd >/dev/null; cd /; dirs", "/\n"),
+        ("export A='x y'", 'echo "$A"; printenv A', "x y\nx y\n"),
+        ("A='x y'", 'echo "$A"; printenv A || echo none', "x y\nnone\n"),
+        ("export PATH=/nowhere:$PATH", "echo ${PATH%%:*}", "/nowhere\n"),
+        ("unset HOME", "echo [${HOME-unset}]", "[unset]\n"),
+        ("a=(1 'two words'); a[5]=x", 'echo "${#a[@]} ${a[1]} ${!a[@]}"', "3 two words 0 1 5\n"),
+        ("declare -A m=([k]=v ['a b']=c)", 'echo "${m[k]}${m["a b"]}"', "vc\n"),
+        ("declare -i n=5", "n+=2; echo $n", "7\n"),
+        ('f() { echo "f $1"; }', "f x", "f x\n"),
+        ("export -f nothing 2>/dev/null; f() { echo f; }; export -f f", "bash -c f", "f\n"),
+        ("shopt -s expand_aliases; alias greet='echo hi'", "greet you", "hi you\n"),
+        ("alias greet=x", "alias", "alias greet='x'\n"),
+        ("shopt -s nullglob", "echo /nothing*", "\n"),
+        ("set -o pipefail", "false | true; echo $?", "1\n"),
+        ("set -u", "echo ${x-} $-", "huBc\n"),
+        ("umask 077", "umask", "0077\n"),
+        ("set -e", "false; echo not here", ""),
+        ("readonly R=1", "echo $R", "1\n"),
+        ("x=$'a\\nb\"c\\'d'", 'printf %s "$x"', "a\nb\"c'd"),
+        ("IFS=:", "x=a:b; set -- $x; echo $#", "2\n"),
+        ("let x=5; ((x++))", "echo $x", "6\n"),
+        ("read x <<< 'from a here-string'", "echo $x", "from a here-string\n"),
+        ("source /dev/stdin <<< 'sourced=1'", "echo $sourced", "1\n"),
+        ("x=1; (x=2); true", "echo $x", "1\n"),
+        ("exit 3", "echo on", "on\n"),
+        ("x=1; exit 3", "echo $x", "1\n"),
+        ("set -e; x=1; false; x=2", "echo $x", "1\n"),
+        ("x=1; return 3", "echo $x", "1\n"),
+        ("x=1; (", "echo [$x]", "[]\n"),
+        ("x=1; exec true", "echo [$x]", "[]\n"),
+        ("x=1; kill -9 $$", "echo [$x]", "[]\n"),
+        ("trap 'x=2' EXIT; x=1", "echo $x", "2\n"),
+        ("trap 'echo bye' EXIT; x=1; exit 4", "echo $x", "1\n"),
+        ("trap 'echo x' USR1", "trap", ""),
+        ("sleep 300 & jobs >/dev/null", "jobs", ""),
+        ("set -- a b c", "echo $#", "0\n"),
+    ],
+)
+def test_the_next_command_goes_on_where_the_last_one_left_off(
+    daemon: RawDaemon, before: str, after: str, shown: str
+) -> None:
+    daemon.bash(before)
+    assert daemon.bash(after)["stdout"] == shown
+
+
+@pytest.mark.parametrize(
+    ("command", "stdout", "stderr", "code"),
+    [
+        ("exit 3", "", "", 3),
+        ("false", "", "", 1),
+        ("x=1; false", "", "", 1),
+        ("set -e; false; echo no", "", "", 1),
+        ("trap 'echo bye' EXIT; x=1; exit 4", "bye\n", "", 4),
+        ("trap 'echo bye; exit 5' EXIT; x=1", "bye\n", "", 5),
+        ("trap 'echo $?' EXIT; x=1; exit 6", "6\n", "", 6),
+        ("x=1; exec sh -c 'exit 7'", "", "", 7),
+        ("x=1; nope", "", "bash: line 1: nope: command not found\n", 127),
+        ("x=1\nnope", "", "bash: line 2: nope: command not found\n", 127),
+        (
+            "x=1; )",
+            "",
+            "bash: -c: line 1: syntax error near unexpected token `)'\n"
+            "bash: -c: line 1: `x=1; )'\n",
+            2,
+        ),
+        ("x=1; set -x; echo hi", "hi\n", "+ echo hi\n", 0),
+        ("x=1; echo $? $- $0 $# $LINENO", "0 hBc bash 0 1\n", "", 0),
+        (
+            "x=1; trap; trap -p EXIT; jobs; history; alias; ls /proc/$$/fd",
+            "0\n1\n2\n",
+            "",
+            0,
+        ),
+        ("x=1; echo $BASH_EXECUTION_STRING", "x=1; echo $BASH_EXECUTION_STRING\n", "", 0),
+        ("x=1; declare -F", "", "", 0),
+        ("x=1; echo ${BASH_ENV-none}; printenv BASH_ENV", "none\n", "", 1),
+    ],
+)
+def test_the_bookkeeping_never_shows(
+    daemon: RawDaemon, command: str, stdout: str, stderr: str, code: int
+) -> None:
+    daemon.bash("earlier=1; cd /tmp")
+    result = daemon.bash(command)
+    assert (result["stdout"], result["stderr"], result["exitCode"]) == (stdout, stderr, code)
+    daemon.bash("trap - EXIT; set +ex")
+    assert out(daemon, "echo $earlier; pwd") == "1\n/tmp\n"
+
+
+def test_a_virtual_environment_is_entered_and_left(daemon: RawDaemon, tmp_path: Path) -> None:
+    bin_directory = tmp_path / "venv" / "bin"
+    bin_directory.mkdir(parents=True)
+    tool = bin_directory / "tool"
+    tool.write_text("#!/bin/sh\necho the tool\n")
+    tool.chmod(0o755)
+    # In essence what those of venv and nvm do.
+    (bin_directory / "activate").write_text(
+        f"""
+deactivate () {{
+    PATH="$_OLD_PATH"; export PATH; unset _OLD_PATH VIRTUAL_ENV
+    hash -r 2> /dev/null
+    if [ ! "${{1:-}}" = "nondestructive" ] ; then unset -f deactivate; fi
+}}
+deactivate nondestructive
+VIRTUAL_ENV='{tmp_path}/venv'; export VIRTUAL_ENV
+_OLD_PATH="$PATH"; PATH="$VIRTUAL_ENV/bin:$PATH"; export PATH
+"""
+    )
+    daemon.bash("_OLD_PATH=$PATH")
+    daemon.bash(f"source {bin_directory}/activate")
+    assert out(daemon, "tool; echo $VIRTUAL_ENV") == f"the tool\n{tmp_path}/venv\n"
+    daemon.bash("deactivate")
+    gone = daemon.bash("tool; declare -F; echo [$VIRTUAL_ENV]")
+    assert gone["stdout"] == "[]\n"
+    assert "tool: command not found" in gone["stderr"]
+
+
+def test_what_was_killed_or_timed_out_changes_nothing(daemon: RawDaemon) -> None:
+    daemon.bash("x=before; cd /usr")
+    daemon.fail("bash", {"command": "x=after; cd /tmp; sleep 300", "timeout": 1000})
+    assert out(daemon, "echo $x; pwd") == "before\n/usr\n"
+    request = daemon.request("bash", {"command": "x=after; cd /tmp; echo; sleep 300"})
+    wait_for(lambda: daemon.call("list_shells")["shells"][-1]["unreadBytes"], "the command")
+    daemon.notify("$/cancelRequest", {"id": request})
+    assert daemon.answer(request)["error"]["code"] == -32800
+    assert out(daemon, "echo $x; pwd") == "before\n/usr\n"
+
+
+def test_background_shells_start_from_the_state_and_never_change_it(daemon: RawDaemon) -> None:
+    daemon.bash("x=1; cd /usr; f() { echo f; }")
+    bash_id = daemon.background("echo $x; pwd; f; x=2; cd /tmp")
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    assert read["stdout"] == "1\n/usr\nf\n"
+    assert out(daemon, "echo $x; pwd") == "1\n/usr\n"
+
+
+def test_a_command_that_was_moved_to_the_background_changes_nothing(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    moved = daemon.bash(f"x=1; {gate.wait}", timeout=1000, on_timeout="background")
+    gate.open()
+    daemon.call("bash_output", {"bash_id": moved["bash_id"], "wait": 20_000, "until": "exit"})
+    assert out(daemon, "echo [$x]") == "[]\n"
+
+
+def test_of_commands_at_the_same_time_the_last_to_end_wins_as_a_whole(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    daemon.bash("a=0; b=0; c=0")
+    first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
+    one = daemon.request("bash", {"command": f"a=1; {first.wait}; b=1"})
+    two = daemon.request("bash", {"command": f"a=2; c=2; {second.wait}"})
+    second.open()
+    daemon.answer(two)
+    assert out(daemon, "echo $a$b$c") == "202\n"
+    first.open()
+    daemon.answer(one)
+    assert out(daemon, "echo $a$b$c") == "110\n"
+
+
+def test_sessions_know_nothing_of_each_other_and_none_remembers_nothing(
+    daemon: RawDaemon,
+) -> None:
+    daemon.bash("x=main; cd /usr")
+    daemon.bash("x=other", session="other")
+    daemon.bash("x=none; cd /tmp", session=None)
+    here = os.getcwd()
+    assert out(daemon, "echo $x; pwd") == "main\n/usr\n"
+    assert out(daemon, "echo $x; pwd", session="other") == f"other\n{here}\n"
+    assert out(daemon, "echo [$x]; pwd", session=None) == f"[]\n{here}\n"
+
+
+def test_directory_and_environment_of_a_call_are_for_that_command_only(daemon: RawDaemon) -> None:
+    daemon.bash("export KEPT=1 OVER=old; cd /usr")
+    shown = out(
+        daemon,
+        "echo $GIVEN$OVER$HOME; pwd; x=1",
+        cwd="/tmp",
+        env={"GIVEN": "g", "OVER": "new", "HOME": None},
+    )
+    assert shown == "gnew\n/tmp\n"
+    assert out(daemon, "echo [$GIVEN]$OVER$KEPT$x; pwd") == "[]old11\n/usr\n"
+    assert out(daemon, "echo ${HOME:+home}") == "home\n"
+    # But what the command itself does, it does to the session.
+    daemon.bash("cd lib; export GIVEN=changed", cwd="/usr", env={"GIVEN": "g"})
+    assert out(daemon, "echo $GIVEN; pwd") == "changed\n/usr/lib\n"
+    assert out(daemon, "pwd", cwd="..") == "/usr\n"
+
+
+def test_a_directory_that_was_deleted_does_not_break_the_next_command(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    daemon.bash(f"cd {tmp_path}/a/b; x=1")
+    (tmp_path / "a" / "b").rmdir()
+    (tmp_path / "a").rmdir()
+    assert out(daemon, "echo $x; pwd") == f"1\n{tmp_path}\n"
+    error = daemon.fail("bash", {"command": "pwd", "cwd": f"{tmp_path}/a"})
+    assert error["data"]["errno"] == "ENOENT"
+
+
+def test_a_huge_environment_does_not_break_the_next_command(daemon: RawDaemon) -> None:
+    daemon.bash("export BIG=$(head -c 300000 /dev/zero | tr '\\0' x)")
+    daemon.bash(
+        "for i in {1..300}; do printf -v V$i '%9000s' y; export V$i; done",
+        session="many",
+    )
+    assert out(daemon, "echo ${#BIG}; BIG=; /bin/echo on") == "300000\non\n"
+    assert out(daemon, "echo ${#V1} ${#V300}", session="many") == "9000 9000\n"
+
+
+def test_more_than_can_be_kept_is_not_kept(daemon: RawDaemon) -> None:
+    daemon.bash("x=before")
+    daemon.bash("x=after; big=$(head -c 20000000 /dev/zero | tr '\\0' x)")
+    assert out(daemon, "echo $x") == "before\n"
+
+
+def test_a_session_can_be_looked_at(daemon: RawDaemon) -> None:
+    here = os.getcwd()
+    empty: Json = {"session": "main", "cwd": here, "env": {}, "shells": []}
+    assert daemon.call("get_session") == empty
+    assert daemon.call("list_sessions") == {
+        "sessions": [{"session": "main", "cwd": here, "shells": 0}]
+    }
+    daemon.bash("cd /usr; export A=1 B=$'\\xff'; unset HOME; hidden=1", session="mine")
+    bash_id = daemon.background("sleep 300", session="mine")
+    assert daemon.call("get_session", {"session": "mine"}) == {
+        "session": "mine",
+        "cwd": "/usr",
+        "env": {"A": "1", "B": "\ufffd", "HOME": None},
+        "shells": [bash_id],
+    }
+    listed = {entry["session"]: entry for entry in daemon.call("list_sessions")["sessions"]}
+    assert listed["mine"] == {"session": "mine", "cwd": "/usr", "shells": 1}
+    error = daemon.fail("get_session", {"session": "never"})
+    assert (error["code"], error["data"]["kind"]) == (1007, "session_not_found")
+
+
+def test_a_closed_session_starts_anew(daemon: RawDaemon) -> None:
+    daemon.bash("x=1; cd /usr", session="mine")
+    daemon.bash("x=1")
+    assert daemon.call("close_session", {"session": "mine"})["killed"] == 0
+    assert daemon.fail("get_session", {"session": "mine"})["code"] == 1007
+    assert out(daemon, "echo [$x]; pwd", session="mine") == f"[]\n{os.getcwd()}\n"
+    daemon.call("close_session", {"session": "main"})
+    assert out(daemon, "echo [$x]") == "[]\n"
+
+
+def test_what_ends_after_its_session_was_closed_is_not_kept(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    command = f"trap '' TERM; {gate.wait}; x=1"
+    request = daemon.request("bash", {"command": command, "session": "mine"})
+    wait_for(lambda: daemon.call("list_shells")["shells"], "the command")
+    daemon.call("close_session", {"session": "mine"})
+    assert daemon.answer(request)["result"]["status"] == "killed"
+    assert out(daemon, "echo [$x]", session="mine") == "[]\n"
+
+
+def test_a_new_session_starts_from_the_daemons_environment_and_nothing_else(tmp_path: Path) -> None:
+    env_file = tmp_path / "env.sh"
+    env_file.write_text("from_env=$((from_env + 1))\n")
+    (tmp_path / ".bashrc").write_text("echo bashrc\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "BASH_ENV": str(env_file)}
+    with raw_daemon(env=environment) as daemon:
+        assert out(daemon, "echo $from_env; x=1") == "1\n"
+        assert out(daemon, "echo $x $BASH_ENV; bash -c 'echo $from_env'") == f"1 {env_file}\n1\n"
+
+
+def test_a_daemon_that_is_killed_while_a_session_is_written_leaves_nothing(
+    daemon: RawDaemon,
+) -> None:
+    daemon.request("bash", {"command": "x=$(head -c 50000000 /dev/zero | tr '\\0' x)"})
+    wait_for(lambda: daemon.call("list_shells")["shells"], "the command")
+    daemon.process.send_signal(signal.SIGKILL)
+    daemon.wait()
+
+
+def test_a_command_of_any_length_keeps_what_it_changes(daemon: RawDaemon) -> None:
+    filler = "# " + "x" * 200_000
+    result: Json = daemon.bash(f"x=1; echo $x\n{filler}\ny=2; ls /proc/$$/fd")
+    assert (result["stdout"], result["stderr"]) == ("1\n0\n1\n2\n", "")
+    assert out(daemon, f"echo $x$y\n{filler}") == "12\n"
