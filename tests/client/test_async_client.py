@@ -63,6 +63,15 @@ async def test_a_background_job_is_followed_and_killed(shell: AsyncClient) -> No
     assert (killed.status, killed.already_stopped, killed.survivors) == ("killed", False, [])
 
 
+async def test_a_session_remembers_and_can_be_looked_at(shell: AsyncClient) -> None:
+    await shell.bash("cd /usr; export A=1", session="mine")
+    assert (await shell.bash("echo $A; pwd", session="mine")).stdout == "1\n/usr\n"
+    looked_at = await shell.get_session("mine")
+    assert (looked_at.cwd, looked_at.env, looked_at.shells) == ("/usr", {"A": "1"}, [])
+    assert (await shell.get_session()).session == "main"
+    assert {info.session for info in await shell.list_sessions()} == {"main", "mine"}
+
+
 async def test_closing_a_session_kills_what_runs_in_it(shell: AsyncClient) -> None:
     job = await shell.bash("sleep 300", session="mine", run_in_background=True)
     other = await shell.bash("sleep 300", session="other", run_in_background=True)

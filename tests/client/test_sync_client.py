@@ -39,6 +39,9 @@ def test_methods_return_results(shell: Client) -> None:
     assert [info.bash_id for info in shell.list_shells()][1:] == [job.bash_id]
     assert shell.kill_shell(job.bash_id).status == "killed"
     shell.bash("sleep 300", session="mine", run_in_background=True)
+    assert [info.shells for info in shell.list_sessions() if info.session == "mine"] == [1]
+    assert len(shell.get_session("mine").shells) == 1
+    assert shell.get_session().env == {}
     assert shell.close_session("mine").killed == 1
     assert shell.server_info().pid == shell.pid
     shell.ping()

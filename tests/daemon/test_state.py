@@ -27,7 +27,7 @@ def dump_of(command: str, state: ShellState = BASE) -> bytes:
     descriptor = os.memfd_create("prelude")
     try:
         os.write(descriptor, prelude(state, descriptor=descriptor, base_env=BASE.env))
-        env = {name: value for name, value in state.env.items() if name not in state.too_large}
+        env = {name: value for name, value in state.env.items() if name not in state.later}
         result = subprocess.run(
             [b"bash", b"-c", command.encode() + b"\n{ " + DUMP + b"; } 2>/dev/null"],
             env={**env, b"BASH_ENV": b"/proc/self/fd/%d" % descriptor},
@@ -71,10 +71,10 @@ def test_another_bash_has_all_that_the_first_one_had() -> None:
     assert first.env[b"A"] == b'x"y$z`\\'
     assert first.env[b"INVALID"] == b"\xff\xfe"
     assert b"HIDDEN" not in first.env
-    assert first.too_large == {b"LONG"}
+    assert first.later == {b"LONG"}
     assert first.names == {b"f", b"g", b"ll", b"quo"}
     second = after(":", first)
-    assert (second.cwd, second.env, second.too_large) == (first.cwd, first.env, first.too_large)
+    assert (second.cwd, second.env, second.later) == (first.cwd, first.env, first.later)
     assert second.script.splitlines() == first.script.splitlines()
     check = 'dirs -p; f 1; g a && echo "$N ${D["a b"]} ${sparse[9]} $low $ref ${#LONG}"; echo $-'
     shown = dump_of(check, first).partition(b"declare")[0].decode()

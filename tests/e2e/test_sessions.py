@@ -59,6 +59,16 @@ def out(daemon: RawDaemon, command: str, **params: Any) -> str:
         ("trap 'echo x' USR1", "trap", ""),
         ("sleep 300 & jobs >/dev/null", "jobs", ""),
         ("set -- a b c", "echo $#", "0\n"),
+        ("set -C; x=1", "echo $x $-", "1 hBCc\n"),
+        ("set -o posix; x=1", "echo $x; shopt -qo posix && echo posix", "1\nposix\n"),
+        ("export POSIXLY_CORRECT=1; x=1", "echo $x; printenv POSIXLY_CORRECT", "1\n1\n"),
+        ("exec 7>/dev/null; export BASH_XTRACEFD=7; x=1", "echo $x", "1\n"),
+        ("set -x; export SHELLOPTS; x=1", "echo $x", "1\n"),
+        ("declare() { echo no; }; x=1", "echo $x", "1\n"),
+        ("builtin() { echo no; }; x=1", "echo [$x]", "[]\n"),
+        ("IFS=o; x=foo", 'echo "$x"', "foo\n"),
+        ("shopt -s expand_aliases; alias echo='echo aliased'", "echo x", "aliased x\n"),
+        ("ulimit -f 0; x=1", "echo [$x]", "[]\n"),
     ],
 )
 def test_the_next_command_goes_on_where_the_last_one_left_off(

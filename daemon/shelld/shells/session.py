@@ -18,7 +18,7 @@ from shelld.shells.state import ShellState, parse_dump
 DEFAULT_SESSION: Final = "main"
 
 # More than that is not kept: to read it takes time from others.
-_MAX_DUMP_BYTES: Final = 16 * 1024 * 1024
+_MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 
 # Of one process, or told by `cwd`.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
@@ -54,7 +54,7 @@ class Session:
         state = self.state
         if state is self.base and not changes:
             return state.env
-        env = {name: value for name, value in state.env.items() if name not in state.too_large}
+        env = {name: value for name, value in state.env.items() if name not in state.later}
         if state is not self.base:
             env[b"PWD"] = state.cwd
             if b"SHLVL" in self.base.env:
@@ -85,7 +85,9 @@ class Session:
                 env.pop(key, None)
                 if key in self.state.env:
                     env[key] = self.state.env[key]
-        self.state = replace(state, cwd=kept_cwd, env=env)
+        state = replace(state, cwd=kept_cwd, env=env)
+        if state != self.state:
+            self.state = state
 
     def changed_env(self) -> dict[str, str | None]:
         """Return the exported variables that differ from the daemon's; None for those removed."""

@@ -62,13 +62,15 @@ _SHARED_TRAP: Final = b"""trap() {
 _OWN_VARIABLES: Final = frozenset(
     b"""BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
     BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL
-    BASH_TRAPSIG BASH_VERSINFO BASH_VERSION COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID
-    FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID
+    BASH_TRAPSIG BASH_VERSINFO BASH_VERSION BASH_XTRACEFD COMP_WORDBREAKS DIRSTACK EPOCHREALTIME
+    EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID
     _""".split()
 )
 # Set once, when bash starts, or, those that begin with "compat", by the variable BASH_COMPAT.
 _FIXED_OPTIONS: Final = (b"login_shell", b"restricted_shell", b"compat")
 
+# A bash that is started with it reads no BASH_ENV.
+_NOT_AT_START: Final = frozenset({b"POSIXLY_CORRECT"})
 # execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
 _MAX_ENV_VALUE_BYTES: Final = 64 * 1024
 _MAX_ENV_BYTES: Final = 1024 * 1024
@@ -100,13 +102,13 @@ _ANSI_C_LETTERS: Final = {
 class ShellState(Struct, frozen=True):
     """`env`: the exported variables. `script`: makes the rest in a bash that has those.
 
-    `too_large`: those that no process can be started with; the script has them as well.
+    But for `later`, which no bash can be started with, or none that runs the script; that has them.
     """
 
     cwd: bytes
     env: dict[bytes, bytes]
     script: bytes = b""
-    too_large: frozenset[bytes] = frozenset()
+    later: frozenset[bytes] = frozenset()
     # Of functions and aliases: what may be more than it seems.
     names: frozenset[bytes] = frozenset()
 
@@ -121,7 +123,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     variables, functions, aliases, options, flags, umask, directories, cwd = texts
     env: dict[bytes, bytes] = {}
     declarations: list[bytes] = []
-    too_large: list[bytes] = []
+    later: list[bytes] = []
     position = size = 0
     for match in _VARIABLE.finditer(variables + b"\n"):
         if match.start() != position:
@@ -133,8 +135,9 @@ def parse_dump(dump: bytes) -> ShellState | None:
         if b"x" in kind and value is not None and value[:1] != b"(":
             env[name] = unquote(value)
             size += len(name) + len(env[name])
-            if len(env[name]) > _MAX_ENV_VALUE_BYTES or size > _MAX_ENV_BYTES:
-                too_large.append(name)
+            too_large = len(env[name]) > _MAX_ENV_VALUE_BYTES or size > _MAX_ENV_BYTES
+            if too_large or name in _NOT_AT_START:
+                later.append(name)
             elif kind == b"x":
                 continue
         declarations.append(match[0])
@@ -155,7 +158,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
         )
     )
     names = frozenset((*_FUNCTION.findall(functions), *_ALIAS.findall(aliases)))
-    return ShellState(cwd, env, script, frozenset(too_large), names)
+    return ShellState(cwd, env, script, frozenset(later), names)
 
 
 def unquote(word: bytes) -> bytes:
@@ -221,7 +224,8 @@ def prelude(
     if b"BASH_ENV" in state.env:
         lines.append(b"builtin export BASH_ENV=%s\n" % quote(state.env[b"BASH_ENV"]))
     if dump_to:
-        action = b"{ %s; } 2>/dev/null >%s" % (DUMP, dump_to.encode())
+        # Also where `set -C` forbids to overwrite a file.
+        action = b"{ %s; } 2>/dev/null >|%s" % (DUMP, dump_to.encode())
         if shares_exit_trap:
             action = b"builtin unset -f trap; builtin unset -v %s; " % _EXIT_TRAP + action
             lines.append(_SHARED_TRAP % {b"name": _EXIT_TRAP, b"action": quote(action)})
