@@ -39,6 +39,22 @@ def shared_daemon(environment: dict[str, str], home: Path) -> Iterator[RawDaemon
         yield daemon
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_signal_is_ignored() -> Iterator[None]:
+    """By the plain bash; a test run in the background may ignore some, and so would that."""
+    ignored = [
+        number
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+        if signal.getsignal(number) is signal.SIG_IGN
+    ]
+    for number in ignored:
+        # With a handler, it has its default action in a program that is started.
+        signal.signal(number, lambda _number, _frame: None)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def by_bash(command: str, environment: dict[str, str], home: Path) -> Outcome:
     done = subprocess.run(
         ["bash", "-c", command],
