@@ -181,6 +181,18 @@ trap 'echo a' EXIT; trap - EXIT
 trap 'echo a' EXIT; trap -p
 trap 'echo a' EXIT; trap
 trap; trap -p; trap -p EXIT
+set -x; trap 'echo a' EXIT; echo b
+set -x; trap 'echo a' EXIT; trap - EXIT; trap 'echo term' TERM; exit 2
+set -e; trap 'echo a' EXIT; trap x NOPE; echo no
+trap 'echo a' EXIT; exec 2>&1; nope
+trap 'nope' EXIT
+trap '(' EXIT
+trap 'echo a<NL>echo b' EXIT; trap -p
+trap -- '' EXIT
+trap -p NOPE
+<NL><NL>trap x NOPE WRONG INT<NL>trap -p
+trap -Z
+f() { trap x NOPE; }; f
 trap 'echo a' EXIT; (exit 2)
 trap 'echo a' EXIT; (trap 'echo sub' EXIT; :)
 trap 'echo a' EXIT; x=$(trap -p EXIT); echo "$x"
@@ -432,6 +444,7 @@ COMMANDS: Final = [line.replace(NEWLINE, "\n") for line in _LINES.strip("\n").sp
 # it. Here that shows; the README says so.
 EXPECTED_DIFFERENCES: Final = frozenset(
     {
+        "trap '(' EXIT",
         "set -v; echo hi",
         "set -v\necho hi\necho ho",
         "trap 'echo a' EXIT; x=$(trap -p EXIT); echo \"$x\"",

@@ -33,30 +33,25 @@ DUMP: Final = (
 _PARTS: Final = 8
 
 # For a command that may set an EXIT trap of its own: that and ours become one, of which the command
-# sees only its part.
+# sees only its part. An error of `trap` names the command and its line.
 _EXIT_TRAP: Final = b"__shelld_exit_trap"
-_SHARED_TRAP: Final = b"""trap() {
-    { local -; set +x; } 2>/dev/null
-    if [[ $BASHPID != $$ ]]; then
-        builtin trap "$@"
-        return
-    fi
-    if [[ ${%(name)s-} ]]; then
-        builtin trap -- "$%(name)s" EXIT
-    else
-        builtin trap - EXIT
-    fi
-    builtin trap "$@"
-    local status=$?
-    %(name)s=$(builtin trap -p EXIT)
-    if [[ $%(name)s ]]; then
-        builtin eval "set $%(name)s"
-        %(name)s=$3
-    fi
-    builtin trap -- "$%(name)s"$'\\n'%(action)s EXIT
-    return $status
-}
-"""
+_SHARED_TRAP: Final = b" ".join(
+    (
+        b"trap() { { local -; set +x; } 2>/dev/null;",
+        b'if [[ $BASHPID != $$ ]]; then builtin trap "$@"; return; fi;',
+        b'if [[ ${%(name)s-} ]]; then builtin trap -- "$%(name)s" EXIT;',
+        b"else builtin trap - EXIT; fi;",
+        b'local status=0; builtin trap "$@" 2>/dev/null || status=$?; if ((status)); then',
+        b'local error=$(builtin trap "$@" 2>&1 >/dev/null);',
+        b'local place="${BASH_SOURCE[1]:-$0}: line ${BASH_LINENO[0]}: ";',
+        b'error=${error//"${BASH_SOURCE[0]}: line $LINENO: "/"$place"};',
+        b"builtin printf '%%s\\n' \"$error\" >&2; fi;",
+        b"%(name)s=$(builtin trap -p EXIT);",
+        b'if [[ $%(name)s ]]; then builtin eval "set $%(name)s"; %(name)s=$3; fi;',
+        b"builtin trap -- \"$%(name)s\"$'\\n'%(action)s EXIT;",
+        b"return $status; }\n",
+    )
+)
 
 # Of one bash and no other, or set by it.
 _OWN_VARIABLES: Final = frozenset(
@@ -64,8 +59,7 @@ _OWN_VARIABLES: Final = frozenset(
     BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL
     BASH_TRAPSIG BASH_VERSINFO BASH_VERSION BASH_XTRACEFD COMP_WORDBREAKS DIRSTACK EPOCHREALTIME
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
-    SHLVL SRANDOM UID
-    _""".split()
+    SHLVL SRANDOM UID _""".split()
 )
 # Set once, when bash starts, or, those that begin with "compat", by the variable BASH_COMPAT.
 _FIXED_OPTIONS: Final = (b"login_shell", b"restricted_shell", b"compat")
@@ -225,10 +219,11 @@ def prelude(
     if b"BASH_ENV" in state.env:
         lines.append(b"builtin export BASH_ENV=%s\n" % quote(state.env[b"BASH_ENV"]))
     if dump_to:
+        own_words = b"builtin unset -f trap; builtin unset -v %s; " % _EXIT_TRAP
+        dump = own_words + DUMP if shares_exit_trap else DUMP
         # Also where `set -C` forbids to overwrite a file.
-        action = b"{ %s; } 2>/dev/null >|%s" % (DUMP, dump_to.encode())
+        action = b"{ %s; } 2>/dev/null >|%s" % (dump, dump_to.encode())
         if shares_exit_trap:
-            action = b"builtin unset -f trap; builtin unset -v %s; " % _EXIT_TRAP + action
             lines.append(_SHARED_TRAP % {b"name": _EXIT_TRAP, b"action": quote(action)})
         lines.append(b"builtin trap %s EXIT\n" % quote(action))
     # Its last line may turn on tracing.
