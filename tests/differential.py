@@ -238,7 +238,7 @@ exec < /dev/null; read x; echo $?
 sleep 0 & wait; echo $?
 sleep 0 & wait $!; echo $?
 false & wait $!; echo $?
-sleep 300 & kill $!; wait $!; echo $?
+sleep 300 & kill -9 $!; wait $!; echo $?
 sleep 0 & jobs | wc -l
 jobs
 fg
@@ -396,7 +396,7 @@ mapfile -t a < <(printf '1\n2\n'); echo ${#a[@]}
 echo <(true) | grep -c /dev/fd
 cat <(echo a) <(echo b)
 echo a > >(cat); wait
-coproc cat; echo ${#COPROC[@]}; kill $COPROC_PID; wait
+coproc cat; echo ${#COPROC[@]}; kill -9 $COPROC_PID; wait
 echo $(echo a; echo b) "$(echo c; echo d)"
 echo `echo a \`echo b\``
 x=$(exit 3); echo $?
