@@ -121,6 +121,11 @@ def test_the_bookkeeping_never_shows(
     assert out(daemon, "echo $earlier; pwd") == "1\n/tmp\n"
 
 
+def test_an_error_in_an_earlier_function_still_says_what_is_wrong(daemon: RawDaemon) -> None:
+    daemon.bash("f() { nope; }")
+    assert daemon.bash("f")["stderr"].endswith(": nope: command not found\n")
+
+
 def test_a_virtual_environment_is_entered_and_left(daemon: RawDaemon, tmp_path: Path) -> None:
     bin_directory = tmp_path / "venv" / "bin"
     bin_directory.mkdir(parents=True)
