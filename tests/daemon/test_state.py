@@ -30,7 +30,7 @@ def dump_of(command: str, state: ShellState = BASE) -> bytes:
         env = {name: value for name, value in state.env.items() if name not in state.later}
         result = subprocess.run(
             [b"bash", b"-c", command.encode() + b"\n{ " + DUMP + b"; } 2>/dev/null"],
-            env={**env, b"BASH_ENV": b"/proc/self/fd/%d" % descriptor},
+            env={**env, **state.functions, b"BASH_ENV": b"/proc/self/fd/%d" % descriptor},
             cwd=state.cwd,
             pass_fds=[descriptor],
             capture_output=True,

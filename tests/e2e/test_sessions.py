@@ -121,9 +121,39 @@ def test_the_bookkeeping_never_shows(
     assert out(daemon, "echo $earlier; pwd") == "1\n/tmp\n"
 
 
-def test_an_error_in_an_earlier_function_still_says_what_is_wrong(daemon: RawDaemon) -> None:
-    daemon.bash("f() { nope; }")
-    assert daemon.bash("f")["stderr"].endswith(": nope: command not found\n")
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "f() { nope; }",
+        "f() { nope; }; g() { cat <<X<NL>f () <NL>{ <NL>X<NL>}; h() { :; }",
+        "f() { nope; }; export -f f; g() { f; }",
+        "f() { nope; }; f-g.h() { :; }; shopt -s expand_aliases",
+    ],
+)
+def test_an_error_in_an_earlier_function_is_told_as_if_it_were_in_this_command(
+    daemon: RawDaemon, definition: str
+) -> None:
+    daemon.bash(definition.replace("<NL>", "\n"))
+    assert daemon.bash("f")["stderr"] == "environment: line 1: nope: command not found\n"
+    assert out(daemon, "x=1; export -f -p | grep -c 'declare -fx g' || true") == "0\n"
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "shopt -s extglob<NL>f() { case $1 in +(a|b)) echo f;; esac; }",
+        "f() ( echo f )",
+        "f() { echo f; }; readonly -f f",
+        "f() { echo f; }; g() { cat <<X<NL>h () <NL>X<NL>}; h() { :; }",
+        "f() { echo f; " + ": " + "x" * 70_000 + "; }",
+        "f() { echo f; } 2>/dev/null",
+        "set -o posix; f() { echo f; }",
+    ],
+)
+def test_functions_of_every_kind_are_remembered(daemon: RawDaemon, definition: str) -> None:
+    daemon.bash(definition.replace("<NL>", "\n"))
+    daemon.bash("x=1")
+    assert out(daemon, "f a; bash -c 'type f' 2>/dev/null || echo private") == "f\nprivate\n"
 
 
 def test_a_virtual_environment_is_entered_and_left(daemon: RawDaemon, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ class Session:
             return state.env
         env = {name: value for name, value in state.env.items() if name not in state.later}
         if state is not self.base:
+            env.update(state.functions)
             env[b"PWD"] = state.cwd
             if b"SHLVL" in self.base.env:
                 # Each bash adds one.
@@ -99,7 +100,7 @@ class Session:
             if value is None
             else value.decode("utf-8", "replace")
             for name, value in {**changed, **removed}.items()
-            if name not in _NOT_TOLD
+            if name not in _NOT_TOLD and not name.startswith(b"BASH_FUNC_")
         }
 
 

@@ -22,6 +22,7 @@ _SEPARATOR: Final = b"\n\1\n"
 # shown and no process is started. The last word tells that nothing is missing.
 DUMP: Final = (
     b"builtin trap '' XFSZ; builtin declare -p; builtin printf '\\n\\1\\n'; "
+    b"builtin declare -F; builtin printf '\\n\\1\\n'; "
     b"builtin declare -f; builtin printf '\\n\\1\\n'; "
     b"builtin alias -p; builtin printf '\\n\\1\\n'; "
     b"builtin shopt -p; builtin printf '\\n\\1\\n'; "
@@ -30,7 +31,7 @@ DUMP: Final = (
     b"builtin dirs -l -p; builtin printf '\\n\\1\\n'; "
     b"builtin pwd; builtin printf '\\n\\1\\n'"
 )
-_PARTS: Final = 8
+_PARTS: Final = 9
 
 # For a command that may set an EXIT trap of its own: that and ours become one, of which the command
 # sees only its part. An error of `trap` names the command and its line.
@@ -106,6 +107,8 @@ class ShellState(Struct, frozen=True):
     later: frozenset[bytes] = frozenset()
     # Of functions and aliases: what may be more than it seems.
     names: frozenset[bytes] = frozenset()
+    # What functions are as environment entries, if those are in no script.
+    functions: dict[bytes, bytes] = {}
 
 
 def parse_dump(dump: bytes) -> ShellState | None:
@@ -115,7 +118,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
         return None
     # Each ends with a line end of its own, if there is anything.
     texts = [part.removesuffix(b"\n") for part in parts[:-1]]
-    variables, functions, aliases, options, flags, umask, directories, cwd = texts
+    variables, names, functions, aliases, options, flags, umask, directories, cwd = texts
     env: dict[bytes, bytes] = {}
     declarations: list[bytes] = []
     later: list[bytes] = []
@@ -138,11 +141,15 @@ def parse_dump(dump: bytes) -> ShellState | None:
         declarations.append(match[0])
     if position < len(variables):
         return None
+    shopt = _shopt_options(options)
+    imported: dict[bytes, bytes] = {}
+    if (b"extglob", False) in shopt and b"set -o posix" not in flags:
+        imported = _importable(names, functions)
     script = b"".join(
         (
             *declarations,
-            _switches(b"shopt -%s", b"s", b"u", _shopt_options(options)),
-            functions + b"\n" if functions else b"",
+            _switches(b"shopt -%s", b"s", b"u", shopt),
+            *_definitions(names, functions, imported),
             aliases + b"\n" if aliases else b"",
             *(
                 b"builtin pushd -n -- %s >/dev/null\n" % quote(directory)
@@ -152,8 +159,47 @@ def parse_dump(dump: bytes) -> ShellState | None:
             _set_options(flags),
         )
     )
-    names = frozenset((*_FUNCTION.findall(functions), *_ALIAS.findall(aliases)))
-    return ShellState(cwd, env, script, frozenset(later), names)
+    known = frozenset((*_FUNCTION.findall(functions), *_ALIAS.findall(aliases)))
+    return ShellState(cwd, env, script, frozenset(later), known, imported)
+
+
+def _importable(names: bytes, functions: bytes) -> dict[bytes, bytes]:
+    """Return environment entries that define the functions; none if they cannot do so for all.
+
+    Bash then knows them as it knows those of its command, and says so in error messages. Some
+    definitions are no environment entry, and where one ends is not always clear.
+    """
+    entries: dict[bytes, bytes] = {}
+    listed = [line.split(b" ", 2)[1:] for line in names.splitlines()]
+    end = 0
+    for index, (flags, name) in enumerate(listed):
+        head = name + b" () \n"
+        # One that is named as a builtin would be in the way of the script.
+        if not functions.startswith(head + b"{ ", end) or name.decode("latin-1") in _BUILTINS:
+            return {}
+        start = end + len(head)
+        end = len(functions) + 1
+        if index + 1 < len(listed):
+            following = b"\n" + listed[index + 1][1] + b" () \n"
+            if functions.count(following) != 1:
+                return {}
+            end = functions.index(following) + 1
+        body = functions[start : end - 1]
+        if flags != b"-f":
+            body = body.removesuffix(b"\ndeclare %s %s" % (flags, name))
+        if flags not in {b"-f", b"-fx"} or len(body) > _MAX_ENV_VALUE_BYTES:
+            return {}
+        entries[b"BASH_FUNC_%s%%%%" % name] = b"() " + body
+    return entries if sum(map(len, entries.values())) <= _MAX_ENV_BYTES else {}
+
+
+def _definitions(names: bytes, functions: bytes, imported: dict[bytes, bytes]) -> list[bytes]:
+    if not imported:
+        return [functions + b"\n"] if functions else []
+    lines = [line.split(b" ", 2)[1:] for line in names.splitlines()]
+    private = [name for flags, name in lines if flags == b"-f"]
+    # What is imported is exported, too.
+    return [b"builtin export -nf -- %s\n" % b" ".join(private)] if private else []
 
 
 def unquote(word: bytes) -> bytes:
