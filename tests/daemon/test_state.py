@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shelld.shells.harmless import changes_nothing
 from shelld.shells.state import (
     DUMP,
     ShellState,
-    changes_nothing,
+    first_state,
     parse_dump,
     prelude,
     quote,
+    startable,
     unquote,
 )
 
@@ -26,7 +28,7 @@ def dump_of(command: str, state: ShellState = BASE) -> bytes:
     """What a bash dumps that starts from `state` and runs `command`."""
     descriptor = os.memfd_create("prelude")
     try:
-        os.write(descriptor, prelude(state, descriptor=descriptor, base_env=BASE.env))
+        os.write(descriptor, prelude(state, descriptor=descriptor, withheld={}))
         env = {name: value for name, value in state.env.items() if name not in state.later}
         result = subprocess.run(
             [b"bash", b"-c", command.encode() + b"\n{ " + DUMP + b"; } 2>/dev/null"],
@@ -188,12 +190,12 @@ trap 'cd /' EXIT
 
 @pytest.mark.parametrize("command", HARMLESS)
 def test_what_starts_programs_changes_nothing(command: str) -> None:
-    assert changes_nothing(command, BASE)
+    assert changes_nothing(command, ())
 
 
 @pytest.mark.parametrize("command", HARMFUL)
 def test_whatever_could_change_something_is_not_taken_to_change_nothing(command: str) -> None:
-    assert not changes_nothing(command, ShellState(b"/", {}, names=frozenset({b"mine"})))
+    assert not changes_nothing(command, {b"mine"})
 
 
 @pytest.mark.parametrize("command", HARMLESS)
@@ -204,24 +206,15 @@ def test_what_changes_nothing_leaves_the_state_as_it_was(command: str) -> None:
         assert parse_dump(dump) == after(":")
 
 
-def test_the_daemons_own_bash_env_is_run_first_and_seen_as_before(
-    tmp_path: os.PathLike[str],
-) -> None:
-    script = os.path.join(tmp_path, "env.sh")
-    with open(script, "w") as file:
-        file.write("from_env=1; x=env\n")
-    base = {**BASE.env, b"BASH_ENV": os.fsencode(script)}
-    state = ShellState(b"/", base, b"x=session\n")
-    text = prelude(state, descriptor=3, base_env=base)
-    result = subprocess.run(
-        [
-            "bash",
-            "-c",
-            text.decode() + 'echo "$from_env $x $BASH_ENV"; export -p | grep -c BASH_ENV',
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": os.environ["PATH"]},
-    )
-    assert result.stdout == f"1 session {script}\n1\n"
+def test_functions_of_the_environment_are_known_from_the_beginning() -> None:
+    state = first_state(b"/", {b"BASH_FUNC_module%%": b"() { :; }", b"PATH": b"/bin"})
+    assert state.names == {b"module"}
+
+
+def test_what_bash_must_not_be_started_with_is_set_by_the_prelude() -> None:
+    env, withheld = startable({b"A": b"1", b"BASH_ENV": b"x'y", b"POSIXLY_CORRECT": b"1"})
+    assert (env, withheld) == ({b"A": b"1"}, {b"BASH_ENV": b"x'y", b"POSIXLY_CORRECT": b"1"})
+    text = prelude(BASE, descriptor=3, withheld=withheld)
+    script = text.decode() + "printenv BASH_ENV POSIXLY_CORRECT; shopt -qo posix && echo posix"
+    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout == "x'y\n1\nposix\n"

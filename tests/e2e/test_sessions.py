@@ -338,6 +338,33 @@ def test_a_new_session_starts_from_the_daemons_environment_and_nothing_else(tmp_
         assert out(daemon, "echo $x $BASH_ENV; bash -c 'echo $from_env'") == f"1 {env_file}\n1\n"
 
 
+def test_a_call_may_have_a_startup_file_of_its_own(daemon: RawDaemon, tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("given=a; define() { defined=$1; }\n")
+    env = {"BASH_ENV": str(tmp_path / "a.sh")}
+    assert out(daemon, "x=1; echo $given; printenv BASH_ENV", env=env) == f"a\n{tmp_path}/a.sh\n"
+    assert out(daemon, "echo $x$given ${BASH_ENV-none}") == "1a none\n"
+    # Which may make more of plain words than they seem.
+    daemon.bash("define this", env=env)
+    assert out(daemon, "echo $defined") == "this\n"
+
+
+def test_a_function_of_the_daemons_environment_may_change_the_session() -> None:
+    # As `module` does, where programs are chosen by that.
+    environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
+    with raw_daemon(env=environment) as daemon:
+        daemon.bash("module compiler")
+        assert out(daemon, "echo $LOADED") == "compiler\n"
+        assert out(daemon, "module other; bash -c 'module third; echo $LOADED'") == "third\n"
+        assert daemon.call("get_session")["env"] == {"LOADED": "other"}
+
+
+def test_sessions_remember_in_posix_mode_too() -> None:
+    with raw_daemon(env={"PATH": os.environ["PATH"], "POSIXLY_CORRECT": "1"}) as daemon:
+        daemon.bash("x=1; cd /usr")
+        assert out(daemon, "echo $x; pwd; shopt -qo posix && echo posix") == "1\n/usr\nposix\n"
+        assert daemon.call("get_session")["env"] == {}
+
+
 def test_a_daemon_that_is_killed_while_a_session_is_written_leaves_nothing(
     daemon: RawDaemon,
 ) -> None:

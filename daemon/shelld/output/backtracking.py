@@ -12,7 +12,6 @@ import socket
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import anyio
@@ -35,7 +34,7 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class BacktrackingFilter:
-    """A `LineFilter`. Use ``with``, then `compile`.
+    """A `LineFilter`, after `compile` and until `close`.
 
     Raises `RpcError` (resource_exhausted) if no process can be had.
     """
@@ -51,15 +50,8 @@ class BacktrackingFilter:
                 raise _no_process() from error
             self._resources = stack.pop_all()
 
-    def __enter__(self) -> BacktrackingFilter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the process."""
         self._resources.close()
 
     async def compile(self, pattern: str) -> None:

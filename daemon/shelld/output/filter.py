@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
@@ -98,7 +98,7 @@ class Filters:
             raise resource_exhausted("filters", sentence)
         self._backtracking += 1
         try:
-            with BacktrackingFilter(self._pool) as line_filter:
+            with closing(BacktrackingFilter(self._pool)) as line_filter:
                 await line_filter.compile(pattern)
                 yield line_filter
         finally:

@@ -13,15 +13,17 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
+from shelld.shells.harmless import changes_nothing
 from shelld.shells.session import DEFAULT_SESSION, Recorder, Session
-from shelld.shells.state import changes_nothing, prelude
+from shelld.shells.state import prelude, startable
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
-# By a path that leads to a descriptor of another process.
-CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 _READ_COMMAND: Final = b'eval "exec 3<&-;$(</dev/fd/3)"'
+
+# Whether a path leads to a descriptor, of this process or another one.
+CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class TimeoutPolicy(Struct, frozen=True):
@@ -61,7 +63,7 @@ class Launch:
         # gets copies.
         self._ours = ExitStack()
         self._theirs = ExitStack()
-        # Whose owner is, once handed over, who `stdout` and `stderr` belong to.
+        # Once handed over it belongs, like `stdout` and `stderr`, to who supervises the command.
         self.recorder: Recorder | None = None
         try:
             self._prepare(request, session, bash)
@@ -97,19 +99,25 @@ class Launch:
         """Let bash make the session's state first, and tell what has become of it at the end."""
         state = session.state
         keeps = request.keeps_state and CAN_RECORD and session.name is not None
-        if keeps and not changes_nothing(request.command, state):
+        # A BASH_ENV may define functions.
+        startup_file = self._env.get(b"BASH_ENV", b"")
+        if keeps and (startup_file or not changes_nothing(request.command, state.names)):
             self.recorder = Recorder(session, request.cwd and cwd, request.env)
             self._ours.callback(self.recorder.close)
         if self.recorder is None and state is session.base:
             return
+        self._env, withheld = startable(self._env)
+        # One that an earlier command has set is for the programs it starts.
+        is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in session.base.env
         text = prelude(
             state,
             descriptor=len(self._descriptors),
-            base_env=session.base.env,
+            withheld=withheld,
+            startup_file=startup_file if is_for_bash else b"",
             dump_to="" if self.recorder is None else self.recorder.path,
             shares_exit_trap="trap" in request.command,
         )
-        self._env = {**self._env, b"BASH_ENV": b"/dev/fd/%d" % len(self._descriptors)}
+        self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % len(self._descriptors)
         self._descriptors.append(self._file(text))
 
     def _pipe(self) -> tuple[int, int]:

@@ -35,7 +35,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.process import ShellProcess
 from shelld.shells.session import DEFAULT_SESSION, Session
-from shelld.shells.state import ShellState
+from shelld.shells.state import first_state
 from shelld.shells.supervision import START_TIMEOUT_S, Supervision
 from shelld_protocol.errors import (
     resource_exhausted,
@@ -93,7 +93,7 @@ class ShellManager:
             self.options.spool_directory,
         )
         self._sessions: dict[str, Session] = {}
-        self._base = ShellState(os.fsencode(_current_directory()), dict(os.environb))
+        self._base = first_state(os.fsencode(_current_directory()), dict(os.environb))
         self._ids = ShellIds()
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._tasks: anyio.abc.TaskGroup | None = None

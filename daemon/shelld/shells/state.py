@@ -15,6 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from shelld.shells.harmless import BUILTINS
+
 # One after the other, with this line between them.
 _SEPARATOR: Final = b"\n\1\n"
 
@@ -65,8 +67,8 @@ _OWN_VARIABLES: Final = frozenset(
 # Set once, when bash starts, or, those that begin with "compat", by the variable BASH_COMPAT.
 _FIXED_OPTIONS: Final = (b"login_shell", b"restricted_shell", b"compat")
 
-# A bash that is started with it reads no BASH_ENV.
-_NOT_AT_START: Final = frozenset({b"POSIXLY_CORRECT"})
+# What bash must not be started with if it is to run the prelude: it would run another file or none.
+_WITHHELD: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIXLY_CORRECT")
 # execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
 _MAX_ENV_VALUE_BYTES: Final = 64 * 1024
 _MAX_ENV_BYTES: Final = 1024 * 1024
@@ -78,7 +80,7 @@ _VARIABLE: Final = re.compile(
     % (_STRING, _STRING),
     re.VERBOSE | re.DOTALL,
 )
-_FUNCTION: Final = re.compile(rb"^(\S+) \(\) $", re.MULTILINE)
+_IMPORTED: Final = re.compile(rb"BASH_FUNC_(.*)%%", re.DOTALL)
 _ALIAS: Final = re.compile(rb"^alias (?:-- )?([^=\n]+)=", re.MULTILINE)
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 _ANSI_C: Final = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
@@ -98,17 +100,23 @@ _ANSI_C_LETTERS: Final = {
 class ShellState(Struct, frozen=True):
     """`env`: the exported variables. `script`: makes the rest in a bash that has those.
 
-    But for `later`, which no bash can be started with, or none that runs the script; that has them.
+    But for `later`, which no process can be started with; the script has them as well.
     """
 
     cwd: bytes
     env: dict[bytes, bytes]
     script: bytes = b""
     later: frozenset[bytes] = frozenset()
-    # Of functions and aliases: what may be more than it seems.
+    # Of functions and aliases.
     names: frozenset[bytes] = frozenset()
     # What functions are as environment entries, if those are in no script.
     functions: dict[bytes, bytes] = {}
+
+
+def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
+    """Return the state of a bash that is started in `cwd` with `env`, and has run nothing."""
+    names = frozenset(match[1] for match in map(_IMPORTED.fullmatch, env) if match)
+    return ShellState(cwd, env, names=names)
 
 
 def parse_dump(dump: bytes) -> ShellState | None:
@@ -118,7 +126,9 @@ def parse_dump(dump: bytes) -> ShellState | None:
         return None
     # Each ends with a line end of its own, if there is anything.
     texts = [part.removesuffix(b"\n") for part in parts[:-1]]
-    variables, names, functions, aliases, options, flags, umask, directories, cwd = texts
+    variables, listing, functions, aliases, options, flags, umask, directories, cwd = texts
+    # As ("-f", name), with more letters for attributes.
+    names = [(line.split(b" ", 2)[1], line.split(b" ", 2)[2]) for line in listing.splitlines()]
     env: dict[bytes, bytes] = {}
     declarations: list[bytes] = []
     later: list[bytes] = []
@@ -134,7 +144,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
             env[name] = unquote(value)
             size += len(name) + len(env[name])
             too_large = len(env[name]) > _MAX_ENV_VALUE_BYTES or size > _MAX_ENV_BYTES
-            if too_large or name in _NOT_AT_START:
+            if too_large:
                 later.append(name)
             elif kind == b"x":
                 continue
@@ -159,28 +169,27 @@ def parse_dump(dump: bytes) -> ShellState | None:
             _set_options(flags),
         )
     )
-    known = frozenset((*_FUNCTION.findall(functions), *_ALIAS.findall(aliases)))
+    known = frozenset((*(name for _, name in names), *_ALIAS.findall(aliases)))
     return ShellState(cwd, env, script, frozenset(later), known, imported)
 
 
-def _importable(names: bytes, functions: bytes) -> dict[bytes, bytes]:
+def _importable(names: list[tuple[bytes, bytes]], functions: bytes) -> dict[bytes, bytes]:
     """Return environment entries that define the functions; none if they cannot do so for all.
 
     Bash then knows them as it knows those of its command, and says so in error messages. Some
     definitions are no environment entry, and where one ends is not always clear.
     """
     entries: dict[bytes, bytes] = {}
-    listed = [line.split(b" ", 2)[1:] for line in names.splitlines()]
     end = 0
-    for index, (flags, name) in enumerate(listed):
+    for index, (flags, name) in enumerate(names):
         head = name + b" () \n"
         # One that is named as a builtin would be in the way of the script.
-        if not functions.startswith(head + b"{ ", end) or name.decode("latin-1") in _BUILTINS:
+        if not functions.startswith(head + b"{ ", end) or name.decode("latin-1") in BUILTINS:
             return {}
         start = end + len(head)
         end = len(functions) + 1
-        if index + 1 < len(listed):
-            following = b"\n" + listed[index + 1][1] + b" () \n"
+        if index + 1 < len(names):
+            following = b"\n" + names[index + 1][1] + b" () \n"
             if functions.count(following) != 1:
                 return {}
             end = functions.index(following) + 1
@@ -193,11 +202,12 @@ def _importable(names: bytes, functions: bytes) -> dict[bytes, bytes]:
     return entries if sum(map(len, entries.values())) <= _MAX_ENV_BYTES else {}
 
 
-def _definitions(names: bytes, functions: bytes, imported: dict[bytes, bytes]) -> list[bytes]:
+def _definitions(
+    names: list[tuple[bytes, bytes]], functions: bytes, imported: dict[bytes, bytes]
+) -> list[bytes]:
     if not imported:
         return [functions + b"\n"] if functions else []
-    lines = [line.split(b" ", 2)[1:] for line in names.splitlines()]
-    private = [name for flags, name in lines if flags == b"-f"]
+    private = [name for flags, name in names if flags == b"-f"]
     # What is imported is exported, too.
     return [b"builtin export -nf -- %s\n" % b" ".join(private)] if private else []
 
@@ -243,27 +253,33 @@ def _set_options(lines: bytes) -> bytes:
     return b"builtin set %s\n" % options
 
 
+def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Return what of `env` a bash with a prelude is started with, and what that has to set."""
+    withheld = {name: env[name] for name in _WITHHELD if name in env}
+    return {name: value for name, value in env.items() if name not in withheld}, withheld
+
+
 def prelude(
     state: ShellState,
     *,
     descriptor: int,
-    base_env: dict[bytes, bytes],
+    withheld: dict[bytes, bytes],
+    startup_file: bytes = b"",
     dump_to: str = "",
     shares_exit_trap: bool = False,
 ) -> bytes:
     """Return what a bash runs before its command, from `descriptor`, as its BASH_ENV.
 
-    `dump_to` empty: what it leaves behind is not asked for. `shares_exit_trap`: the command may set
-    one of its own. A BASH_ENV of `base_env`, the daemon's own environment, does what it does to
-    ``bash -c``; it may not be there.
+    `withheld` as from `startable`. `startup_file`: the BASH_ENV that it would have run instead, if
+    any; it may not be there. `dump_to` empty: what the command leaves behind is not asked for.
+    `shares_exit_trap`: the command may set one of its own.
     """
     lines = [b"exec %d<&-\n" % descriptor, b"builtin unset BASH_ENV\n"]
-    own = base_env.get(b"BASH_ENV")
-    if own:
-        path = quote(own if b"/" in own else b"./" + own)
+    for name, value in withheld.items():
+        lines.append(b"builtin export %s=%s\n" % (name, quote(value)))
+    if startup_file:
+        path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
         lines.append(b"if [[ -e %s ]]; then builtin . %s; fi\n" % (path, path))
-    if b"BASH_ENV" in state.env:
-        lines.append(b"builtin export BASH_ENV=%s\n" % quote(state.env[b"BASH_ENV"]))
     if dump_to:
         own_words = b"builtin unset -f trap; builtin unset -v %s; " % _EXIT_TRAP
         dump = own_words + DUMP if shares_exit_trap else DUMP
@@ -275,60 +291,3 @@ def prelude(
     # Its last line may turn on tracing.
     lines.append(state.script)
     return b"".join(lines)
-
-
-# Words that are at most expanded from a variable, redirections to such, what is between commands.
-_NAME: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[$?#!0-9])"
-_WORD: Final = (
-    rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|"(?:[^"$`\\!]|{_NAME})*"|{_NAME})+"""
-)
-_TOKEN: Final = re.compile(
-    rf"""[ \t]+
-    | (?P<redirection> [0-9]* (?: &?>>? (?![>(]) | [<>]& | < (?![<(>]) ) [ \t]* {_WORD} )
-    | (?P<word> {_WORD} )
-    | (?P<operator> && | \|\| | [;|&\n] )""",
-    re.VERBOSE,
-)
-_COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
-# Of the builtins and reserved words, those that leave bash as it was.
-_HARMLESS: Final = frozenset(
-    ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
-)
-_BUILTINS: Final = frozenset(
-    (
-        *(".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "case", "cd"),
-        *("command", "compgen", "complete", "compopt", "continue", "coproc", "declare", "dirs"),
-        *("disown", "do", "done", "echo", "elif", "else", "enable", "esac", "eval", "exec"),
-        *("exit", "export", "false", "fc", "fg", "fi", "for", "function", "getopts", "hash"),
-        *("help", "history", "if", "in", "jobs", "kill", "let", "local", "logout", "mapfile"),
-        *("popd", "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "select"),
-        *("set", "shift", "shopt", "source", "suspend", "test", "then", "time", "times", "trap"),
-        *("true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "until", "wait"),
-        "while",
-    )
-)
-
-
-def changes_nothing(command: str, state: ShellState) -> bool:
-    """Whether a command surely leaves what a session remembers as it was.
-
-    That is so for programs that are started one after the other or joined to pipelines, which is
-    most of what is run. Its bash is then not asked for anything, and does as ``bash -c`` does: it
-    becomes the last program, and so ends by the signal that ends that.
-    """
-    position = 0
-    is_first = True
-    while position < len(command):
-        token = _TOKEN.match(command, position)
-        if token is None:
-            return False
-        position = token.end()
-        word = token["word"]
-        if token["operator"]:
-            is_first = True
-        elif word and is_first:
-            is_first = False
-            known = word in _BUILTINS and word not in _HARMLESS
-            if known or "=" in word or not _COMMAND.fullmatch(word) or word.encode() in state.names:
-                return False
-    return True

@@ -1,0 +1,69 @@
+"""Which commands surely change nothing that a session remembers.
+
+Pure, and conservative: a look at the words of a command, which understands only what is common and
+says no to all else. Is it wrong with a no, the command costs a little more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from typing import Final
+
+# Words that are at most expanded from a variable, redirections to such, what is between commands.
+_NAME: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[$?#!0-9])"
+_WORD: Final = (
+    rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|"(?:[^"$`\\!]|{_NAME})*"|{_NAME})+"""
+)
+_TOKEN: Final = re.compile(
+    rf"""[ \t]+
+    | (?P<redirection> [0-9]* (?: &?>>? (?![>(]) | [<>]& | < (?![<(>]) ) [ \t]* {_WORD} )
+    | (?P<word> {_WORD} )
+    | (?P<operator> && | \|\| | [;|&\n] )""",
+    re.VERBOSE,
+)
+_COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
+# Of the builtins and reserved words, those that leave bash as it was.
+_HARMLESS: Final = frozenset(
+    ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
+)
+BUILTINS: Final = frozenset(
+    (
+        *(".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "case", "cd"),
+        *("command", "compgen", "complete", "compopt", "continue", "coproc", "declare", "dirs"),
+        *("disown", "do", "done", "echo", "elif", "else", "enable", "esac", "eval", "exec"),
+        *("exit", "export", "false", "fc", "fg", "fi", "for", "function", "getopts", "hash"),
+        *("help", "history", "if", "in", "jobs", "kill", "let", "local", "logout", "mapfile"),
+        *("popd", "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "select"),
+        *("set", "shift", "shopt", "source", "suspend", "test", "then", "time", "times", "trap"),
+        *("true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "until", "wait"),
+        "while",
+    )
+)
+
+
+def changes_nothing(command: str, names: Container[bytes]) -> bool:
+    """Whether a command surely leaves what a session remembers as it was.
+
+    `names`: those of functions and aliases, which may do anything.
+
+    That is so for programs that are started one after the other or joined to pipelines, which is
+    most of what is run. Its bash is then not asked for anything, and does as ``bash -c`` does: it
+    becomes the last program, and so ends by the signal that ends that.
+    """
+    position = 0
+    is_first = True
+    while position < len(command):
+        token = _TOKEN.match(command, position)
+        if token is None:
+            return False
+        position = token.end()
+        word = token["word"]
+        if token["operator"]:
+            is_first = True
+        elif word and is_first:
+            is_first = False
+            known = word in BUILTINS and word not in _HARMLESS
+            if known or "=" in word or not _COMMAND.fullmatch(word) or word.encode() in names:
+                return False
+    return True
