@@ -344,8 +344,8 @@ def test_a_call_may_have_a_startup_file_of_its_own(daemon: RawDaemon, tmp_path: 
     assert out(daemon, "x=1; echo $given; printenv BASH_ENV", env=env) == f"a\n{tmp_path}/a.sh\n"
     assert out(daemon, "echo $x$given ${BASH_ENV-none}") == "1a none\n"
     # Which may make more of plain words than they seem.
-    daemon.bash("define this", env=env)
-    assert out(daemon, "echo $defined") == "this\n"
+    daemon.bash("define this", env=env, session="new")
+    assert out(daemon, "echo $defined", session="new") == "this\n"
 
 
 def test_a_function_of_the_daemons_environment_may_change_the_session() -> None:
