@@ -68,6 +68,11 @@ def running_below(pid: int, word: str) -> list[int]:
     return found
 
 
+def spares_of(daemon: RawDaemon) -> list[int]:
+    """The pids of the bashes that wait for a command."""
+    return running_below(daemon.pid, f"# shelld {daemon.pid}.")
+
+
 class Gate:
     """One moment that a command waits for: `wait` in the command, `open` in the test.
 
@@ -184,6 +189,11 @@ class RawDaemon:
         answer = self.answer(self.request(method, params))
         assert "result" not in answer, answer
         return cast("Json", answer["error"])
+
+    def wait_for_spare(self) -> int:
+        """The pid of the bash that waits for the next command of the only session in use."""
+        wait_for(lambda: len(spares_of(self)) == 1, "a bash that waits")
+        return spares_of(self)[0]
 
     def bash(self, command: str, **params: Any) -> Json:
         return cast("Json", self.call("bash", {"command": command, **params}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import queue
-import selectors
+import select
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -208,22 +208,24 @@ class Client(SpawnedClient):
 
     def _read(self, daemon: Child) -> None:
         """Hand answers to their calls, and keep stderr, until the daemon ends or we are told."""
-        with selectors.DefaultSelector() as selector:
-            for source in (daemon.stdout, daemon.stderr, self._stop_reading):
-                selector.register(source, selectors.EVENT_READ)
-            while True:
-                ready = {key.fileobj for key, _ in selector.select()}
-                if daemon.stderr in ready:
-                    self._read_stderr(daemon, selector)
-                if daemon.stdout in ready and not self._read_answers(daemon):
-                    selector.unregister(daemon.stdout)
-                    self._fail(self._post_mortem(daemon, selector))
-                    return
-                if self._stop_reading in ready:
+        stdout, stderr = daemon.stdout.fileno(), daemon.stderr.fileno()
+        sources = select.poll()
+        for descriptor in (stdout, stderr, self._stop_reading):
+            sources.register(descriptor, select.POLLIN)
+        while True:
+            for descriptor, _ in sources.poll():
+                if descriptor == stdout:
+                    if not self._read_answers(stdout):
+                        sources.unregister(stdout)
+                        self._fail(self._post_mortem(daemon, sources))
+                        return
+                elif descriptor == stderr:
+                    self._read_stderr(daemon, sources)
+                else:
                     return
 
-    def _read_answers(self, daemon: Child) -> bool:
-        data = os.read(daemon.stdout.fileno(), READ_BYTES)
+    def _read_answers(self, stdout: int) -> bool:
+        data = os.read(stdout, READ_BYTES)
         try:
             with self._lock:
                 answered = self._connection.receive(data)
@@ -234,18 +236,19 @@ class Client(SpawnedClient):
             answers.put(answer)
         return bool(data)
 
-    def _read_stderr(self, daemon: Child, selector: selectors.BaseSelector) -> None:
+    def _read_stderr(self, daemon: Child, sources: select.poll) -> None:
         data = os.read(daemon.stderr.fileno(), READ_BYTES)
         daemon.keep_stderr(data)
         if not data:
-            selector.unregister(daemon.stderr)
+            sources.unregister(daemon.stderr)
 
-    def _post_mortem(self, daemon: Child, selector: selectors.BaseSelector) -> DaemonExited:
+    def _post_mortem(self, daemon: Child, sources: select.poll) -> DaemonExited:
         exit_code = None
         with suppress(subprocess.TimeoutExpired):
             exit_code = daemon.process.wait(POST_MORTEM_S)
-        while any(key.fileobj is daemon.stderr for key, _ in selector.select(0)):
-            self._read_stderr(daemon, selector)
+        stderr = daemon.stderr.fileno()
+        while any(descriptor == stderr for descriptor, _ in sources.poll(0)):
+            self._read_stderr(daemon, sources)
         return daemon.post_mortem(exit_code)
 
     def _fail(self, failure: ShellError) -> None:

@@ -6,6 +6,7 @@ daemon's end as end of file and kill what they guard.
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
@@ -40,6 +41,8 @@ FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
 # Where the system cannot wait for a process that is not a child.
 PARENT_POLL_S: Final = 1.0
+# Objects, more than are in use by a few hundred requests in flight.
+GARBAGE_THRESHOLD: Final = 20_000
 
 
 def run(
@@ -59,6 +62,7 @@ async def _run(
     limits = ManagerOptions(
         bash=options.bash,
         max_shells=options.max_shells,
+        spare_shells=options.spare_shells,
         max_retained=options.max_retained,
         retain_seconds=options.retain_seconds,
         retain_bytes=options.retain_bytes,
@@ -68,6 +72,10 @@ async def _run(
     )
     output = Output(streams[1])
     exit_code = 0
+    # What was imported is here to stay. Requests leave few cycles behind; to look for them after a
+    # few hundred objects, as is the default, takes a twentieth of the time of a short command.
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
     logger.info("shelld %s serves one client", __version__)
     async with (
         anyio.create_task_group() as requests,

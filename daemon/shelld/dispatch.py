@@ -58,6 +58,16 @@ _dispatch_request, _Request, _Success, _JsonRpcError = _import_jsonrpcserver()
 Method = Callable[[Any, bytes], Awaitable[Any]]
 
 
+class _Signature(inspect.Signature):
+    """Of all methods. jsonrpcserver tries at every call whether the arguments fit; they do."""
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        return None
+
+
+_SIGNATURE = _Signature()
+
+
 def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> Method:
     """Make a method body (context, params) one that jsonrpcserver can call with raw params."""
 
@@ -73,7 +83,7 @@ def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> M
             raise _JsonRpcError(bug.kind.code, bug.message, bug) from None
 
     # jsonrpcserver asks for the signature at every call; this answers without working it out.
-    method.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    method.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     return method
 
 

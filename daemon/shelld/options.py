@@ -28,6 +28,7 @@ class Options(NamedTuple):
     default_timeout: int = DEFAULT_TIMEOUT_MS
     grace: int = 1_000
     max_shells: int = 256
+    spare_shells: int = 4
     max_retained: int = 1_000
     retain_seconds: int = 3_600
     retain_bytes: int = 64 * 1024 * 1024
@@ -113,6 +114,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     option("--grace", type=milliseconds, metavar="MS", help="from SIGTERM to SIGKILL in ms")
     option("--max-shells", type=count, metavar="N", help="shells that may run at once")
+    option(
+        "--spare-shells",
+        type=_integer(0, 256),
+        metavar="N",
+        help="sessions for whose next command a bash may be started ahead of need",
+    )
     option("--max-retained", type=count, metavar="N", help="ended shells that are kept")
     option("--retain-seconds", type=size, metavar="S", help="how long ended shells are kept")
     option("--retain-bytes", type=_integer(4096, 2**40), metavar="N", help="output kept of a shell")

@@ -364,6 +364,8 @@ class Counters(Result):
 
     requests: int
     shells_started: int
+    # Of those, how many had a bash that was waiting for them.
+    spares_used: int
     shells_running: int
     shells_retained: int
     spool_bytes: int

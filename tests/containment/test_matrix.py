@@ -19,7 +19,7 @@ import pytest
 
 from oracles import Cgroup, Heartbeat, Witness
 from shapes import GONE_S, SHAPES, Shape, command_of
-from support import RawDaemon, children, is_alive, wait_for
+from support import RawDaemon, children, is_alive, spares_of, wait_for
 
 
 class Scene(NamedTuple):
@@ -29,23 +29,31 @@ class Scene(NamedTuple):
     witness: Witness
     heartbeat: Heartbeat
     cgroup: Cgroup | None
+    has_spares: bool
 
     def start(self, **params: object) -> str:
         """Run the shape in the background until it has hidden itself."""
         bash_id = self.daemon.background(self.command, **params)
-        self.witness.wait_for_lines(self.shape.ready)
+        self.wait_until_hidden()
         return bash_id
 
     def start_in_foreground(self, **params: object) -> object:
         request_id = self.daemon.request("bash", {"command": self.command, **params})
-        self.witness.wait_for_lines(self.shape.ready)
+        self.wait_until_hidden()
         return request_id
+
+    def wait_until_hidden(self) -> None:
+        self.witness.wait_for_lines(self.shape.ready)
+        if self.has_spares:
+            # The one that may wait does now, and no other is started while we count.
+            self.daemon.bash("true", session="other")
+            self.daemon.wait_for_spare()
 
     def family(self) -> set[int]:
         """The daemon's own processes."""
         keepers = children(self.daemon.pid)
         runners = {child for keeper in keepers for child in children(keeper)}
-        return {self.daemon.pid, *keepers, *runners}
+        return {self.daemon.pid, *keepers, *runners, *spares_of(self.daemon)}
 
     def pid_of(self, bash_id: str) -> int:
         shells = {shell["bash_id"]: shell for shell in self.daemon.call("list_shells")["shells"]}
@@ -105,11 +113,16 @@ def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
     os.mkfifo(tmp_path / "fifo")
     command = command_of(hiding, witness=witness.path, beat=heartbeat.path, fifo=tmp_path / "fifo")
     cgroup = Cgroup() if Cgroup.is_possible() else None
-    options = ["--containment", mechanism, "--grace", "200"]
+    # One half of the matrix takes place in bashes that have waited for the command.
+    has_spares = mechanism == "subreaper"
+    options = ["--containment", mechanism, "--grace", "200", "--spare-shells", str(int(has_spares))]
     daemon = RawDaemon(*options, prefix=() if cgroup is None else cgroup.prefix)
     try:
         daemon.call("ping")
-        yield Scene(daemon, hiding, command, witness, heartbeat, cgroup)
+        if has_spares:
+            daemon.bash("true")
+            daemon.wait_for_spare()
+        yield Scene(daemon, hiding, command, witness, heartbeat, cgroup, has_spares)
     finally:
         daemon.close()
         witness.close()

@@ -177,7 +177,7 @@ def test_no_process_to_be_had_is_said_and_leaves_nothing_half_started(
         user = {name: value for name, value in unprivileged.items() if name != "command"}
         subprocess.run([*python, *map(str, descendants(daemon.pid))], check=True, **user)
 
-    with raw_daemon(**unprivileged) as daemon:
+    with raw_daemon("--spare-shells", "0", **unprivileged) as daemon:
         daemon.bash("true")
         limit_processes(1)
         for _ in range(3):

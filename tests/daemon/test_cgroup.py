@@ -119,7 +119,7 @@ def enclosed() -> Iterator[tuple[RawDaemon, Enclosure]]:
         pytest.skip("needs a cgroup v2 directory that can be divided")
     cgroup = Enclosure()
     try:
-        with raw_daemon(prefix=cgroup.prefix) as daemon:
+        with raw_daemon("--spare-shells", "0", prefix=cgroup.prefix) as daemon:
             daemon.call("ping")
             yield daemon, cgroup
         # A runner whose keeper was killed removes its own.

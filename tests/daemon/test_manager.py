@@ -169,7 +169,7 @@ async def test_a_session_is_closed_alone() -> None:
 
 async def test_spare_runners_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.05)
-    async with ShellManager() as manager:
+    async with ShellManager(ManagerOptions(spare_shells=0)) as manager:
         async with anyio.create_task_group() as tasks:
             for _ in range(6):
                 tasks.start_soon(manager.start_and_wait, StartRequest("sleep 0.3"))

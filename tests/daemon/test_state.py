@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shelld.shells.harmless import changes_nothing
+from shelld.shells.prelude import prelude, startable
 from shelld.shells.state import (
     DUMP,
     ShellState,
     first_state,
     parse_dump,
-    prelude,
     quote,
-    startable,
     unquote,
 )
 
@@ -28,7 +27,7 @@ def dump_of(command: str, state: ShellState = BASE) -> bytes:
     """What a bash dumps that starts from `state` and runs `command`."""
     descriptor = os.memfd_create("prelude")
     try:
-        os.write(descriptor, prelude(state, descriptor=descriptor, withheld={}))
+        os.write(descriptor, prelude(state, descriptor, {}))
         env = {name: value for name, value in state.env.items() if name not in state.later}
         result = subprocess.run(
             [b"bash", b"-c", command.encode() + b"\n{ " + DUMP + b"; } 2>/dev/null"],
@@ -214,7 +213,7 @@ def test_functions_of_the_environment_are_known_from_the_beginning() -> None:
 def test_what_bash_must_not_be_started_with_is_set_by_the_prelude() -> None:
     env, withheld = startable({b"A": b"1", b"BASH_ENV": b"x'y", b"POSIXLY_CORRECT": b"1"})
     assert (env, withheld) == ({b"A": b"1"}, {b"BASH_ENV": b"x'y", b"POSIXLY_CORRECT": b"1"})
-    text = prelude(BASE, descriptor=3, withheld=withheld)
+    text = prelude(BASE, 3, withheld)
     script = text.decode() + "printenv BASH_ENV POSIXLY_CORRECT; shopt -qo posix && echo posix"
     shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout == "x'y\n1\nposix\n"

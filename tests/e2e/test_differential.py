@@ -33,10 +33,20 @@ def home(environment: dict[str, str]) -> Path:
     return Path(environment["HOME"])
 
 
+@pytest.fixture(scope="module", params=[0, 8], ids=["started for it", "waiting for it"])
+def spares(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def shared_daemon(environment: dict[str, str], home: Path) -> Iterator[RawDaemon]:
-    with raw_daemon(env=environment, cwd=home) as daemon:
+def shared_daemon(environment: dict[str, str], home: Path, spares: int) -> Iterator[RawDaemon]:
+    with raw_daemon("--spare-shells", str(spares), env=environment, cwd=home) as daemon:
+        daemon.bash("true", session=None)
         yield daemon
+        counters = daemon.call("server_info")["counters"]
+        used = counters["sparesUsed"]
+        # Of the four runs of a command, all but the first in a new session.
+        assert used > counters["shellsStarted"] * 0.6 if spares else used == 0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -91,12 +101,17 @@ def test_a_command_shows_what_bash_would_show(
     assert by_daemon(shared_daemon, command, None) == expected
     if command in EXPECTED_DIFFERENCES:
         return
-    # A session that is new, and one that has something to remember.
+    # A session that has nothing to remember yet, and one that has.
     new, used = f"new: {command}", f"used: {command}"
-    assert by_daemon(shared_daemon, command, new) == expected
-    shared_daemon.bash("kept=1", session=used)
-    assert by_daemon(shared_daemon, command, used) == expected
-    assert by_daemon(shared_daemon, "echo on", used).stdout == "on\n"
+    try:
+        shared_daemon.bash("true", session=new)
+        assert by_daemon(shared_daemon, command, new) == expected
+        shared_daemon.bash("kept=1", session=used)
+        assert by_daemon(shared_daemon, command, used) == expected
+        assert by_daemon(shared_daemon, "echo on", used).stdout == "on\n"
+    finally:
+        for session in (new, used):
+            shared_daemon.call("close_session", {"session": session})
 
 
 def test_there_are_many_of_them() -> None:

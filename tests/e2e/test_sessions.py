@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import Gate, Json, RawDaemon, raw_daemon, wait_for
+
+
+@pytest.fixture(params=[0, 4], ids=["without spares", "with spares"])
+def daemon(request: pytest.FixtureRequest) -> Iterator[RawDaemon]:
+    with raw_daemon("--spare-shells", str(request.param)) as running:
+        yield running
 
 
 def out(daemon: RawDaemon, command: str, **params: Any) -> str:

@@ -50,6 +50,7 @@ from shelld.keeper.tree import (
 # What a command uses too much of, it shall die of, not the daemon or who started that.
 OOM_SCORE_ADJUSTMENT: Final = 500
 
+_WAKE_BYTES: Final = 4_096
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
 _DEFAULT_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}, key=int)
 
@@ -69,7 +70,7 @@ class WakeOnChild:
 
     def drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while os.read(self._read, 4096):
+            while len(os.read(self._read, _WAKE_BYTES)) == _WAKE_BYTES:
                 pass
 
 
@@ -232,21 +233,24 @@ class Runner:
         if self._leader is not None or not (reaped or childless):
             return
         leftover = self._tree.remaining(childless=childless)
-        if exited is not None:
-            self._send((*exited, leftover))
-        if childless and not leftover:
+        is_empty = childless and not leftover
+        if is_empty:
             self._finish()
-        elif exited is None and leftover != self._leftover:
+        if exited is not None:
+            self._send((*exited, leftover, is_empty))
+        elif is_empty:
+            self._send((EMPTY,))
+        elif leftover != self._leftover:
             self._send((LEFTOVER, leftover))
         self._leftover = leftover
 
     def _finish(self) -> None:
+        """Nothing is left: be ready for the next command."""
         if self._killing and self._cgroup is not None and not self._cgroup.enter():
             self._cgroup = None
         self._busy = False
         self._kill_at = self._give_up_at = None
         self._killing = False
-        self._send((EMPTY,))
 
     def _kill(self, number: int, grace_ms: int) -> None:
         now = time.monotonic()

@@ -11,6 +11,7 @@ tells the daemon on the same socket, in the same words, when nothing is left.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import resource
 import select
@@ -212,5 +213,7 @@ def main(descriptor: int, file_limit: str, mechanism: str) -> None:
     # One for every runner. Where that is refused, the number of runners is limited.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # Runners are forks of this process: what is not looked at stays shared with them.
+    gc.freeze()
     options = KeeperOptions(int(file_limit) or soft, mechanism)
     Keeper(socket.socket(fileno=descriptor), options).serve()

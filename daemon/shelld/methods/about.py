@@ -43,6 +43,7 @@ async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
         counters=Counters(
             requests=daemon.requests,
             shells_started=daemon.manager.started_count,
+            spares_used=daemon.manager.spares_used,
             shells_running=running,
             shells_retained=len(daemon.manager.list_shells()) - running,
             spool_bytes=daemon.manager.spool_bytes,

@@ -46,7 +46,7 @@ async def bash(
         env=params.env,
         stdin=params.stdin,
         timeout=_timeout_policy(context, params),
-        keeps_state=not params.run_in_background,
+        in_foreground=not params.run_in_background,
         verdict=verdict,
     )
     if params.run_in_background:

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.shells.harmless import changes_nothing
+from shelld.shells.prelude import dump_at_exit, prelude, startable
 from shelld.shells.session import DEFAULT_SESSION, Recorder, Session
-from shelld.shells.state import prelude, startable
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
@@ -38,7 +38,7 @@ class StartRequest(Struct, frozen=True):
     """One command to start.
 
     `session` None: of no session. `timeout` None: without end. `verdict` is the guard's.
-    `keeps_state`: what the command leaves behind is what the session's next one starts from.
+    `in_foreground`: what the command leaves behind is what the session's next one starts from.
     """
 
     command: str
@@ -47,90 +47,34 @@ class StartRequest(Struct, frozen=True):
     cwd: str | None = None
     env: dict[str, str | None] | None = None
     stdin: str | None = None
-    keeps_state: bool = False
+    in_foreground: bool = False
     timeout: TimeoutPolicy | None = None
     verdict: str = "unresolved"
 
 
 class Launch:
-    """`stdout` and `stderr` are the read ends. They never block, and once handed over are not ours.
+    """A bash on its way to a runner: `stdout` and `stderr` are the read ends of its pipes.
 
-    Raises OSError where the system is short of something.
+    They never block, and once handed over are not ours. Raises OSError where the system is short of
+    something. This class holds what there is to hold, and subclasses fill it.
     """
 
-    def __init__(self, request: StartRequest, session: Session, bash: str) -> None:
+    # Whether its bash waits to be told its command.
+    is_waiting = False
+
+    def __init__(self, session: Session, bash: str) -> None:
         # Ours: closed unless the command is handed over. Theirs: closed in any case, as a runner
         # gets copies.
         self._ours = ExitStack()
         self._theirs = ExitStack()
         # Once handed over it belongs, like `stdout` and `stderr`, to who supervises the command.
         self.recorder: Recorder | None = None
-        try:
-            self._prepare(request, session, bash)
-        except BaseException:
-            self.close()
-            raise
-
-    def _prepare(self, request: StartRequest, session: Session, bash: str) -> None:
-        if request.stdin is None:
-            stdin = os.open(os.devnull, os.O_RDONLY)
-            self._theirs.callback(os.close, stdin)
-        else:
-            stdin = self._file(request.stdin.encode())
-        self.stdout, stdout_end = self._pipe()
-        self.stderr, stderr_end = self._pipe()
-        self._descriptors = [stdin, stdout_end, stderr_end]
-        command = request.command.encode()
+        self._session = session
         self._program = os.fsencode(bash)
-        # $0 is what messages begin with: the same wherever this bash lies.
-        self._argv = [b"bash", b"-c", command]
-        if len(command) > MAX_ARGUMENT_BYTES:
-            self._argv[-1] = _READ_COMMAND
-            self._descriptors.append(self._file(command))
-        self._env = session.environment(request.env)
-        # Only a path if the request or an earlier command has named one: the daemon's own directory
-        # may have been deleted or renamed meanwhile, and is used all the same.
-        here = request.cwd is None and session.state.cwd == session.base.cwd
-        cwd = session.resolve(request.cwd)
-        self._cwd = b"" if here else os.fsencode(cwd)
-        self._remember(request, session, cwd)
-
-    def _remember(self, request: StartRequest, session: Session, cwd: str) -> None:
-        """Let bash make the session's state first, and tell what has become of it at the end."""
-        state = session.state
-        keeps = request.keeps_state and CAN_RECORD and session.name is not None
-        # A BASH_ENV may define functions.
-        startup_file = self._env.get(b"BASH_ENV", b"")
-        if keeps and (startup_file or not changes_nothing(request.command, state.names)):
-            self.recorder = Recorder(session, request.cwd and cwd, request.env)
-            self._ours.callback(self.recorder.close)
-        if self.recorder is None and state is session.base:
-            return
-        self._env, withheld = startable(self._env)
-        # One that an earlier command has set is for the programs it starts.
-        is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in session.base.env
-        text = prelude(
-            state,
-            descriptor=len(self._descriptors),
-            withheld=withheld,
-            startup_file=startup_file if is_for_bash else b"",
-            dump_to="" if self.recorder is None else self.recorder.path,
-            shares_exit_trap="trap" in request.command,
-        )
-        self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % len(self._descriptors)
-        self._descriptors.append(self._file(text))
-
-    def _pipe(self) -> tuple[int, int]:
-        read, write = os.pipe()
-        self._ours.callback(os.close, read)
-        self._theirs.callback(os.close, write)
-        os.set_blocking(read, False)
-        return read, write
-
-    def _file(self, content: bytes) -> int:
-        descriptor = anonymous_file(content)
-        self._theirs.callback(os.close, descriptor)
-        return descriptor
+        self._argv: list[bytes] = []
+        self._env: dict[bytes, bytes] = {}
+        self._cwd = b""
+        self._descriptors: list[int] = []
 
     def hand_over(self, channel: Channel) -> None:
         """Give the command to a runner. If that fails, the channel is closed too."""
@@ -144,7 +88,91 @@ class Launch:
             raise
         self._ours.pop_all()
 
+    def bash_runs(self, pid: int) -> None:
+        """The runner has started it. Raises OSError if it is of no use."""
+        self.close()
+
+    def run(self, request: StartRequest) -> None:
+        """Let a bash that waits run a command. Raises OSError if it cannot; then it has not."""
+        raise NotImplementedError
+
     def close(self) -> None:
-        """The command has started, or never will."""
+        """Let go of all that is not needed any more once bash runs, or will never."""
         self._theirs.close()
         self._ours.close()
+
+    def _open_streams(self, stdin: str | None) -> None:
+        if stdin is None:
+            null = os.open(os.devnull, os.O_RDONLY)
+            self._theirs.callback(os.close, null)
+            self._descriptors.append(null)
+        else:
+            self._add_file(stdin.encode())
+        self.stdout, self.stderr = self._add_output(), self._add_output()
+
+    def _add_output(self) -> int:
+        read, write = os.pipe()
+        self._ours.callback(os.close, read)
+        self._theirs.callback(os.close, write)
+        os.set_blocking(read, False)
+        self._descriptors.append(write)
+        return read
+
+    def _add_file(self, content: bytes) -> int:
+        descriptor = anonymous_file(content)
+        self._theirs.callback(os.close, descriptor)
+        self._descriptors.append(descriptor)
+        return descriptor
+
+    def _go_to(self, cwd: str | None) -> None:
+        # Only a path if the request or an earlier command has named one: the daemon's own directory
+        # may have been deleted or renamed meanwhile, and is used all the same.
+        session = self._session
+        if cwd is not None or session.state.cwd != session.base.cwd:
+            self._cwd = os.fsencode(session.resolve(cwd))
+
+    def _record(self, request: StartRequest) -> bytes:
+        """Return what makes bash tell what its command leaves behind, if it is to do so."""
+        session = self._session
+        if not request.in_foreground or not CAN_RECORD or session.name is None:
+            return b""
+        cwd = request.cwd and session.resolve(request.cwd)
+        self.recorder = Recorder(session, cwd, request.env)
+        self._ours.callback(self.recorder.close)
+        return dump_at_exit(self.recorder.path, request.command.encode())
+
+
+class CommandLaunch(Launch):
+    """A bash that is started for its command."""
+
+    def __init__(self, request: StartRequest, session: Session, bash: str) -> None:
+        super().__init__(session, bash)
+        try:
+            self._prepare(request)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, request: StartRequest) -> None:
+        self._open_streams(request.stdin)
+        command = request.command.encode()
+        # $0 is what messages begin with: the same wherever this bash lies.
+        self._argv = [b"bash", b"-c", command]
+        if len(command) > MAX_ARGUMENT_BYTES:
+            self._argv[-1] = _READ_COMMAND
+            self._add_file(command)
+        self._env = self._session.environment(request.env)
+        self._go_to(request.cwd)
+        state, base = self._session.state, self._session.base
+        # One that an earlier command has set is for the programs it starts.
+        is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
+        startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
+        recording = b""
+        # A startup file may define functions.
+        if startup_file or not changes_nothing(request.command, state.names):
+            recording = self._record(request)
+        if recording or state is not base:
+            self._env, withheld = startable(self._env)
+            descriptor = len(self._descriptors)
+            self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % descriptor
+            self._add_file(prelude(state, descriptor, withheld, startup_file, recording))

@@ -30,11 +30,12 @@ from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.retention import DEFAULT_RETAIN_BYTES, DEFAULT_RETAIN_TOTAL_BYTES, Retention
 from shelld.shells.ids import ShellIds
-from shelld.shells.launch import Launch, StartRequest
+from shelld.shells.launch import CommandLaunch, Launch, StartRequest
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.process import ShellProcess
 from shelld.shells.session import DEFAULT_SESSION, Session
+from shelld.shells.spare import DEFAULT_SPARE_SHELLS, Spare, SpareLaunch, Spares
 from shelld.shells.state import first_state
 from shelld.shells.supervision import START_TIMEOUT_S, Supervision
 from shelld_protocol.errors import (
@@ -52,6 +53,10 @@ MAX_STARTING: Final = 32
 # For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
 EXIT_KILL_S: Final = 0.3
 
+# Of commands that follow one another within that time, the next one's bash is started while one
+# runs; else it is left alone.
+IN_A_ROW_S: Final = 0.005
+
 # How often ended shells are looked through for expired ones, and runners for those not needed.
 _SWEEP_S: Final = 15.0
 
@@ -66,6 +71,7 @@ class ManagerOptions(Struct, frozen=True):
     retain_bytes: int = DEFAULT_RETAIN_BYTES
     retain_total_bytes: int = DEFAULT_RETAIN_TOTAL_BYTES
     spool_directory: str | None = None
+    spare_shells: int = DEFAULT_SPARE_SHELLS
     grace_ms: int = 1_000
 
 
@@ -79,6 +85,8 @@ class ShellManager:
     ) -> None:
         self.options = options or ManagerOptions()
         self.started_count = 0
+        # Of those, how many had a bash that was waiting for them.
+        self.spares_used = 0
         self.pool = pool or RunnerPool()
         self._oom_kills = OomKills()
         self._runner_info: RunnerInfo | None = None
@@ -94,6 +102,8 @@ class ShellManager:
         )
         self._sessions: dict[str, Session] = {}
         self._base = first_state(os.fsencode(_current_directory()), dict(os.environb))
+        self._no_session = Session(None, self._base)
+        self._spares = Spares(self._start_spare, self.options.spare_shells)
         self._ids = ShellIds()
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -112,6 +122,7 @@ class ShellManager:
         # From here on nothing is started.
         tasks, self._tasks = self._tasks, None
         assert tasks is not None
+        self._spares.close()
         try:
             with anyio.move_on_after(EXIT_KILL_S, shield=True):
                 await self.kill_all(0)
@@ -157,12 +168,7 @@ class ShellManager:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
         self._live_count += 1
         try:
-            await self._starting.acquire()
-            try:
-                return self._start(request)
-            except BaseException:
-                self._starting.release()
-                raise
+            return await self._start(request)
         except BaseException as error:
             self._live_count -= 1
             if isinstance(error, ConnectionError):
@@ -172,65 +178,112 @@ class ShellManager:
                 raise spawn_failed(error.errno or 0, "exec") from error
             raise
 
-    def _start(self, request: StartRequest) -> ShellProcess:
+    async def _start(self, request: StartRequest) -> ShellProcess:
+        session = self._session(request.session)
+        spare = await self._spares.take(session, request)
+        if spare is not None and self._start_in(spare, request, session):
+            return spare.supervision.shell
+        await self._starting.acquire()
+        try:
+            return self._start_new(request)
+        except BaseException:
+            self._starting.release()
+            raise
+
+    def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
+        """Whether a bash that has waited runs the command now."""
+        if self._tasks is None:
+            raise shutting_down()
+        supervision = spare.supervision
+        supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
+        try:
+            supervision.run_command(request)
+        except OSError:
+            # Somebody has ended it, say.
+            supervision.discard()
+            self._spares.note_use(succeeded=False)
+            return False
+        self._spares.note_use(succeeded=True)
+        self._enter(supervision)
+        self.spares_used += 1
+        if supervision.launch.recorder is None and spare.age < IN_A_ROW_S:
+            # Another command may follow at once, and this one does not change what it starts from.
+            self._spares.provide(session)
+        return True
+
+    def _start_new(self, request: StartRequest) -> ShellProcess:
         """Hand over and own: no await from here to the start of the task."""
         if self._tasks is None:
             # It ended while this start waited for its turn.
             raise shutting_down()
-        channel = self.pool.acquire()
-        try:
-            supervision = self._hand_over(request, channel)
-        except BaseException:
-            self.pool.release(channel)
-            raise
-        shell = supervision.shell
-        shell.supervision = supervision
-        self._shells[shell.id] = shell
-        self.started_count += 1
-        self._tasks.start_soon(supervision.run)
-        return shell
-
-    def _hand_over(self, request: StartRequest, channel: Channel) -> Supervision:
         session = self._session(request.session)
-        shell = ShellProcess(
-            id=self._ids.next(),
-            command=request.command,
-            working_dir=session.resolve(request.cwd),
-            description=request.description,
-            session=request.session,
-            verdict=request.verdict,
-            output=self._retention.open(),
-        )
+        launch = CommandLaunch(request, session, self.options.bash)
+        supervision = self._supervise(launch, on_start=self._starting.release)
+        supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
+        supervision.set_timeout(request.timeout)
+        self._enter(supervision)
+        return supervision.shell
+
+    def _start_spare(self, session: Session) -> Spare:
+        launch = SpareLaunch(session, self.options.bash)
+        return Spare(launch, self._supervise(launch), time.monotonic())
+
+    def _supervise(
+        self, launch: Launch, on_start: Callable[[], None] = lambda: None
+    ) -> Supervision:
+        """Hand over to a runner, and start the task that watches over what becomes of it."""
+        assert self._tasks is not None
         with ExitStack() as undo:
-            undo.callback(self._retention.forget, shell.output)
-            launch = Launch(request, session, self.options.bash)
             undo.callback(launch.close)
+            channel = self.pool.acquire()
+            undo.callback(self.pool.release, channel)
+            output = self._retention.open()
+            undo.callback(self._retention.forget, output)
             supervision = Supervision(
-                shell,
+                ShellProcess(output),
                 channel,
                 launch,
                 pool=self.pool,
                 oom_kills=self._oom_kills,
-                timeout=request.timeout,
-                on_start=self._starting.release,
+                on_start=on_start,
                 on_end=self._on_end,
                 release=self._released,
             )
             # The last thing that can fail.
             launch.hand_over(channel)
             undo.pop_all()
+        self._tasks.start_soon(supervision.run)
         return supervision
 
-    def _released(self, shell: ShellProcess, channel: Channel | None) -> None:
-        self._live_count -= 1
+    def _enter(self, supervision: Supervision) -> None:
+        shell = supervision.shell
+        shell.supervision = supervision
+        self._shells[shell.id] = shell
+        self.started_count += 1
+
+    def _released(self, supervision: Supervision, channel: Channel | None) -> None:
+        shell = supervision.shell
         if channel is not None:
             self.pool.release(channel)
+        if supervision.launch.is_waiting:
+            # It has run no command, and never will.
+            self._spares.has_ended(supervision.launch)
+            self._retention.forget(shell.output)
+            return
+        self._live_count -= 1
         if shell.failure is not None:
             self._forget(shell)
             return
         self._retention.finish(shell.output)
         while len(self._shells) - self._live_count > self.options.max_retained:
             self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
+        if shell.in_foreground:
+            self._provide_spare(shell.session)
+
+    def _provide_spare(self, name: str | None) -> None:
+        """Let a bash wait for the next command of a session, as there is time for it now."""
+        if self._tasks is not None and (name is None or name in self._sessions):
+            self._spares.provide(self._session(name))
 
     def _forget(self, shell: ShellProcess) -> None:
         del self._shells[shell.id]
@@ -292,6 +345,7 @@ class ShellManager:
         if name not in self._sessions and name != DEFAULT_SESSION:
             raise session_not_found(name)
         self._sessions.pop(name, None)
+        self._spares.end(name)
         return await self._kill(
             [shell for shell in self._shells.values() if shell.session == name],
             self.options.grace_ms,
@@ -328,11 +382,12 @@ class ShellManager:
         while True:
             await anyio.sleep(_SWEEP_S)
             self.cleanup_completed(self.options.retain_seconds)
+            self._spares.trim()
             self.pool.trim()
 
     def _session(self, name: str | None) -> Session:
         if name is None:
-            return Session(None, self._base)
+            return self._no_session
         session = self._sessions.get(name)
         if session is None:
             session = self._sessions[name] = Session(name, self._base)

@@ -19,6 +19,7 @@ import anyio
 from msgspec import Struct
 
 from shelld.output.retention import ShellOutput
+from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
 from shelld_protocol.methods import EndReason
 
@@ -38,25 +39,19 @@ class Killer(Protocol):
 
 
 class ShellProcess:
-    """`created_at`, `started_at` and `completed_at` are seconds as of time.time()."""
+    """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
 
-    def __init__(
-        self,
-        *,
-        id: str,  # noqa: A002 - the name that the specification gives it
-        command: str,
-        working_dir: str,
-        description: str | None = None,
-        session: str | None = None,
-        verdict: str = "unresolved",
-        output: ShellOutput | None = None,
-    ) -> None:
-        self.id = id
-        self.command = command
-        self.working_dir = working_dir
-        self.description = description
-        self.session = session
-        self.verdict = verdict
+    Who and what it is, `assign` tells: a bash may be there before its command is known.
+    """
+
+    id = command = working_dir = ""
+    description: str | None = None
+    session: str | None = None
+    verdict = ""
+    # Somebody waits for its end.
+    in_foreground = False
+
+    def __init__(self, output: ShellOutput | None = None) -> None:
         self.output = output or ShellOutput()
         self.stdout = self.output.stdout
         self.stderr = self.output.stderr
@@ -77,11 +72,11 @@ class ShellProcess:
         self.released = False
         # Nothing that the command started is left, or nothing was started.
         self.is_empty = False
-        self.created_at = time.time()
+        self.created_at = 0.0
         self.started_at: float | None = None
         self.completed_at: float | None = None
         self.supervision: Killer | None = None
-        self._began = time.monotonic()
+        self._began = 0.0
         self._lasted = math.nan
         self._changed: anyio.Event | None = None
 
@@ -121,11 +116,22 @@ class ShellProcess:
             await self.wait_until(lambda: self.is_empty or bool(self.survivors))
         return self.survivors
 
+    def assign(self, shell_id: str, request: StartRequest, working_dir: str) -> None:
+        """From now on this is the shell of that request."""
+        self.id = shell_id
+        self.command = request.command
+        self.working_dir = working_dir
+        self.description = request.description
+        self.session = request.session
+        self.verdict = request.verdict
+        self.in_foreground = request.in_foreground
+        self.created_at = time.time()
+        self._began = time.monotonic()
+
     # -- for supervision --------------------------------------------------------------------
 
-    def started(self, pid: int | None) -> None:
-        """Bash runs, or has run; `pid` None if it was gone before it could be known."""
-        self.pid = pid
+    def started(self) -> None:
+        """The command runs, or has run; `pid` is None if it was gone before it could be known."""
         self.started_at = time.time()
         self.status = next_status(self.status, ShellEvent.STARTED)
 

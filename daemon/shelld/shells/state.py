@@ -1,7 +1,7 @@
 """What a bash can be asked to remember, and what makes another one remember it.
 
-Pure. Owns the format of both texts: the *dump* that the last lines of one bash write, and the
-*restore script* that the first lines of the next one run. Nothing here starts or reads anything.
+Pure. Owns what a bash says of its state, the *dump*, and what is made of that: an environment to
+start the next one with, and a script for it to run. Nothing here starts or reads anything.
 
 Kept are exported and other variables with their attributes, functions, aliases, options of `shopt`
 and `set`, the umask, the working directory and the directory stack; as if all commands were typed
@@ -35,27 +35,6 @@ DUMP: Final = (
 )
 _PARTS: Final = 9
 
-# For a command that may set an EXIT trap of its own: that and ours become one, of which the command
-# sees only its part. An error of `trap` names the command and its line.
-_EXIT_TRAP: Final = b"__shelld_exit_trap"
-_SHARED_TRAP: Final = b" ".join(
-    (
-        b"trap() { { local -; set +x; } 2>/dev/null;",
-        b'if [[ $BASHPID != $$ ]]; then builtin trap "$@"; return; fi;',
-        b'if [[ ${%(name)s-} ]]; then builtin trap -- "$%(name)s" EXIT;',
-        b"else builtin trap - EXIT; fi;",
-        b'local status=0; builtin trap "$@" 2>/dev/null || status=$?; if ((status)); then',
-        b'local error=$(builtin trap "$@" 2>&1 >/dev/null);',
-        b'local place="${BASH_SOURCE[1]:-$0}: line ${BASH_LINENO[0]}: ";',
-        b'error=${error//"${BASH_SOURCE[0]}: line $LINENO: "/"$place"};',
-        b"builtin printf '%%s\\n' \"$error\" >&2; fi;",
-        b"%(name)s=$(builtin trap -p EXIT);",
-        b'if [[ $%(name)s ]]; then builtin eval "set $%(name)s"; %(name)s=$3; fi;',
-        b"builtin trap -- \"$%(name)s\"$'\\n'%(action)s EXIT;",
-        b"return $status; }\n",
-    )
-)
-
 # Of one bash and no other, or set by it.
 _OWN_VARIABLES: Final = frozenset(
     b"""BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
@@ -67,8 +46,6 @@ _OWN_VARIABLES: Final = frozenset(
 # Set once, when bash starts, or, those that begin with "compat", by the variable BASH_COMPAT.
 _FIXED_OPTIONS: Final = (b"login_shell", b"restricted_shell", b"compat")
 
-# What bash must not be started with if it is to run the prelude: it would run another file or none.
-_WITHHELD: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIXLY_CORRECT")
 # execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
 _MAX_ENV_VALUE_BYTES: Final = 64 * 1024
 _MAX_ENV_BYTES: Final = 1024 * 1024
@@ -98,7 +75,7 @@ _ANSI_C_LETTERS: Final = {
 
 
 class ShellState(Struct, frozen=True):
-    """`env`: the exported variables. `script`: makes the rest in a bash that has those.
+    """`env`: the exported variables. `script` and `options` make the rest in a bash that has those.
 
     But for `later`, which no process can be started with; the script has them as well.
     """
@@ -106,6 +83,8 @@ class ShellState(Struct, frozen=True):
     cwd: bytes
     env: dict[bytes, bytes]
     script: bytes = b""
+    # Those of `set`, in one line. With tracing on, what follows it would show.
+    options: bytes = b""
     later: frozenset[bytes] = frozenset()
     # Of functions and aliases.
     names: frozenset[bytes] = frozenset()
@@ -166,11 +145,10 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 for directory in reversed(directories.split(b"\n")[1:])
             ),
             b"builtin umask %s\n" % umask,
-            _set_options(flags),
         )
     )
     known = frozenset((*(name for _, name in names), *_ALIAS.findall(aliases)))
-    return ShellState(cwd, env, script, frozenset(later), known, imported)
+    return ShellState(cwd, env, script, _set_options(flags), frozenset(later), known, imported)
 
 
 def _importable(names: list[tuple[bytes, bytes]], functions: bytes) -> dict[bytes, bytes]:
@@ -248,46 +226,5 @@ def _switches(command: bytes, on: bytes, off: bytes, options: list[tuple[bytes, 
 
 
 def _set_options(lines: bytes) -> bytes:
-    """Return one command, and the last one: with tracing on, what follows it would show."""
     options = b" ".join(b" ".join(line.split()[1:]) for line in lines.splitlines())
     return b"builtin set %s\n" % options
-
-
-def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-    """Return what of `env` a bash with a prelude is started with, and what that has to set."""
-    withheld = {name: env[name] for name in _WITHHELD if name in env}
-    return {name: value for name, value in env.items() if name not in withheld}, withheld
-
-
-def prelude(
-    state: ShellState,
-    *,
-    descriptor: int,
-    withheld: dict[bytes, bytes],
-    startup_file: bytes = b"",
-    dump_to: str = "",
-    shares_exit_trap: bool = False,
-) -> bytes:
-    """Return what a bash runs before its command, from `descriptor`, as its BASH_ENV.
-
-    `withheld` as from `startable`. `startup_file`: the BASH_ENV that it would have run instead, if
-    any; it may not be there. `dump_to` empty: what the command leaves behind is not asked for.
-    `shares_exit_trap`: the command may set one of its own.
-    """
-    lines = [b"exec %d<&-\n" % descriptor, b"builtin unset BASH_ENV\n"]
-    for name, value in withheld.items():
-        lines.append(b"builtin export %s=%s\n" % (name, quote(value)))
-    if startup_file:
-        path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
-        lines.append(b"if [[ -e %s ]]; then builtin . %s; fi\n" % (path, path))
-    if dump_to:
-        own_words = b"builtin unset -f trap; builtin unset -v %s; " % _EXIT_TRAP
-        dump = own_words + DUMP if shares_exit_trap else DUMP
-        # Also where `set -C` forbids to overwrite a file.
-        action = b"{ %s; } 2>/dev/null >|%s" % (dump, dump_to.encode())
-        if shares_exit_trap:
-            lines.append(_SHARED_TRAP % {b"name": _EXIT_TRAP, b"action": quote(action)})
-        lines.append(b"builtin trap %s EXIT\n" % quote(action))
-    # Its last line may turn on tracing.
-    lines.append(state.script)
-    return b"".join(lines)

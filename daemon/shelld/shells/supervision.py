@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 
 from shelld.keeper.channel import (
     EMPTY,
@@ -35,7 +36,7 @@ from shelld.keeper.channel import (
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.strangers import KILL_INTERVAL_MS
 from shelld.keeper.tree import SessionMembers
-from shelld.shells.launch import Launch, TimeoutPolicy
+from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.pipe import Pipe
@@ -61,11 +62,13 @@ RUNNER_MARGIN_S: Final = 0.5
 
 
 class Supervision:
-    """`on_start` is called when bash runs, or never will; `on_end`, when it has ended.
+    """`on_start` is called when bash runs, or never will; `on_end`, when its command has ended.
 
     `release` is called when its tree is empty, with the channel or, if the runner was lost, None.
     What such a runner leaves is killed by the keeper, which goes on in its place on the channel;
     or by the pool, if the keeper is gone too.
+
+    A bash that waits for its command is supervised from its start; `run_command` tells it one.
     """
 
     def __init__(
@@ -76,21 +79,19 @@ class Supervision:
         *,
         pool: RunnerPool,
         oom_kills: OomKills,
-        timeout: TimeoutPolicy | None,
         on_start: Callable[[], None],
         on_end: Callable[[ShellProcess], None],
-        release: Callable[[ShellProcess, Channel | None], None],
+        release: Callable[[Supervision, Channel | None], None],
     ) -> None:
         self.shell = shell
+        self.launch = launch
         self._channel = channel
-        self._launch = launch
         self._launches_left = MAX_LAUNCHES - 1
-        self._recorder = launch.recorder
         self._pipes = (
             Pipe(launch.stdout, shell.output, shell.stdout),
             Pipe(launch.stderr, shell.output, shell.stderr),
         )
-        self._timeout = timeout
+        self._timeout: TimeoutPolicy | None = None
         self._on_start = on_start
         self._started = False
         self._on_end = on_end
@@ -102,13 +103,13 @@ class Supervision:
         # Nobody is left at the other end of the channel.
         self._orphaned = False
         self._tree_empty = False
+        # And all that it wrote has been taken.
+        self._is_over = False
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
         # Deadlines, on the event loop's clock.
         self._timeout_at = math.inf
-        if timeout is not None:
-            self._timeout_at = anyio.current_time() + timeout.timeout_ms / 1000
         self._answer_at = math.inf
         self._stuck_at = anyio.current_time() + START_TIMEOUT_S
         self._scope: anyio.CancelScope | None = None
@@ -117,6 +118,30 @@ class Supervision:
         self._selector.register(channel, selectors.EVENT_READ)
         for pipe in self._pipes:
             self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
+
+    def set_timeout(self, policy: TimeoutPolicy | None) -> None:
+        """From now on the command has that long."""
+        self._timeout = policy
+        if policy is not None:
+            self._timeout_at = anyio.current_time() + policy.timeout_ms / 1000
+            self._deadline_changed()
+
+    def run_command(self, request: StartRequest) -> None:
+        """Tell bash its command, as which the shell is known by now.
+
+        Raises OSError if it cannot be told, and then it runs nothing.
+        """
+        self.launch.run(request)
+        self.shell.started()
+        self.set_timeout(request.timeout)
+        self._oom_kills_before = self._oom_kills.count()
+        if not request.in_foreground:
+            # It may run for long. Else that can wait, and does not wake us with ends of files.
+            self.launch.close()
+
+    def discard(self) -> None:
+        """End a bash that is not to run anything."""
+        self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def begin_kill(self, number: int, grace_ms: int, event: ShellEvent) -> None:
         """Ask the runner for a kill. The first reason stays the reason."""
@@ -133,9 +158,9 @@ class Supervision:
         """Read the pipes and the runner until nothing is left of the command."""
         shell = self.shell
         try:
-            while not shell.is_empty:
+            while not self._is_over:
                 with anyio.CancelScope(deadline=self._next_deadline()) as self._scope:
-                    while not (shell.is_empty or self._orphaned):
+                    while not (self._is_over or self._orphaned):
                         # One descriptor, epoll's or kqueue's own, stands for all three.
                         await anyio.wait_readable(self._selector.fileno())
                         self._advance()
@@ -146,22 +171,26 @@ class Supervision:
                     self._scope = None
                     await self._kill_orphans()
                     self._advance()
+            if shell.failure is None:
+                # The answer first, then what there is to tidy up.
+                await anyio.lowlevel.checkpoint()
         finally:
             self._scope = None
             self._start_is_over()
             self._selector.close()
             for pipe in self._pipes:
                 pipe.close()
-            if self._recorder is not None:
-                self._recorder.close()
-            intact = shell.is_empty and not self._runner_lost
+            if self.launch.recorder is not None:
+                self.launch.recorder.close()
+            intact = self._is_over and not self._runner_lost
             if not intact:
                 self._channel.close()
+            self.launch.close()
             shell.is_empty = True
             # What is retained of a shell is what can be asked of it.
             shell.supervision = None
             shell.notify()
-            self._release(shell, self._channel if intact else None)
+            self._release(self, self._channel if intact else None)
 
     def _next_deadline(self) -> float:
         return min(self._timeout_at, self._answer_at, self._stuck_at)
@@ -237,7 +266,7 @@ class Supervision:
         self._channel.close()
         try:
             self._channel = self._pool.acquire()
-            self._launch.hand_over(self._channel)
+            self.launch.hand_over(self._channel)
         except OSError:
             return False
         self._selector.register(self._channel, selectors.EVENT_READ)
@@ -269,13 +298,11 @@ class Supervision:
             if self._kill_event is None:
                 self._stuck_at = math.inf
                 self._deadline_changed()
-            shell.started(message[1])
-            self._start_is_over()
-            self._oom_kills_before = self._oom_kills.count()
-            logger.info("%s started", shell.id)
+            self._bash_runs(message[1])
         elif kind == EXITED:
-            _, wait_status, user, system, rss, self._was_signalled, leftover = message
+            _, wait_status, user, system, rss, self._was_signalled, leftover, is_empty = message
             self._wait_status = wait_status
+            self._tree_empty = is_empty
             shell.stop_clock()
             shell.usage = CommandUsage(user, system, rss)
             shell.leftover = leftover
@@ -298,10 +325,22 @@ class Supervision:
             runner = self._channel.peer
             self._orphaned = runner is not None and not runner.subreaper
 
+    def _bash_runs(self, pid: int) -> None:
+        self.shell.pid = pid
+        try:
+            self.launch.bash_runs(pid)
+        except OSError:
+            # One that was to wait, but has ended, or may not be told anything.
+            self.discard()
+        if not self.launch.is_waiting:
+            self.shell.started()
+            self._oom_kills_before = self._oom_kills.count()
+            logger.info("%s started", self.shell.id)
+        self._start_is_over()
+
     def _start_is_over(self) -> None:
         if not self._started:
             self._started = True
-            self._launch.close()
             self._on_start()
 
     def _look_for_oom(self, wait_status: int) -> None:
@@ -313,13 +352,14 @@ class Supervision:
     def _conclude(self) -> None:
         """Draw the consequences of what was read."""
         shell = self.shell
-        if self._runner_lost and self._tree_empty and shell.status is ShellStatus.PENDING:
+        is_pending = shell.status is ShellStatus.PENDING and not self.launch.is_waiting
+        if self._runner_lost and self._tree_empty and is_pending:
             if self._channel.peer is None:
                 # There was none: the keeper could not fork.
                 shell.failure = (errno.EAGAIN, "exec")
             else:
                 # A command that kills its runner at once can be faster than the news of its start.
-                shell.started(None)
+                shell.started()
         if shell.status is ShellStatus.RUNNING:
             if self._wait_status is None and self._runner_lost and self._tree_empty:
                 self._assume_killed()
@@ -332,7 +372,7 @@ class Supervision:
         if self._tree_empty:
             for pipe in self._pipes:
                 pipe.drain()
-            shell.is_empty = True
+            self._is_over = True
 
     def _assume_killed(self) -> None:
         """Bash was sent SIGKILL, and nobody can tell how it ended, or it has not."""
@@ -356,10 +396,11 @@ class Supervision:
         self._timeout_at = self._answer_at = math.inf
         self._deadline_changed()
         event = self._kill_event or ShellEvent.KILLED if self._was_signalled else None
-        if self._recorder is not None:
+        recorder = self.launch.recorder
+        if recorder is not None:
             if event is None and os.WIFEXITED(self._wait_status) and not self.shell.released:
-                self._recorder.keep()
-            self._recorder.close()
+                recorder.keep()
+            recorder.close()
         self.shell.end(self._wait_status, event)
         logger.info("%s ended: %s", self.shell.id, self.shell.status.value)
         self._on_end(self.shell)

@@ -1,0 +1,256 @@
+"""Bashes that are started before their command is known, one for each session of late.
+
+Owns what it takes to start one, to have it wait, and to let it run a command; and which sessions
+have one: never more than `limit`. What is started for a session makes that session's state, runs
+nothing else, and is used once. Who supervises it from its start is who supervises its command.
+
+A bash that waits is ``bash -c PLACEHOLDER``, held up by the last line but one of its startup file.
+It keeps a pointer to its argument and looks at that only afterwards; so to be told its command, the
+argument is overwritten, where execve(2) has put it in its memory (`arg_start` in proc(5)), and then
+bash is let go. It cannot be told from one that was started with that command, by `$0`, `$-`, a
+trace, the words and line numbers of an error, or in any other way but those that the README lists.
+This takes the rights of a debugger, which a process has over its descendants unless the system
+forbids it (ptrace(2), "Ptrace access mode checking"). Where it cannot be done, no bash waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from shelld.shells.harmless import changes_nothing
+from shelld.shells.launch import CAN_RECORD, Launch, StartRequest
+from shelld.shells.prelude import last_lines, startable, waiting_prelude
+from shelld.shells.session import Session
+from shelld.shells.supervision import Supervision
+
+DEFAULT_SPARE_SHELLS: Final = 4
+
+# A longer command is given to a bash of its own.
+MAX_COMMAND_BYTES: Final = 4_096
+
+# After that long a session is not one of late any more.
+IDLE_S: Final = 300.0
+# Where more sessions take turns than there may be bashes, each would be ended before it is used.
+MIN_AGE_S: Final = 15.0
+
+# So many in a row that could not be used, and it is the system that does not let it be.
+MAX_FAILURES: Final = 3
+
+# Its descriptors, after the three that every command has.
+_PRELUDE: Final = 3
+
+# /proc/PID/stat from the third field on, which follows the name.
+_ARG_START: Final = 48 - 3
+_ARGUMENTS: Final = (b"bash", b"-c")
+
+# What its last lines are made of.
+_NEEDED: Final = frozenset((b"builtin", b"exec", b"local", b"return", b"set", b"trap"))
+_serial_numbers: Final = itertools.count(1)
+
+
+class SpareLaunch(Launch):
+    """A bash that is started to wait, in the state that its session has now."""
+
+    is_waiting = True
+
+    def __init__(self, session: Session, bash: str) -> None:
+        super().__init__(session, bash)
+        self.state = session.state
+        self._pid = 0
+        # Of its process: the descriptor, open once it can be used, and where the argument is.
+        self._memory: int | None = None
+        self._address = 0
+        # Tells it from any other process. Should a bash have taken a copy of its argument, it still
+        # runs the command.
+        text = b'eval "$BASH_EXECUTION_STRING" # shelld %d.%d' % (
+            os.getpid(),
+            next(_serial_numbers),
+        )
+        self._placeholder = text.ljust(MAX_COMMAND_BYTES)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        self._open_streams(None)
+        self._argv = [*_ARGUMENTS, self._placeholder]
+        self._go_to(None)
+        self._env, withheld = startable(self._session.environment(None))
+        self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
+        last_word = self._session.base.env.get(b"_", b"bash")
+        self._add_file(waiting_prelude(self.state, _PRELUDE, withheld, last_word))
+        # Empty as long as it waits.
+        self._last_lines = self._add_file(b"")
+        read, self._gate = os.pipe()
+        self._theirs.callback(os.close, read)
+        self._descriptors.append(read)
+        # Left open while it waits, also once it was handed over.
+        self._theirs.callback(self._close_gate)
+
+    def _close_gate(self) -> None:
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+
+    @property
+    def is_ready(self) -> bool:
+        return self._memory is not None
+
+    def bash_runs(self, pid: int) -> None:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+        self._address = int(fields[_ARG_START]) + sum(len(word) + 1 for word in _ARGUMENTS)
+        memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        self._theirs.callback(os.close, memory)
+        if os.pread(memory, MAX_COMMAND_BYTES, self._address) != self._placeholder:
+            raise ProcessLookupError(errno.ESRCH, "another process")
+        self._pid = pid
+        self._memory = memory
+
+    def suits(self, session: Session, request: StartRequest) -> bool:
+        """Whether it is as a bash would be that is started for this request now."""
+        return (
+            self.state is session.state
+            and self._session is session
+            and request.env is None
+            and request.stdin is None
+            and (request.cwd is None or request.cwd == session.cwd)
+            and len(request.command.encode()) <= MAX_COMMAND_BYTES
+        )
+
+    def run(self, request: StartRequest) -> None:
+        assert self._memory is not None
+        self._check_directory(request)
+        command = request.command.encode()
+        recording = b""
+        if not changes_nothing(request.command, self.state.names):
+            recording = self._record(request)
+        os.write(self._last_lines, last_lines(self.state, command, _PRELUDE, recording))
+        text = command.ljust(MAX_COMMAND_BYTES, b"\0")
+        if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
+            raise ProcessLookupError(errno.ESRCH, "it has ended")
+        # It goes on now.
+        self._close_gate()
+        self._ours.pop_all()
+        self.is_waiting = False
+
+    def _check_directory(self, request: StartRequest) -> None:
+        """See whether the path of its directory still leads there."""
+        if self._cwd:
+            path = self._session.resolve(request.cwd)
+            if not os.path.samefile(path, f"/proc/{self._pid}/cwd"):
+                raise FileNotFoundError(errno.ENOENT, "another directory has this path now")
+
+
+class Spare(NamedTuple):
+    """`since`: when it was started, as of time.monotonic()."""
+
+    launch: SpareLaunch
+    supervision: Supervision
+    since: float
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self.since
+
+
+class Spares:
+    """Those that wait, by session. `limit` 0: none.
+
+    `start` starts one, with its supervision. Nothing here raises: without a bash that waits, one is
+    started for the command.
+    """
+
+    def __init__(
+        self, start: Callable[[Session], Spare], limit: int = DEFAULT_SPARE_SHELLS
+    ) -> None:
+        self._start = start
+        self._limit = limit if CAN_RECORD else 0
+        self._failures = 0
+        # In the order of their start.
+        self._waiting: dict[str | None, Spare] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def provide(self, session: Session) -> None:
+        """See to it that one waits for the next command of a session, if one may."""
+        waiting = self._waiting.get(session.name)
+        if waiting is not None and waiting.launch.state is session.state:
+            return
+        self.end(session.name)
+        if self._has_room() and _can_wait(session):
+            # What the system is short of is for what was asked for.
+            with contextlib.suppress(OSError):
+                self._waiting[session.name] = self._start(session)
+
+    def _has_room(self) -> bool:
+        if 0 < self._limit == len(self._waiting):
+            oldest = next(iter(self._waiting))
+            if self._waiting[oldest].age >= MIN_AGE_S:
+                self.end(oldest)
+        return len(self._waiting) < self._limit
+
+    async def take(self, session: Session, request: StartRequest) -> Spare | None:
+        """Return one that can run this request now; it is the caller's."""
+        spare = self._waiting.get(session.name)
+        if spare is None or not spare.launch.suits(session, request):
+            return None
+        if not spare.launch.is_ready:
+            shell = spare.supervision.shell
+            await shell.wait_until(lambda: spare.launch.is_ready or shell.is_empty)
+            # Others have had their turn meanwhile.
+            if self._waiting.get(session.name) is not spare:
+                return None
+            if not spare.launch.suits(session, request):
+                return None
+        del self._waiting[session.name]
+        return spare
+
+    def note_use(self, *, succeeded: bool) -> None:
+        """Learn whether one could be used."""
+        self._failures = 0 if succeeded else self._failures + 1
+        if self._failures == MAX_FAILURES:
+            self.close()
+
+    def has_ended(self, launch: Launch) -> None:
+        """Learn that one is gone, perhaps without having been told to."""
+        for name, spare in self._waiting.items():
+            if spare.launch is launch:
+                del self._waiting[name]
+                self.note_use(succeeded=False)
+                return
+
+    def end(self, name: str | None) -> None:
+        """End the one that waits for a session's next command, if any."""
+        spare = self._waiting.pop(name, None)
+        if spare is not None:
+            spare.supervision.discard()
+
+    def trim(self) -> None:
+        """End those of sessions that have not been used lately."""
+        for name in [name for name, spare in self._waiting.items() if spare.age >= IDLE_S]:
+            self.end(name)
+
+    def close(self) -> None:
+        """End all, and start no more."""
+        self._limit = 0
+        for name in list(self._waiting):
+            self.end(name)
+
+
+def _can_wait(session: Session) -> bool:
+    """Whether what makes the session's state can be run at another time than its command.
+
+    A startup file of the user's own cannot; and no function or alias must be in the way of the last
+    lines.
+    """
+    return b"BASH_ENV" not in session.base.env and _NEEDED.isdisjoint(session.state.names)

@@ -1,0 +1,131 @@
+"""Which sessions have a bash that waits, and what if none can."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from shelld.shells import manager as manager_module
+from shelld.shells import spare as spare_module
+from shelld.shells.launch import StartRequest
+from shelld.shells.manager import ManagerOptions, ShellManager
+from shelld.shells.process import ShellProcess
+from shelld.shells.spare import SpareLaunch
+from shelld_protocol.errors import RpcError
+from support import running_below
+
+pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+
+
+async def run(manager: ShellManager, command: str, session: str | None = "main") -> ShellProcess:
+    """Run a command in the foreground, until all of it is gone."""
+    shell = await manager.start(StartRequest(command, session=session, in_foreground=True))
+    with anyio.fail_after(20):
+        await shell.wait_until(lambda: shell.is_empty)
+    return shell
+
+
+def waiting() -> int:
+    return len(running_below(os.getpid(), f"# shelld {os.getpid()}."))
+
+
+async def wait_for_waiting(count: int) -> None:
+    with anyio.fail_after(20):
+        while waiting() != count:
+            await anyio.sleep(0.005)
+
+
+async def test_the_oldest_gives_way_once_it_has_waited_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ShellManager(ManagerOptions(spare_shells=2)) as manager:
+        for session in ("a", "b", "c"):
+            await run(manager, "true", session)
+        await wait_for_waiting(2)
+        await run(manager, "true", "c")
+        assert manager.spares_used == 0
+        monkeypatch.setattr(spare_module, "MIN_AGE_S", 0)
+        await run(manager, "true", "c")
+        await wait_for_waiting(2)
+        await run(manager, "true", "c")
+        await run(manager, "true", "b")
+        assert manager.spares_used == 2
+        await run(manager, "true", "a")
+        assert manager.spares_used == 2
+
+
+async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager_module, "_SWEEP_S", 0.02)
+    async with ShellManager() as manager:
+        await run(manager, "true")
+        await wait_for_waiting(1)
+        monkeypatch.setattr(spare_module, "IDLE_S", 0)
+        await wait_for_waiting(0)
+        # One use later there is one again.
+        monkeypatch.setattr(spare_module, "IDLE_S", 300)
+        await run(manager, "true")
+        await wait_for_waiting(1)
+
+
+async def test_where_their_memory_must_not_be_written_none_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_launch: SpareLaunch, _pid: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(SpareLaunch, "bash_runs", refuse)
+    async with ShellManager() as manager:
+        for _ in range(5):
+            shell = await run(manager, "exit 3")
+            assert shell.exit_code == 3
+            await wait_for_waiting(0)
+        assert manager.spares_used == 0
+
+
+async def test_one_that_cannot_be_told_its_command_does_not_run_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(_launch: SpareLaunch, _request: StartRequest) -> None:
+        raise OSError
+
+    monkeypatch.setattr(SpareLaunch, "run", fail)
+    async with ShellManager() as manager:
+        await run(manager, "true")
+        for count in range(1, 6):
+            await run(manager, f"echo ran >> {tmp_path}/log")
+            assert len((tmp_path / "log").read_text().splitlines()) == count
+        assert manager.spares_used == 0
+        assert len(manager.list_shells()) == 6
+
+
+async def test_one_that_cannot_be_started_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError
+
+    async with ShellManager() as manager:
+        monkeypatch.setattr(SpareLaunch, "_prepare", fail)
+        for _ in range(3):
+            assert (await run(manager, "true")).exit_code == 0
+        assert waiting() == 0
+
+
+async def test_what_has_waited_does_not_count_as_a_shell() -> None:
+    async with ShellManager(ManagerOptions(max_shells=1)) as manager:
+        for _ in range(3):
+            shell = await run(manager, "true")
+            assert [each.status.value for each in manager.list_shells()][-1] == "completed"
+            assert shell.duration_ms < 5_000
+        running = await manager.start(StartRequest("sleep 300"))
+        with pytest.raises(RpcError):
+            await manager.start(StartRequest("true"))
+        assert manager.list_running() == [running]
+
+
+async def test_one_that_waits_ends_with_the_manager() -> None:
+    async with ShellManager() as manager:
+        await run(manager, "true")
+        await wait_for_waiting(1)
+    assert waiting() == 0

@@ -1,0 +1,229 @@
+"""Bashes that wait for a command: used when they are right for it, and never in its way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support import Gate, RawDaemon, is_alive, raw_daemon, spares_of, wait_for
+
+
+def used(daemon: RawDaemon) -> int:
+    """How many commands so far were run by a bash that had waited."""
+    return int(daemon.call("server_info")["counters"]["sparesUsed"])
+
+
+def test_a_command_is_run_by_the_bash_that_waits(daemon: RawDaemon) -> None:
+    daemon.bash("true")
+    waiting = daemon.wait_for_spare()
+    assert daemon.bash("echo $$ $SECONDS")["stdout"] == f"{waiting} 0\n"
+    assert used(daemon) == 1
+    assert daemon.wait_for_spare() != waiting
+
+
+def test_a_background_shell_and_one_of_no_session_are_run_by_one_too(daemon: RawDaemon) -> None:
+    daemon.bash("true", session=None)
+    waiting = daemon.wait_for_spare()
+    result = daemon.bash("sleep 300", run_in_background=True, session=None)
+    assert result["pid"] == waiting
+
+
+@pytest.mark.parametrize(
+    ("params", "shown"),
+    [
+        ({"env": {"A": "a"}}, "a\n"),
+        ({"env": {}}, "\n"),
+        ({"stdin": "in"}, "\nin"),
+        ({"cwd": "/usr"}, "\n"),
+    ],
+)
+def test_a_call_that_differs_has_a_bash_of_its_own(
+    daemon: RawDaemon, params: dict[str, object], shown: str
+) -> None:
+    daemon.bash("true")
+    waiting = daemon.wait_for_spare()
+    assert daemon.bash("echo $A; cat", **params)["stdout"] == shown
+    assert is_alive(waiting)
+    assert used(daemon) == 0
+
+
+def test_the_sessions_own_directory_makes_no_difference(daemon: RawDaemon) -> None:
+    daemon.bash("cd /usr")
+    assert daemon.bash("pwd", cwd="/usr")["stdout"] == "/usr\n"
+    assert used(daemon) == 1
+
+
+@pytest.mark.parametrize(("length", "uses"), [(4096, 1), (4097, 0)])
+def test_a_long_command_has_a_bash_of_its_own(daemon: RawDaemon, length: int, uses: int) -> None:
+    daemon.bash("true")
+    command = "echo 'ä".ljust(length - 2, "x") + "'"
+    assert len(command.encode()) == length
+    assert daemon.bash(command)["stdout"] == command[6:-1] + "\n"
+    assert used(daemon) == uses
+
+
+def test_one_that_the_session_has_left_behind_is_not_used(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    daemon.bash("x=1")
+    slow = daemon.request("bash", {"command": f"{gate.wait}; x=2"})
+    daemon.bash("true")
+    waiting = daemon.wait_for_spare()
+    gate.open()
+    daemon.answer(slow)
+    assert daemon.bash("echo $x $$")["stdout"].split()[0] == "2"
+    wait_for(lambda: not is_alive(waiting), "its end")
+
+
+def test_it_goes_where_the_path_of_its_directory_leads_now(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    daemon.bash(f"cd {place}")
+    daemon.wait_for_spare()
+    place.rename(tmp_path / "elsewhere")
+    place.mkdir()
+    daemon.bash("touch here")
+    assert (place / "here").exists()
+    assert daemon.bash("rmdir ../nothing; pwd")["stdout"] == f"{place}\n"
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not is_alive(pid), "its end")
+
+
+def test_one_that_was_killed_is_replaced(daemon: RawDaemon) -> None:
+    daemon.bash("x=1")
+    kill(daemon.wait_for_spare())
+    assert daemon.bash("echo $x")["stdout"] == "1\n"
+    assert used(daemon) == 0
+    waiting = daemon.wait_for_spare()
+    assert daemon.bash("echo $x $$")["stdout"] == f"1 {waiting}\n"
+
+
+def test_one_that_dies_at_that_moment_takes_at_most_its_command_with_it(
+    daemon: RawDaemon,
+) -> None:
+    for _ in range(50):
+        # Their number starts anew with each that is used.
+        daemon.bash("true")
+        daemon.bash("true")
+        waiting = os.pidfd_open(daemon.wait_for_spare())
+        request = daemon.request("bash", {"command": "echo on"})
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(waiting, signal.SIGKILL)
+        os.close(waiting)
+        result = daemon.answer(request)["result"]
+        assert (result["stdout"], result["exitCode"]) == ("on\n", 0) or (
+            result["signal"] == "SIGKILL"
+        )
+
+
+def test_where_they_die_again_and_again_none_is_started_any_more(daemon: RawDaemon) -> None:
+    for _ in range(3):
+        daemon.bash("true")
+        kill(daemon.wait_for_spare())
+    for _ in range(3):
+        assert daemon.bash("echo on")["stdout"] == "on\n"
+    assert spares_of(daemon) == []
+    assert used(daemon) == 0
+
+
+def test_one_that_is_stopped_is_ended_by_the_timeout(daemon: RawDaemon) -> None:
+    daemon.bash("true")
+    os.kill(daemon.wait_for_spare(), signal.SIGSTOP)
+    error = daemon.fail("bash", {"command": "echo on", "timeout": 1_000})
+    assert error["data"]["status"] == "timeout"
+    assert daemon.bash("echo on")["stdout"] == "on\n"
+
+
+def test_a_closed_session_leaves_none_behind(daemon: RawDaemon) -> None:
+    daemon.bash("true", session="short")
+    waiting = daemon.wait_for_spare()
+    daemon.call("close_session", {"session": "short"})
+    wait_for(lambda: not is_alive(waiting), "its end")
+    assert daemon.bash("echo on", session="short")["stdout"] == "on\n"
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+def test_there_are_no_more_than_may_be(limit: int) -> None:
+    with raw_daemon("--spare-shells", str(limit)) as daemon:
+        for number in range(4):
+            daemon.bash("true", session=str(number))
+        wait_for(lambda: len(spares_of(daemon)) == limit, "those that may wait")
+        for number in range(4):
+            assert daemon.bash(f"echo {number}", session=str(number))["stdout"] == f"{number}\n"
+        assert used(daemon) == limit
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown", "uses"),
+    [
+        ("cd() { builtin cd / && echo moved; }", "cd /usr", "moved\n", 1),
+        ("exec() { echo mine; }", "exec true", "mine\n", 0),
+        ("shopt -s expand_aliases; alias set=:", "set -u; echo $-", "hBc\n", 0),
+        ("set -e", "echo $-; false; echo no", "ehBc\n", 1),
+        ("set -x", "echo a", "a\n", 1),
+        ("set -o posix", "set -o | grep posix", "posix          \ton\n", 1),
+        ("IFS=x; x=1xx2", "echo $x", "1  2\n", 1),
+        ("set -u; set -f", "echo * ${_+set}", "* set\n", 1),
+        ("export BASH_ENV=/nonexistent", "echo $BASH_ENV", "/nonexistent\n", 1),
+        ("export POSIXLY_CORRECT=1", "echo $POSIXLY_CORRECT", "1\n", 1),
+        ("trap 'echo bye' EXIT", "trap 'echo by' EXIT", "by\n", 1),
+    ],
+)
+def test_whatever_the_session_is_like_its_command_is_run_in_it(
+    daemon: RawDaemon, before: str, after: str, shown: str, uses: int
+) -> None:
+    daemon.bash(before)
+    assert daemon.bash(after)["stdout"] == shown
+    assert used(daemon) == uses
+
+
+def test_a_startup_file_of_the_daemons_environment_is_run_when_its_command_is(
+    tmp_path: Path,
+) -> None:
+    startup = tmp_path / "startup"
+    startup.write_text("echo $((++n)); date +%s%N >> times\n")
+    environment = {**os.environ, "BASH_ENV": str(startup)}
+    with raw_daemon(env=environment, cwd=tmp_path) as daemon:
+        for count in (1, 2, 3):
+            daemon.bash("true")
+            assert len((tmp_path / "times").read_text().splitlines()) == count
+        assert used(daemon) == 0
+
+
+def counting(number: int) -> str:
+    """A command that changes the state."""
+    return f"test $((n++)) = {number} && echo $n"
+
+
+def telling(number: int) -> str:
+    """A command that surely changes nothing."""
+    return f"echo {number + 1}"
+
+
+@pytest.mark.parametrize("command", [counting, telling])
+def test_hundreds_in_a_row_are_all_run_by_one(
+    daemon: RawDaemon, command: Callable[[int], str]
+) -> None:
+    daemon.bash("n=0")
+    for number in range(300):
+        assert daemon.bash(command(number))["stdout"] == f"{number + 1}\n"
+    assert used(daemon) == 300
+
+
+def test_many_at_once_take_one_each_or_none(daemon: RawDaemon) -> None:
+    daemon.bash("x=1")
+    asked = [daemon.request("bash", {"command": "echo $x $$"}) for _ in range(50)]
+    shown = [daemon.answer(request)["result"]["stdout"].split() for request in asked]
+    assert {x for x, _ in shown} == {"1"}
+    assert len({pid for _, pid in shown}) == 50
