@@ -53,9 +53,10 @@ MAX_STARTING: Final = 32
 # For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
 EXIT_KILL_S: Final = 0.3
 
-# Of commands that follow one another within that time, the next one's bash is started while one
-# runs; else it is left alone.
+# Where commands follow one another within that time, those for the next ones are started while one
+# runs. Otherwise it is left alone.
 IN_A_ROW_S: Final = 0.005
+IN_A_ROW_SPARES: Final = 2
 
 # How often ended shells are looked through for expired ones, and runners for those not needed.
 _SWEEP_S: Final = 15.0
@@ -206,9 +207,10 @@ class ShellManager:
         self._spares.note_use(succeeded=True)
         self._enter(supervision)
         self.spares_used += 1
-        if supervision.launch.recorder is None and spare.age < IN_A_ROW_S:
-            # Another command may follow at once, and this one does not change what it starts from.
-            self._spares.provide(session)
+        in_a_row = time.monotonic() - session.used_at < IN_A_ROW_S
+        if in_a_row and supervision.launch.recorder is None:
+            # Others may follow at once, and this one does not change what they start from.
+            self._spares.provide(session, IN_A_ROW_SPARES)
         return True
 
     def _start_new(self, request: StartRequest) -> ShellProcess:
@@ -278,12 +280,14 @@ class ShellManager:
         while len(self._shells) - self._live_count > self.options.max_retained:
             self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
         if shell.in_foreground:
-            self._provide_spare(shell.session)
+            self._get_ready_for_next(shell.session)
 
-    def _provide_spare(self, name: str | None) -> None:
+    def _get_ready_for_next(self, name: str | None) -> None:
         """Let a bash wait for the next command of a session, as there is time for it now."""
         if self._tasks is not None and (name is None or name in self._sessions):
-            self._spares.provide(self._session(name))
+            session = self._session(name)
+            session.used_at = time.monotonic()
+            self._spares.provide(session)
 
     def _forget(self, shell: ShellProcess) -> None:
         del self._shells[shell.id]

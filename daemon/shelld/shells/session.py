@@ -7,6 +7,7 @@ which run at the same time never make a mixture: the one that ends last wins.
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Final
 
@@ -31,6 +32,8 @@ class Session:
         self.name = name
         self.base = base
         self.state = base
+        # When its last command ended, as of time.monotonic().
+        self.used_at = -math.inf
 
     @property
     def cwd(self) -> str:

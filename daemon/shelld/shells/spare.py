@@ -101,6 +101,10 @@ class SpareLaunch(Launch):
             self._gate = -1
 
     @property
+    def session_name(self) -> str | None:
+        return self._session.name
+
+    @property
     def is_ready(self) -> bool:
         return self._memory is not None
 
@@ -176,44 +180,47 @@ class Spares:
         self._limit = limit if CAN_RECORD else 0
         self._failures = 0
         # In the order of their start.
-        self._waiting: dict[str | None, Spare] = {}
+        self._waiting: list[Spare] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def provide(self, session: Session) -> None:
-        """See to it that one waits for the next command of a session, if one may."""
-        waiting = self._waiting.get(session.name)
-        if waiting is not None and waiting.launch.state is session.state:
-            return
-        self.end(session.name)
-        if self._has_room() and _can_wait(session):
+    def provide(self, session: Session, count: int = 1) -> None:
+        """See to it that so many wait for the next commands of a session, if they may."""
+        waiting = 0
+        for spare in self._of(session.name):
+            if spare.launch.state is session.state:
+                waiting += 1
+            else:
+                self._end(spare)
+        while waiting < count and self._has_room() and _can_wait(session):
+            waiting += 1
             # What the system is short of is for what was asked for.
             with contextlib.suppress(OSError):
-                self._waiting[session.name] = self._start(session)
+                self._waiting.append(self._start(session))
+
+    def _of(self, name: str | None) -> list[Spare]:
+        return [spare for spare in self._waiting if spare.launch.session_name == name]
 
     def _has_room(self) -> bool:
-        if 0 < self._limit == len(self._waiting):
-            oldest = next(iter(self._waiting))
-            if self._waiting[oldest].age >= MIN_AGE_S:
-                self.end(oldest)
+        if 0 < self._limit == len(self._waiting) and self._waiting[0].age >= MIN_AGE_S:
+            self._end(self._waiting[0])
         return len(self._waiting) < self._limit
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return one that can run this request now; it is the caller's."""
-        spare = self._waiting.get(session.name)
-        if spare is None or not spare.launch.suits(session, request):
-            return None
-        if not spare.launch.is_ready:
-            shell = spare.supervision.shell
-            await shell.wait_until(lambda: spare.launch.is_ready or shell.is_empty)
-            # Others have had their turn meanwhile.
-            if self._waiting.get(session.name) is not spare:
-                return None
+        for spare in self._of(session.name):
             if not spare.launch.suits(session, request):
-                return None
-        del self._waiting[session.name]
-        return spare
+                continue
+            if not spare.launch.is_ready:
+                shell = spare.supervision.shell
+                await shell.wait_until(lambda: spare.launch.is_ready or shell.is_empty)
+                # Others have had their turn meanwhile.
+                if spare not in self._waiting or not spare.launch.suits(session, request):
+                    return None
+            self._waiting.remove(spare)
+            return spare
+        return None
 
     def note_use(self, *, succeeded: bool) -> None:
         """Learn whether one could be used."""
@@ -223,28 +230,31 @@ class Spares:
 
     def has_ended(self, launch: Launch) -> None:
         """Learn that one is gone, perhaps without having been told to."""
-        for name, spare in self._waiting.items():
+        for spare in self._waiting:
             if spare.launch is launch:
-                del self._waiting[name]
+                self._waiting.remove(spare)
                 self.note_use(succeeded=False)
                 return
 
+    def _end(self, spare: Spare) -> None:
+        self._waiting.remove(spare)
+        spare.supervision.discard()
+
     def end(self, name: str | None) -> None:
-        """End the one that waits for a session's next command, if any."""
-        spare = self._waiting.pop(name, None)
-        if spare is not None:
-            spare.supervision.discard()
+        """End those that wait for a session's next command."""
+        for spare in self._of(name):
+            self._end(spare)
 
     def trim(self) -> None:
         """End those of sessions that have not been used lately."""
-        for name in [name for name, spare in self._waiting.items() if spare.age >= IDLE_S]:
-            self.end(name)
+        for spare in [spare for spare in self._waiting if spare.age >= IDLE_S]:
+            self._end(spare)
 
     def close(self) -> None:
         """End all, and start no more."""
         self._limit = 0
-        for name in list(self._waiting):
-            self.end(name)
+        for spare in list(self._waiting):
+            self._end(spare)
 
 
 def _can_wait(session: Session) -> bool:

@@ -127,7 +127,11 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 later.append(name)
             elif kind == b"x":
                 continue
-        declarations.append(match[0])
+        if kind == b"-" and value is not None:
+            # Takes bash half the time.
+            declarations.append(b"%s=%s\n" % (name, value))
+        else:
+            declarations.append(match[0])
     if position < len(variables):
         return None
     shopt = _shopt_options(options)
