@@ -73,6 +73,11 @@ def spares_of(daemon: RawDaemon) -> list[int]:
     return running_below(daemon.pid, f"# shelld {daemon.pid}.")
 
 
+def started_at(pid: int) -> int:
+    """When a process was started, in ticks since the machine was."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
 class Gate:
     """One moment that a command waits for: `wait` in the command, `open` in the test.
 
@@ -192,8 +197,9 @@ class RawDaemon:
 
     def wait_for_spare(self) -> int:
         """The pid of the bash that waits for the next command of the only session in use."""
-        wait_for(lambda: len(spares_of(self)) == 1, "a bash that waits")
-        return spares_of(self)[0]
+        wait_for(lambda: spares_of(self), "a bash that waits")
+        # Where commands follow at once there are two: the one that was started first is the next.
+        return min(spares_of(self), key=started_at)
 
     def bash(self, command: str, **params: Any) -> Json:
         return cast("Json", self.call("bash", {"command": command, **params}))

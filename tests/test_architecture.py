@@ -31,6 +31,7 @@ DAEMON_ROOMS = [
     "guard",
     "output",
     "keeper",
+    "readiness",
 ]
 
 

@@ -127,7 +127,7 @@ class Server:
             if not data:
                 return
             # The requests first: their commands start while this task prepares to wait.
-            await anyio.lowlevel.cancel_shielded_checkpoint()
+            await anyio.lowlevel.checkpoint()
 
     async def _start_requests(self, *, at_end: bool) -> None:
         while self.exit_code is None:

@@ -25,6 +25,8 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from shelld.readiness import Readiness
+
 READ_BYTES: Final = 256 * 1024
 
 _HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
@@ -40,6 +42,7 @@ class Input:
         self._descriptor = descriptor
         # Regular files and the null device cannot be waited for, and never need to be.
         self._can_wait = True
+        self._readiness = Readiness(descriptor)
         with selectors.DefaultSelector() as selector:
             try:
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -55,7 +58,7 @@ class Input:
     async def receive(self) -> bytes:
         """Return the next bytes, b"" at end of file or if the stream is broken."""
         if self._can_wait:
-            await anyio.wait_readable(self._descriptor)
+            await self._readiness.wait()
         else:
             await anyio.lowlevel.checkpoint()
         try:

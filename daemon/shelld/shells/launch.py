@@ -7,7 +7,6 @@ another one be given the same. Knows nothing of what becomes of the command.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -63,10 +62,10 @@ class Launch:
     is_waiting = False
 
     def __init__(self, session: Session, bash: str) -> None:
-        # Ours: closed unless the command is handed over. Theirs: closed in any case, as a runner
-        # gets copies.
-        self._ours = ExitStack()
-        self._theirs = ExitStack()
+        # Descriptors. Ours are closed unless the command is handed over; theirs in any case, as a
+        # runner gets copies.
+        self._ours: list[int] = []
+        self._theirs: list[int] = []
         # Once handed over it belongs, like `stdout` and `stderr`, to who supervises the command.
         self.recorder: Recorder | None = None
         self._session = session
@@ -86,43 +85,51 @@ class Launch:
             # Who knows what has arrived of it.
             channel.close()
             raise
-        self._ours.pop_all()
+        self._ours.clear()
 
     def bash_runs(self, pid: int) -> None:
         """The runner has started it. Raises OSError if it is of no use."""
-        self.close()
 
     def run(self, request: StartRequest) -> None:
         """Let a bash that waits run a command. Raises OSError if it cannot; then it has not."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of all that is not needed any more once bash runs, or will never."""
-        self._theirs.close()
-        self._ours.close()
+        """Let go of what is not needed any more once bash runs, or will never.
+
+        That includes our copies of the pipes' write ends. There is no hurry: as long as they are
+        open, the end of the last writer does not wake anybody who waits for the end of bash.
+        """
+        if self._ours and self.recorder is not None:
+            # It was not handed over, either.
+            self.recorder.close()
+        for descriptors in (self._theirs, self._ours):
+            while descriptors:
+                os.close(descriptors.pop())
 
     def _open_streams(self, stdin: str | None) -> None:
         if stdin is None:
-            null = os.open(os.devnull, os.O_RDONLY)
-            self._theirs.callback(os.close, null)
-            self._descriptors.append(null)
+            self._give(os.open(os.devnull, os.O_RDONLY))
         else:
             self._add_file(stdin.encode())
         self.stdout, self.stderr = self._add_output(), self._add_output()
 
     def _add_output(self) -> int:
         read, write = os.pipe()
-        self._ours.callback(os.close, read)
-        self._theirs.callback(os.close, write)
+        self._ours.append(read)
+        self._give(write)
         os.set_blocking(read, False)
-        self._descriptors.append(write)
         return read
 
     def _add_file(self, content: bytes) -> int:
         descriptor = anonymous_file(content)
-        self._theirs.callback(os.close, descriptor)
-        self._descriptors.append(descriptor)
+        self._give(descriptor)
         return descriptor
+
+    def _give(self, descriptor: int) -> None:
+        """Make it the command's next descriptor."""
+        self._theirs.append(descriptor)
+        self._descriptors.append(descriptor)
 
     def _go_to(self, cwd: str | None) -> None:
         # Only a path if the request or an earlier command has named one: the daemon's own directory
@@ -138,7 +145,6 @@ class Launch:
             return b""
         cwd = request.cwd and session.resolve(request.cwd)
         self.recorder = Recorder(session, cwd, request.env)
-        self._ours.callback(self.recorder.close)
         return dump_at_exit(self.recorder.path, request.command.encode())
 
 

@@ -181,8 +181,14 @@ class ShellManager:
 
     async def _start(self, request: StartRequest) -> ShellProcess:
         session = self._session(request.session)
+        in_a_row = time.monotonic() - session.used_at < IN_A_ROW_S
+        if not in_a_row:
+            session.waits = 0
         spare = await self._spares.take(session, request)
         if spare is not None and self._start_in(spare, request, session):
+            if in_a_row and spare.launch.recorder is None:
+                # Others may follow at once, and this one does not change what they start from.
+                self._spares.provide(session, IN_A_ROW_SPARES)
             return spare.supervision.shell
         await self._starting.acquire()
         try:
@@ -207,10 +213,6 @@ class ShellManager:
         self._spares.note_use(succeeded=True)
         self._enter(supervision)
         self.spares_used += 1
-        in_a_row = time.monotonic() - session.used_at < IN_A_ROW_S
-        if in_a_row and supervision.launch.recorder is None:
-            # Others may follow at once, and this one does not change what they start from.
-            self._spares.provide(session, IN_A_ROW_SPARES)
         return True
 
     def _start_new(self, request: StartRequest) -> ShellProcess:

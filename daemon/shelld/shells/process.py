@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import anyio
 from msgspec import Struct
@@ -30,6 +30,11 @@ class CommandUsage(Struct, frozen=True):
     user_us: int = 0
     system_us: int = 0
     max_rss_bytes: int = 0
+
+
+class _Waiter(NamedTuple):
+    condition: Callable[[], bool]
+    met: anyio.Event
 
 
 class Killer(Protocol):
@@ -78,7 +83,7 @@ class ShellProcess:
         self.supervision: Killer | None = None
         self._began = 0.0
         self._lasted = math.nan
-        self._changed: anyio.Event | None = None
+        self._waiters: list[_Waiter] = []
 
     @property
     def is_running(self) -> bool:
@@ -92,15 +97,19 @@ class ShellProcess:
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds; it is looked at whenever something happened here."""
         while not condition():
-            if self._changed is None:
-                self._changed = anyio.Event()
-            await self._changed.wait()
+            waiter = _Waiter(condition, anyio.Event())
+            self._waiters.append(waiter)
+            try:
+                await waiter.met.wait()
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
 
     def notify(self) -> None:
-        """Wake those who wait, to look again."""
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        """Something happened: wake those for whom it makes a difference."""
+        for waiter in [waiter for waiter in self._waiters if waiter.condition()]:
+            self._waiters.remove(waiter)
+            waiter.met.set()
 
     async def kill(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED

@@ -32,8 +32,10 @@ class Session:
         self.name = name
         self.base = base
         self.state = base
-        # When its last command ended, as of time.monotonic().
+        # The pace of its commands: when the last one ended, as of time.monotonic(), and how many
+        # in a row came before a bash was ready for them.
         self.used_at = -math.inf
+        self.waits = 0
 
     @property
     def cwd(self) -> str:

@@ -39,6 +39,9 @@ IDLE_S: Final = 300.0
 # Where more sessions take turns than there may be bashes, each would be ended before it is used.
 MIN_AGE_S: Final = 15.0
 
+# So many commands in a row that had to wait for a bash that was to wait for them.
+MAX_WAITS: Final = 8
+
 # So many in a row that could not be used, and it is the system that does not let it be.
 MAX_FAILURES: Final = 3
 
@@ -47,6 +50,7 @@ _PRELUDE: Final = 3
 
 # /proc/PID/stat from the third field on, which follows the name.
 _ARG_START: Final = 48 - 3
+_STAT_BYTES: Final = 4_096
 _ARGUMENTS: Final = (b"bash", b"-c")
 
 # What its last lines are made of.
@@ -68,11 +72,8 @@ class SpareLaunch(Launch):
         self._address = 0
         # Tells it from any other process. Should a bash have taken a copy of its argument, it still
         # runs the command.
-        text = b'eval "$BASH_EXECUTION_STRING" # shelld %d.%d' % (
-            os.getpid(),
-            next(_serial_numbers),
-        )
-        self._placeholder = text.ljust(MAX_COMMAND_BYTES)
+        number = next(_serial_numbers)
+        self._name = b'eval "$BASH_EXECUTION_STRING" # shelld %d.%d ' % (os.getpid(), number)
         try:
             self._prepare()
         except BaseException:
@@ -81,7 +82,7 @@ class SpareLaunch(Launch):
 
     def _prepare(self) -> None:
         self._open_streams(None)
-        self._argv = [*_ARGUMENTS, self._placeholder]
+        self._argv = [*_ARGUMENTS, self._name.ljust(MAX_COMMAND_BYTES)]
         self._go_to(None)
         self._env, withheld = startable(self._session.environment(None))
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
@@ -90,15 +91,8 @@ class SpareLaunch(Launch):
         # Empty as long as it waits.
         self._last_lines = self._add_file(b"")
         read, self._gate = os.pipe()
-        self._theirs.callback(os.close, read)
-        self._descriptors.append(read)
-        # Left open while it waits, also once it was handed over.
-        self._theirs.callback(self._close_gate)
-
-    def _close_gate(self) -> None:
-        if self._gate >= 0:
-            os.close(self._gate)
-            self._gate = -1
+        self._give(read)
+        self._theirs.append(self._gate)
 
     @property
     def session_name(self) -> str | None:
@@ -109,12 +103,15 @@ class SpareLaunch(Launch):
         return self._memory is not None
 
     def bash_runs(self, pid: int) -> None:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            fields = stat.read().rpartition(b")")[2].split()
+        stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fields = os.read(stat, _STAT_BYTES).rpartition(b")")[2].split()
+        finally:
+            os.close(stat)
         self._address = int(fields[_ARG_START]) + sum(len(word) + 1 for word in _ARGUMENTS)
         memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
-        self._theirs.callback(os.close, memory)
-        if os.pread(memory, MAX_COMMAND_BYTES, self._address) != self._placeholder:
+        self._theirs.append(memory)
+        if os.pread(memory, len(self._name), self._address) != self._name:
             raise ProcessLookupError(errno.ESRCH, "another process")
         self._pid = pid
         self._memory = memory
@@ -142,8 +139,8 @@ class SpareLaunch(Launch):
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
             raise ProcessLookupError(errno.ESRCH, "it has ended")
         # It goes on now.
-        self._close_gate()
-        self._ours.pop_all()
+        self._theirs.remove(self._gate)
+        os.close(self._gate)
         self.is_waiting = False
 
     def _check_directory(self, request: StartRequest) -> None:
@@ -193,6 +190,9 @@ class Spares:
                 waiting += 1
             else:
                 self._end(spare)
+        if session.waits >= MAX_WAITS:
+            # There is more to do than there are processors: to do it ahead only costs more.
+            return
         while waiting < count and self._has_room() and _can_wait(session):
             waiting += 1
             # What the system is short of is for what was asked for.
@@ -203,24 +203,38 @@ class Spares:
         return [spare for spare in self._waiting if spare.launch.session_name == name]
 
     def _has_room(self) -> bool:
-        if 0 < self._limit == len(self._waiting) and self._waiting[0].age >= MIN_AGE_S:
-            self._end(self._waiting[0])
+        if 0 < self._limit == len(self._waiting):
+            for spare in [*self._extra(), *self._older_than(MIN_AGE_S)][:1]:
+                self._end(spare)
         return len(self._waiting) < self._limit
+
+    def _extra(self) -> list[Spare]:
+        """Return those whose sessions have others that came before them."""
+        names = [spare.launch.session_name for spare in self._waiting]
+        return [spare for index, spare in enumerate(self._waiting) if names[index] in names[:index]]
+
+    def _older_than(self, seconds: float) -> list[Spare]:
+        return [spare for spare in self._waiting if spare.age >= seconds]
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return one that can run this request now; it is the caller's."""
-        for spare in self._of(session.name):
-            if not spare.launch.suits(session, request):
-                continue
-            if not spare.launch.is_ready:
-                shell = spare.supervision.shell
-                await shell.wait_until(lambda: spare.launch.is_ready or shell.is_empty)
-                # Others have had their turn meanwhile.
-                if spare not in self._waiting or not spare.launch.suits(session, request):
-                    return None
-            self._waiting.remove(spare)
-            return spare
-        return None
+        fitting = [
+            spare for spare in self._of(session.name) if spare.launch.suits(session, request)
+        ]
+        if not fitting:
+            return None
+        spare = fitting[0]
+        if spare.launch.is_ready:
+            session.waits = 0
+        else:
+            session.waits += 1
+            shell = spare.supervision.shell
+            await shell.wait_until(lambda: spare.launch.is_ready or shell.is_empty)
+            # Others have had their turn meanwhile.
+            if spare not in self._waiting or not spare.launch.suits(session, request):
+                return None
+        self._waiting.remove(spare)
+        return spare
 
     def note_use(self, *, succeeded: bool) -> None:
         """Learn whether one could be used."""
@@ -246,8 +260,9 @@ class Spares:
             self._end(spare)
 
     def trim(self) -> None:
-        """End those of sessions that have not been used lately."""
-        for spare in [spare for spare in self._waiting if spare.age >= IDLE_S]:
+        """End those of sessions that have not been used lately, and those that are too many."""
+        extra = [spare for spare in self._extra() if spare.age >= MIN_AGE_S]
+        for spare in {*extra, *self._older_than(IDLE_S)}:
             self._end(spare)
 
     def close(self) -> None:

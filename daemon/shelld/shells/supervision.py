@@ -36,6 +36,7 @@ from shelld.keeper.channel import (
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.strangers import KILL_INTERVAL_MS
 from shelld.keeper.tree import SessionMembers
+from shelld.readiness import Readiness
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
@@ -118,6 +119,7 @@ class Supervision:
         self._selector.register(channel, selectors.EVENT_READ)
         for pipe in self._pipes:
             self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
+        self._readiness = Readiness(self._selector.fileno())
 
     def set_timeout(self, policy: TimeoutPolicy | None) -> None:
         """From now on the command has that long."""
@@ -135,8 +137,7 @@ class Supervision:
         self.shell.started()
         self.set_timeout(request.timeout)
         self._oom_kills_before = self._oom_kills.count()
-        if not request.in_foreground:
-            # It may run for long. Else that can wait, and does not wake us with ends of files.
+        if not self.shell.in_foreground:
             self.launch.close()
 
     def discard(self) -> None:
@@ -162,7 +163,7 @@ class Supervision:
                 with anyio.CancelScope(deadline=self._next_deadline()) as self._scope:
                     while not (self._is_over or self._orphaned):
                         # One descriptor, epoll's or kqueue's own, stands for all three.
-                        await anyio.wait_readable(self._selector.fileno())
+                        await self._readiness.wait()
                         self._advance()
                 if self._scope.cancelled_caught:
                     self._meet_deadlines()
@@ -177,6 +178,7 @@ class Supervision:
         finally:
             self._scope = None
             self._start_is_over()
+            self._readiness.close()
             self._selector.close()
             for pipe in self._pipes:
                 pipe.close()
@@ -196,7 +198,8 @@ class Supervision:
         return min(self._timeout_at, self._answer_at, self._stuck_at)
 
     def _deadline_changed(self) -> None:
-        if self._scope is not None:
+        # One that was put off is met too soon, and nothing comes of it.
+        if self._scope is not None and self._next_deadline() < self._scope.deadline:
             self._scope.deadline = self._next_deadline()
 
     def _advance(self) -> None:
@@ -234,6 +237,7 @@ class Supervision:
             return
         if self._timeout.action == "background":
             self.shell.released = True
+            self.launch.close()
         else:
             self.begin_kill(signal.SIGTERM, self._timeout.grace_ms, ShellEvent.TIMED_OUT)
 
@@ -297,7 +301,6 @@ class Supervision:
         if kind == STARTED:
             if self._kill_event is None:
                 self._stuck_at = math.inf
-                self._deadline_changed()
             self._bash_runs(message[1])
         elif kind == EXITED:
             _, wait_status, user, system, rss, self._was_signalled, leftover, is_empty = message
@@ -336,6 +339,8 @@ class Supervision:
             self.shell.started()
             self._oom_kills_before = self._oom_kills.count()
             logger.info("%s started", self.shell.id)
+            if not self.shell.in_foreground:
+                self.launch.close()
         self._start_is_over()
 
     def _start_is_over(self) -> None:
@@ -387,6 +392,8 @@ class Supervision:
         if self._tree_empty or all(pipe.closed for pipe in self._pipes):
             self._end()
         elif self._answer_at == math.inf:
+            # If there are no writers left, we are told so at once.
+            self.launch.close()
             self._answer_at = anyio.current_time() + LEFTOVER_OUTPUT_GRACE_S
             self._deadline_changed()
 
@@ -394,7 +401,6 @@ class Supervision:
         if not self.shell.is_running or self._wait_status is None:
             return
         self._timeout_at = self._answer_at = math.inf
-        self._deadline_changed()
         event = self._kill_event or ShellEvent.KILLED if self._was_signalled else None
         recorder = self.launch.recorder
         if recorder is not None:
