@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from shelld.shells.spare import MAX_WAITS
+from shelld.shells.supervision import LEFTOVER_OUTPUT_GRACE_S
 from support import Gate, RawDaemon, is_alive, raw_daemon, spares_of, wait_for
 
 
@@ -212,13 +216,53 @@ def telling(number: int) -> str:
 
 
 @pytest.mark.parametrize("command", [counting, telling])
-def test_hundreds_in_a_row_are_all_run_by_one(
+def test_hundreds_in_a_row_are_run_one_after_the_other(
     daemon: RawDaemon, command: Callable[[int], str]
 ) -> None:
     daemon.bash("n=0")
     for number in range(300):
         assert daemon.bash(command(number))["stdout"] == f"{number + 1}\n"
-    assert used(daemon) == 300
+    # If they came too fast, the others had a bash of their own.
+    assert used(daemon) >= MAX_WAITS
+
+
+def test_after_a_pause_one_waits_again(daemon: RawDaemon) -> None:
+    daemon.bash("n=0")
+    for _ in range(MAX_WAITS + 1):
+        daemon.bash("((++n))")
+    before = used(daemon)
+    # Longer than commands in a row are apart.
+    daemon.bash("sleep 0.01", session=None)
+    daemon.bash("((++n))")
+    daemon.wait_for_spare()
+    assert daemon.bash("echo $n")["stdout"] == f"{MAX_WAITS + 2}\n"
+    assert used(daemon) > before
+
+
+def test_what_a_background_child_holds_is_not_waited_for(daemon: RawDaemon) -> None:
+    daemon.bash("true")
+    daemon.wait_for_spare()
+    began = time.monotonic()
+    for _ in range(40):
+        result = daemon.bash("sleep 300 >/dev/null 2>&1 & echo on")
+        assert (result["stdout"], len(result["leftover"])) == ("on\n", 1)
+    assert time.monotonic() - began < 40 * LEFTOVER_OUTPUT_GRACE_S
+
+
+def test_what_is_remembered_shows_no_trace_of_the_waiting(daemon: RawDaemon) -> None:
+    # Those that the README names are left out, and what differs between any two bashes.
+    listing = (
+        "declare -p | grep -vE"
+        " ' (SECONDS|BASH_ARGC|PIPESTATUS|_|PPID|BASHPID|S?RANDOM|EPOCH.*|PYTEST.*)(=|$)'"
+    )
+    expected = subprocess.run(
+        ["bash", "-c", listing], executable="/bin/bash", capture_output=True, text=True, check=True
+    ).stdout
+    daemon.bash("true", session=None)
+    daemon.wait_for_spare()
+    shown = daemon.bash(listing, session=None)["stdout"]
+    assert used(daemon) == 1
+    assert shown == expected
 
 
 def test_many_at_once_take_one_each_or_none(daemon: RawDaemon) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,17 +25,34 @@ _MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
+class _Left(NamedTuple):
+    """What a command has left, which was started in a directory and with changes of its own."""
+
+    dump: bytes
+    started_in: str | None
+    changes: dict[str, str | None] | None
+
+
 class Session:
     """`base` is the state that every session starts from. `name` None: nothing is ever kept."""
 
     def __init__(self, name: str | None, base: ShellState) -> None:
         self.name = name
         self.base = base
-        self.state = base
+        self._state = base
+        self._unread: _Left | None = None
         # The pace of its commands: when the last one ended, as of time.monotonic(), and how many
         # in a row came before a bash was ready for them.
         self.used_at = -math.inf
         self.waits = 0
+
+    @property
+    def state(self) -> ShellState:
+        """What the next command starts from; another object whenever anything is different."""
+        if self._unread is not None:
+            left, self._unread = self._unread, None
+            self._read(left)
+        return self._state
 
     @property
     def cwd(self) -> str:
@@ -77,23 +94,28 @@ class Session:
     def keep(self, dump: bytes, cwd: str | None, changes: dict[str, str | None] | None) -> None:
         """Keep what a command left that was started in `cwd` and with `changes`, if given.
 
-        Those are for that command only, as far as it did not change them itself.
+        Those are for that command only, as far as it did not change them itself. The command is
+        being answered, so what it left is read when it is asked for.
         """
-        state = parse_dump(dump)
+        assert self.state is not None
+        self._unread = _Left(dump, cwd, changes)
+
+    def _read(self, left: _Left) -> None:
+        state, before = parse_dump(left.dump), self._state
         if state is None:
             return
-        kept_cwd, env = state.cwd, state.env
-        if cwd is not None and _is_same_directory(cwd, kept_cwd):
-            kept_cwd = self.state.cwd
-        for name, value in (changes or {}).items():
+        cwd, env = state.cwd, state.env
+        if left.started_in is not None and _is_same_directory(left.started_in, cwd):
+            cwd = before.cwd
+        for name, value in (left.changes or {}).items():
             key = os.fsencode(name)
             if env.get(key) == (None if value is None else os.fsencode(value)):
                 env.pop(key, None)
-                if key in self.state.env:
-                    env[key] = self.state.env[key]
-        state = replace(state, cwd=kept_cwd, env=env)
-        if state != self.state:
-            self.state = state
+                if key in before.env:
+                    env[key] = before.env[key]
+        state = replace(state, cwd=cwd, env=env)
+        if state != before:
+            self._state = state
 
     def changed_env(self) -> dict[str, str | None]:
         """Return the exported variables that differ from the daemon's; None for those removed."""

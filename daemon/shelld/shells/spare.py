@@ -193,7 +193,7 @@ class Spares:
         if session.waits >= MAX_WAITS:
             # There is more to do than there are processors: to do it ahead only costs more.
             return
-        while waiting < count and self._has_room() and _can_wait(session):
+        while waiting < count and self._has_room(waiting) and _can_wait(session):
             waiting += 1
             # What the system is short of is for what was asked for.
             with contextlib.suppress(OSError):
@@ -202,8 +202,9 @@ class Spares:
     def _of(self, name: str | None) -> list[Spare]:
         return [spare for spare in self._waiting if spare.launch.session_name == name]
 
-    def _has_room(self) -> bool:
-        if 0 < self._limit == len(self._waiting):
+    def _has_room(self, waiting: int) -> bool:
+        """Whether one may be started for a session that has so many, another giving way for it."""
+        if 0 < self._limit == len(self._waiting) and not waiting:
             for spare in [*self._extra(), *self._older_than(MIN_AGE_S)][:1]:
                 self._end(spare)
         return len(self._waiting) < self._limit
