@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shelld.shells.spare import MAX_WAITS
+from shelld.shells.spare import MAX_SLOW_STARTS
 from shelld.shells.supervision import LEFTOVER_OUTPUT_GRACE_S
 from support import Gate, RawDaemon, is_alive, raw_daemon, spares_of, wait_for
 
@@ -223,19 +223,19 @@ def test_hundreds_in_a_row_are_run_one_after_the_other(
     for number in range(300):
         assert daemon.bash(command(number))["stdout"] == f"{number + 1}\n"
     # If they came too fast, the others had a bash of their own.
-    assert used(daemon) >= MAX_WAITS
+    assert used(daemon) >= MAX_SLOW_STARTS
 
 
 def test_after_a_pause_one_waits_again(daemon: RawDaemon) -> None:
     daemon.bash("n=0")
-    for _ in range(MAX_WAITS + 1):
+    for _ in range(MAX_SLOW_STARTS + 1):
         daemon.bash("((++n))")
     before = used(daemon)
-    # Longer than commands in a row are apart.
-    daemon.bash("sleep 0.01", session=None)
+    # Longer than what counts as no pause.
+    daemon.bash("sleep 0.2", session=None)
     daemon.bash("((++n))")
     daemon.wait_for_spare()
-    assert daemon.bash("echo $n")["stdout"] == f"{MAX_WAITS + 2}\n"
+    assert daemon.bash("echo $n")["stdout"] == f"{MAX_SLOW_STARTS + 2}\n"
     assert used(daemon) > before
 
 

@@ -57,6 +57,8 @@ EXIT_KILL_S: Final = 0.3
 # runs. Otherwise it is left alone.
 IN_A_ROW_S: Final = 0.005
 IN_A_ROW_SPARES: Final = 2
+# After that long without one, they are no longer too many for the machine.
+PAUSE_S: Final = 0.1
 
 # How often ended shells are looked through for expired ones, and runners for those not needed.
 _SWEEP_S: Final = 15.0
@@ -181,12 +183,12 @@ class ShellManager:
 
     async def _start(self, request: StartRequest) -> ShellProcess:
         session = self._session(request.session)
-        in_a_row = time.monotonic() - session.used_at < IN_A_ROW_S
-        if not in_a_row:
-            session.waits = 0
+        pause = time.monotonic() - session.used_at
+        if pause > PAUSE_S:
+            session.slow_starts = 0
         spare = await self._spares.take(session, request)
         if spare is not None and self._start_in(spare, request, session):
-            if in_a_row and spare.launch.recorder is None:
+            if pause < IN_A_ROW_S and spare.launch.recorder is None:
                 # Others may follow at once, and this one does not change what they start from.
                 self._spares.provide(session, IN_A_ROW_SPARES)
             return spare.supervision.shell
@@ -230,7 +232,7 @@ class ShellManager:
 
     def _start_spare(self, session: Session) -> Spare:
         launch = SpareLaunch(session, self.options.bash)
-        return Spare(launch, self._supervise(launch), time.monotonic())
+        return Spare(launch, self._supervise(launch))
 
     def _supervise(
         self, launch: Launch, on_start: Callable[[], None] = lambda: None

@@ -41,10 +41,10 @@ class Session:
         self.base = base
         self._state = base
         self._unread: _Left | None = None
-        # The pace of its commands: when the last one ended, as of time.monotonic(), and how many
-        # in a row came before a bash was ready for them.
+        # When its last command ended, as of time.monotonic(); and how many more bashes for its next
+        # ones were slow to start than were not, since there was a pause.
         self.used_at = -math.inf
-        self.waits = 0
+        self.slow_starts = 0
 
     @property
     def state(self) -> ShellState:

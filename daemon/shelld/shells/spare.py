@@ -39,8 +39,10 @@ IDLE_S: Final = 300.0
 # Where more sessions take turns than there may be bashes, each would be ended before it is used.
 MIN_AGE_S: Final = 15.0
 
-# So many commands in a row that had to wait for a bash that was to wait for them.
-MAX_WAITS: Final = 8
+# From the request for a bash to its start: half a millisecond, unless the processors are busy.
+SLOW_START_S: Final = 0.004
+# By so many, those that started slowly, or too late, may outnumber the others.
+MAX_SLOW_STARTS: Final = 4
 
 # So many in a row that could not be used, and it is the system that does not let it be.
 MAX_FAILURES: Final = 3
@@ -66,6 +68,9 @@ class SpareLaunch(Launch):
     def __init__(self, session: Session, bash: str) -> None:
         super().__init__(session, bash)
         self.state = session.state
+        # When it was started, as of time.monotonic(), and whether that took long.
+        self.since = time.monotonic()
+        self.was_slow = False
         self._pid = 0
         # Of its process: the descriptor, open once it can be used, and where the argument is.
         self._memory: int | None = None
@@ -115,6 +120,7 @@ class SpareLaunch(Launch):
             raise ProcessLookupError(errno.ESRCH, "another process")
         self._pid = pid
         self._memory = memory
+        self.was_slow = time.monotonic() - self.since > SLOW_START_S
 
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it is as a bash would be that is started for this request now."""
@@ -152,15 +158,13 @@ class SpareLaunch(Launch):
 
 
 class Spare(NamedTuple):
-    """`since`: when it was started, as of time.monotonic()."""
-
     launch: SpareLaunch
     supervision: Supervision
-    since: float
 
     @property
     def age(self) -> float:
-        return time.monotonic() - self.since
+        """In seconds."""
+        return time.monotonic() - self.launch.since
 
 
 class Spares:
@@ -190,7 +194,7 @@ class Spares:
                 waiting += 1
             else:
                 self._end(spare)
-        if session.waits >= MAX_WAITS:
+        if session.slow_starts >= MAX_SLOW_STARTS:
             # There is more to do than there are processors: to do it ahead only costs more.
             return
         while waiting < count and self._has_room(waiting) and _can_wait(session):
@@ -225,10 +229,9 @@ class Spares:
         if not fitting:
             return None
         spare = fitting[0]
-        if spare.launch.is_ready:
-            session.waits = 0
-        else:
-            session.waits += 1
+        is_slow = spare.launch.was_slow or not spare.launch.is_ready
+        session.slow_starts = max(0, session.slow_starts + (1 if is_slow else -1))
+        if not spare.launch.is_ready:
             shell = spare.supervision.shell
             await shell.wait_until(lambda: spare.launch.is_ready or shell.is_empty)
             # Others have had their turn meanwhile.
