@@ -97,6 +97,8 @@ async def test_one_that_cannot_be_told_its_command_does_not_run_it(
         for count in range(1, 6):
             await run(manager, f"echo ran >> {tmp_path}/log")
             assert len((tmp_path / "log").read_text().splitlines()) == count
+        # No more of them are started.
+        await wait_for_waiting(0)
         assert manager.spares_used == 0
         assert len(manager.list_shells()) == 6
 

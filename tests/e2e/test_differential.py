@@ -45,8 +45,9 @@ def shared_daemon(environment: dict[str, str], home: Path, spares: int) -> Itera
         yield daemon
         counters = daemon.call("server_info")["counters"]
         used = counters["sparesUsed"]
-        # Of the four runs of a command, all but the first in a new session.
-        assert used > counters["shellsStarted"] * 0.6 if spares else used == 0
+        # Of the six commands of a test, the last three but one; and others, unless the machine is
+        # too busy.
+        assert used > counters["shellsStarted"] * 0.4 if spares else used == 0
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -116,12 +116,13 @@ def test_one_that_was_killed_is_replaced(daemon: RawDaemon) -> None:
 def test_one_that_dies_at_that_moment_takes_at_most_its_command_with_it(
     daemon: RawDaemon,
 ) -> None:
-    for _ in range(50):
-        # Their number starts anew with each that is used.
-        daemon.bash("true")
-        daemon.bash("true")
+    for number in range(50):
+        session = str(number)
+        # What could not be used counts, until one is.
+        daemon.bash("true", session=session)
+        daemon.bash("true", session=session)
         waiting = os.pidfd_open(daemon.wait_for_spare())
-        request = daemon.request("bash", {"command": "echo on"})
+        request = daemon.request("bash", {"command": "echo on", "session": session})
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(waiting, signal.SIGKILL)
         os.close(waiting)
@@ -129,6 +130,7 @@ def test_one_that_dies_at_that_moment_takes_at_most_its_command_with_it(
         assert (result["stdout"], result["exitCode"]) == ("on\n", 0) or (
             result["signal"] == "SIGKILL"
         )
+        daemon.call("close_session", {"session": session})
 
 
 def test_where_they_die_again_and_again_none_is_started_any_more(daemon: RawDaemon) -> None:

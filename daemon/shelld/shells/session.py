@@ -49,9 +49,7 @@ class Session:
     @property
     def state(self) -> ShellState:
         """What the next command starts from; another object whenever anything is different."""
-        if self._unread is not None:
-            left, self._unread = self._unread, None
-            self._read(left)
+        self._read()
         return self._state
 
     @property
@@ -97,10 +95,14 @@ class Session:
         Those are for that command only, as far as it did not change them itself. The command is
         being answered, so what it left is read when it is asked for.
         """
-        assert self.state is not None
+        # First what an earlier one has left.
+        self._read()
         self._unread = _Left(dump, cwd, changes)
 
-    def _read(self, left: _Left) -> None:
+    def _read(self) -> None:
+        left, self._unread = self._unread, None
+        if left is None:
+            return
         state, before = parse_dump(left.dump), self._state
         if state is None:
             return
