@@ -192,17 +192,18 @@ def test_no_process_to_be_had_is_said_and_leaves_nothing_half_started(
         assert daemon.bash("echo again")["stdout"] == "again\n"
 
 
-def test_no_memory_to_be_had_is_said_and_leaves_nothing_half_started(daemon: RawDaemon) -> None:
-    daemon.bash("true")
-    (keeper,) = children(daemon.pid)
-    (runner,) = children(keeper)
-    status = Path(f"/proc/{runner}/status").read_text()
-    size = int(status.partition("VmSize:")[2].split()[0]) * 1024
-    _, hard = resource.prlimit(runner, resource.RLIMIT_AS)
-    resource.prlimit(runner, resource.RLIMIT_AS, (size, hard))
-    error = daemon.fail("bash", {"command": "true"})
-    assert error["data"] == {"kind": "resource_exhausted", "limit": "memory"}
-    assert len(daemon.call("list_shells")["shells"]) == 1
-    if is_alive(runner):
-        resource.prlimit(runner, resource.RLIMIT_AS, (hard, hard))
-    assert daemon.bash("echo again")["stdout"] == "again\n"
+def test_no_memory_to_be_had_is_said_and_leaves_nothing_half_started() -> None:
+    with raw_daemon("--spare-shells", "0") as daemon:
+        daemon.bash("true")
+        (keeper,) = children(daemon.pid)
+        (runner,) = children(keeper)
+        status = Path(f"/proc/{runner}/status").read_text()
+        size = int(status.partition("VmSize:")[2].split()[0]) * 1024
+        _, hard = resource.prlimit(runner, resource.RLIMIT_AS)
+        resource.prlimit(runner, resource.RLIMIT_AS, (size, hard))
+        error = daemon.fail("bash", {"command": "true"})
+        assert error["data"] == {"kind": "resource_exhausted", "limit": "memory"}
+        assert len(daemon.call("list_shells")["shells"]) == 1
+        if is_alive(runner):
+            resource.prlimit(runner, resource.RLIMIT_AS, (hard, hard))
+        assert daemon.bash("echo again")["stdout"] == "again\n"

@@ -13,7 +13,7 @@ from shelld.shells import spare as spare_module
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import ManagerOptions, ShellManager
 from shelld.shells.process import ShellProcess
-from shelld.shells.spare import SpareLaunch
+from shelld.shells.spare import SpareLaunch, arguments_address
 from shelld_protocol.errors import RpcError
 from support import running_below
 
@@ -36,6 +36,24 @@ async def wait_for_waiting(count: int) -> None:
     with anyio.fail_after(20):
         while waiting() != count:
             await anyio.sleep(0.005)
+
+
+def stat(arguments: int, end: int) -> bytes:
+    """As proc(5) has it, of a program whose name does its best to confuse."""
+    fields = [*["0"] * 44, str(arguments), "0", "0", str(end), "0"]
+    return f"4711 (bash) S 1) S {' '.join(fields)}\n".encode()
+
+
+def test_arguments_are_looked_for_only_once_they_are_there(anyio_backend: str) -> None:
+    assert arguments_address(stat(140_000, 144_000)) == 140_000
+    assert arguments_address(stat(140_000, 0)) is None
+    assert arguments_address(stat(0, 0)) is None
+    own = Path("/proc/self/stat").read_bytes()
+    address = arguments_address(own)
+    assert address is not None
+    with open("/proc/self/mem", "rb") as memory:
+        memory.seek(address)
+        assert memory.read(40) == Path("/proc/self/cmdline").read_bytes()[:40]
 
 
 async def test_the_oldest_gives_way_once_it_has_waited_long(

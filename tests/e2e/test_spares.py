@@ -267,6 +267,18 @@ def test_what_is_remembered_shows_no_trace_of_the_waiting(daemon: RawDaemon) -> 
     assert shown == expected
 
 
+def test_on_a_busy_machine_every_command_finds_what_it_is_to_find(daemon: RawDaemon) -> None:
+    for _ in range(6):
+        daemon.background("while :; do :; done", session="busy")
+    home = os.environ["HOME"]
+    for number in range(100):
+        session = str(number)
+        daemon.bash("kept=1", session=session)
+        shown = daemon.bash('echo "$kept $HOME"', session=session)
+        assert (shown["stdout"], shown["stderr"]) == (f"1 {home}\n", "")
+        daemon.call("close_session", {"session": session})
+
+
 def test_many_at_once_take_one_each_or_none(daemon: RawDaemon) -> None:
     daemon.bash("x=1")
     asked = [daemon.request("bash", {"command": "echo $x $$"}) for _ in range(50)]

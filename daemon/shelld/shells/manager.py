@@ -273,7 +273,7 @@ class ShellManager:
             self.pool.release(channel)
         if supervision.launch.is_waiting:
             # It has run no command, and never will.
-            self._spares.has_ended(supervision.launch)
+            self._spares.has_ended(supervision)
             self._retention.forget(shell.output)
             return
         self._live_count -= 1

@@ -67,7 +67,7 @@ def prelude(
     `withheld` as from `startable`. `startup_file`: the BASH_ENV that it would have run instead, if
     any; it may not be there. `recording`: from `dump_at_exit`.
     """
-    lines = _first_lines(descriptor, withheld)
+    lines = b"exec %d<&-\n" % descriptor + _first_lines(withheld)
     if startup_file:
         path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
         lines += b"if [[ -e %s ]]; then builtin . %s; fi\n" % (path, path)
@@ -84,7 +84,7 @@ def waiting_prelude(
     """
     return b"".join(
         (
-            _first_lines(descriptor, withheld),
+            _first_lines(withheld),
             state.script,
             b"builtin read -r -u %d BASH_EXECUTION_STRING\n" % (descriptor + 2),
             b"builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
@@ -94,14 +94,14 @@ def waiting_prelude(
 
 def last_lines(state: ShellState, command: bytes, descriptor: int, recording: bytes = b"") -> bytes:
     """Return what a bash that waits, with its prelude on `descriptor`, runs before `command`."""
-    closing = b"exec %d<&- %d<&-\n" % (descriptor + 1, descriptor + 2)
+    closing = b"exec %d<&- %d<&- %d<&-\n" % (descriptor, descriptor + 1, descriptor + 2)
     # As if it had started now, with this command.
     start = b"BASH_EXECUTION_STRING=%s\nSECONDS=0\n" % quote(command)
     return closing + start + recording + state.options
 
 
-def _first_lines(descriptor: int, withheld: dict[bytes, bytes]) -> bytes:
-    lines = b"exec %d<&-\nbuiltin unset BASH_ENV\n" % descriptor
+def _first_lines(withheld: dict[bytes, bytes]) -> bytes:
+    lines = b"builtin unset BASH_ENV\n"
     for name, value in withheld.items():
         lines += b"builtin export %s=%s\n" % (name, quote(value))
     return lines

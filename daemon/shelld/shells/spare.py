@@ -50,14 +50,26 @@ MAX_FAILURES: Final = 3
 # Its descriptors, after the three that every command has.
 _PRELUDE: Final = 3
 
-# /proc/PID/stat from the third field on, which follows the name.
+# Of /proc/PID/stat, whose second field is a name in parentheses.
 _ARG_START: Final = 48 - 3
+_ENV_END: Final = 51 - 3
 _STAT_BYTES: Final = 4_096
 _ARGUMENTS: Final = (b"bash", b"-c")
 
 # What its last lines are made of.
 _NEEDED: Final = frozenset((b"builtin", b"exec", b"local", b"return", b"set", b"trap"))
 _serial_numbers: Final = itertools.count(1)
+
+
+def arguments_address(stat: bytes) -> int | None:
+    """Return where a process has its arguments, from /proc/PID/stat; None before they are there.
+
+    A process that is told to have started, as vfork(2) does, may still be in execve(2): the kernel
+    counts the bytes of arguments and environment, one after the other, and would take what is
+    written too early for their end. The end of the environment is what it sets last.
+    """
+    fields = stat.rpartition(b")")[2].split()
+    return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
 
 
 class SpareLaunch(Launch):
@@ -104,23 +116,35 @@ class SpareLaunch(Launch):
         return self._session.name
 
     @property
+    def has_started(self) -> bool:
+        return self._pid != 0
+
+    @property
     def is_ready(self) -> bool:
         return self._memory is not None
 
     def bash_runs(self, pid: int) -> None:
-        stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        self._pid = pid
+        self.was_slow = time.monotonic() - self.since > SLOW_START_S
+        self.look()
+
+    def look(self) -> None:
+        """See whether it can be told a command now. Raises OSError if it never can."""
+        if self.is_ready or not self._pid:
+            return
+        stat = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fields = os.read(stat, _STAT_BYTES).rpartition(b")")[2].split()
+            arguments = arguments_address(os.read(stat, _STAT_BYTES))
         finally:
             os.close(stat)
-        self._address = int(fields[_ARG_START]) + sum(len(word) + 1 for word in _ARGUMENTS)
-        memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        if arguments is None:
+            return
+        self._address = arguments + sum(len(word) + 1 for word in _ARGUMENTS)
+        memory = os.open(f"/proc/{self._pid}/mem", os.O_RDWR | os.O_CLOEXEC)
         self._theirs.append(memory)
         if os.pread(memory, len(self._name), self._address) != self._name:
             raise ProcessLookupError(errno.ESRCH, "another process")
-        self._pid = pid
         self._memory = memory
-        self.was_slow = time.monotonic() - self.since > SLOW_START_S
 
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it is as a bash would be that is started for this request now."""
@@ -231,12 +255,16 @@ class Spares:
         spare = fitting[0]
         is_slow = spare.launch.was_slow or not spare.launch.is_ready
         session.slow_starts = max(0, session.slow_starts + (1 if is_slow else -1))
-        if not spare.launch.is_ready:
+        if not spare.launch.has_started:
             shell = spare.supervision.shell
-            await shell.wait_until(lambda: spare.launch.is_ready or shell.is_empty)
+            await shell.wait_until(lambda: spare.launch.has_started or shell.is_empty)
             # Others have had their turn meanwhile.
             if spare not in self._waiting or not spare.launch.suits(session, request):
                 return None
+        with contextlib.suppress(OSError):
+            spare.launch.look()
+        if not spare.launch.is_ready:
+            return None
         self._waiting.remove(spare)
         return spare
 
@@ -246,12 +274,13 @@ class Spares:
         if self._failures == MAX_FAILURES:
             self.close()
 
-    def has_ended(self, launch: Launch) -> None:
+    def has_ended(self, supervision: Supervision) -> None:
         """Learn that one is gone, perhaps without having been told to."""
         for spare in self._waiting:
-            if spare.launch is launch:
+            if spare.supervision is supervision:
                 self._waiting.remove(spare)
-                self.note_use(succeeded=False)
+                if supervision.shell.failure is None:
+                    self.note_use(succeeded=False)
                 return
 
     def _end(self, spare: Spare) -> None:
