@@ -13,7 +13,7 @@ from shelld.shells import spare as spare_module
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import ManagerOptions, ShellManager
 from shelld.shells.process import ShellProcess
-from shelld.shells.spare import SpareLaunch, arguments_address
+from shelld.shells.spare import MAX_SLOW_STARTS, SpareLaunch, arguments_address
 from shelld_protocol.errors import RpcError
 from support import running_below
 
@@ -85,6 +85,30 @@ async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.Monke
         await wait_for_waiting(0)
         # One use later there is one again.
         monkeypatch.setattr(spare_module, "IDLE_S", 300)
+        await run(manager, "true")
+        await wait_for_waiting(1)
+
+
+async def test_where_commands_follow_at_once_two_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager_module, "IN_A_ROW_S", 60)
+    async with ShellManager() as manager:
+        for _ in range(3):
+            await run(manager, "true")
+        await wait_for_waiting(2)
+
+
+async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spare_module, "SLOW_START_S", 0)
+    monkeypatch.setattr(manager_module, "IN_A_ROW_S", 0)
+    monkeypatch.setattr(manager_module, "PAUSE_S", 60)
+    async with ShellManager() as manager:
+        for _ in range(3 * MAX_SLOW_STARTS):
+            await run(manager, "true")
+        await wait_for_waiting(0)
+        assert manager.spares_used == MAX_SLOW_STARTS
+        monkeypatch.setattr(manager_module, "PAUSE_S", 0)
         await run(manager, "true")
         await wait_for_waiting(1)
 

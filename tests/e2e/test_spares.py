@@ -228,19 +228,6 @@ def test_hundreds_in_a_row_are_run_one_after_the_other(
     assert used(daemon) >= MAX_SLOW_STARTS
 
 
-def test_after_a_pause_one_waits_again(daemon: RawDaemon) -> None:
-    daemon.bash("n=0")
-    for _ in range(MAX_SLOW_STARTS + 1):
-        daemon.bash("((++n))")
-    before = used(daemon)
-    # Longer than what counts as no pause.
-    daemon.bash("sleep 0.2", session=None)
-    daemon.bash("((++n))")
-    daemon.wait_for_spare()
-    assert daemon.bash("echo $n")["stdout"] == f"{MAX_SLOW_STARTS + 2}\n"
-    assert used(daemon) > before
-
-
 def test_what_a_background_child_holds_is_not_waited_for(daemon: RawDaemon) -> None:
     daemon.bash("true")
     daemon.wait_for_spare()

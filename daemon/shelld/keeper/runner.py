@@ -52,6 +52,7 @@ OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
+_DEFAULT_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}, key=int)
 
 
 class WakeOnChild:
@@ -100,12 +101,6 @@ class Runner:
         self._give_up_at: float | None = None
         # The grace is over.
         self._killing = False
-        # Commands are to ignore none. Handlers end with exec, but the others are many.
-        self._not_default = [
-            number
-            for number in signal.valid_signals()
-            if signal.getsignal(number) is not signal.SIG_DFL
-        ]
         _be_killed_first()
         self._send((READY, os.getpid(), subreaper, self._cgroup is not None))
 
@@ -205,7 +200,7 @@ class Runner:
                 file_actions=actions,
                 setsid=True,
                 setsigmask=(),
-                setsigdef=self._not_default,
+                setsigdef=_DEFAULT_SIGNALS,
             )
         except OSError as error:
             number = error.errno or errno.EIO

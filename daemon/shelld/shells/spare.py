@@ -207,9 +207,6 @@ class Spares:
         # In the order of their start.
         self._waiting: list[Spare] = []
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def provide(self, session: Session, count: int = 1) -> None:
         """See to it that so many wait for the next commands of a session, if they may."""
         waiting = 0
