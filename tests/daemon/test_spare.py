@@ -90,7 +90,7 @@ async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.Monke
 
 
 async def test_where_commands_follow_at_once_two_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manager_module, "IN_A_ROW_S", 60)
+    monkeypatch.setattr(spare_module, "IN_A_ROW_S", 60)
     async with ShellManager() as manager:
         for _ in range(3):
             await run(manager, "true")
@@ -101,14 +101,14 @@ async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spare_module, "SLOW_START_S", 0)
-    monkeypatch.setattr(manager_module, "IN_A_ROW_S", 0)
-    monkeypatch.setattr(manager_module, "PAUSE_S", 60)
+    monkeypatch.setattr(spare_module, "IN_A_ROW_S", 0)
+    monkeypatch.setattr(spare_module, "PAUSE_S", 60)
     async with ShellManager() as manager:
         for _ in range(3 * MAX_SLOW_STARTS):
             await run(manager, "true")
         await wait_for_waiting(0)
         assert manager.spares_used == MAX_SLOW_STARTS
-        monkeypatch.setattr(manager_module, "PAUSE_S", 0)
+        monkeypatch.setattr(spare_module, "PAUSE_S", 0)
         await run(manager, "true")
         await wait_for_waiting(1)
 

@@ -53,13 +53,6 @@ MAX_STARTING: Final = 32
 # For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
 EXIT_KILL_S: Final = 0.3
 
-# Where commands follow one another within that time, those for the next ones are started while one
-# runs. Otherwise it is left alone.
-IN_A_ROW_S: Final = 0.005
-IN_A_ROW_SPARES: Final = 2
-# After that long without one, they are no longer too many for the machine.
-PAUSE_S: Final = 0.1
-
 # How often ended shells are looked through for expired ones, and runners for those not needed.
 _SWEEP_S: Final = 15.0
 
@@ -183,14 +176,9 @@ class ShellManager:
 
     async def _start(self, request: StartRequest) -> ShellProcess:
         session = self._session(request.session)
-        pause = time.monotonic() - session.used_at
-        if pause > PAUSE_S:
-            session.slow_starts = 0
         spare = await self._spares.take(session, request)
         if spare is not None and self._start_in(spare, request, session):
-            if pause < IN_A_ROW_S and spare.launch.recorder is None:
-                # Others may follow at once, and this one does not change what they start from.
-                self._spares.provide(session, IN_A_ROW_SPARES)
+            self._spares.command_started(session, spare)
             return spare.supervision.shell
         await self._starting.acquire()
         try:
@@ -283,15 +271,9 @@ class ShellManager:
         self._retention.finish(shell.output)
         while len(self._shells) - self._live_count > self.options.max_retained:
             self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
-        if shell.in_foreground:
-            self._get_ready_for_next(shell.session)
-
-    def _get_ready_for_next(self, name: str | None) -> None:
-        """Let a bash wait for the next command of a session, as there is time for it now."""
-        if self._tasks is not None and (name is None or name in self._sessions):
-            session = self._session(name)
-            session.used_at = time.monotonic()
-            self._spares.provide(session)
+        is_open = shell.session is None or shell.session in self._sessions
+        if shell.in_foreground and is_open and self._tasks is not None:
+            self._spares.command_ended(self._session(shell.session))
 
     def _forget(self, shell: ShellProcess) -> None:
         del self._shells[shell.id]

@@ -44,6 +44,13 @@ SLOW_START_S: Final = 0.004
 # By so many, those that started slowly, or too late, may outnumber the others.
 MAX_SLOW_STARTS: Final = 4
 
+# Where commands follow one another within that time, those for the next ones are started while one
+# runs. Otherwise it is left alone.
+IN_A_ROW_S: Final = 0.005
+IN_A_ROW_SPARES: Final = 2
+# After that long without a command, the processors are no longer taken to be busy.
+PAUSE_S: Final = 0.1
+
 # So many in a row that could not be used, and it is the system that does not let it be.
 MAX_FAILURES: Final = 3
 
@@ -207,7 +214,20 @@ class Spares:
         # In the order of their start.
         self._waiting: list[Spare] = []
 
-    def provide(self, session: Session, count: int = 1) -> None:
+    def command_started(self, session: Session, spare: Spare) -> None:
+        """Get ready for the next one already if commands follow at once.
+
+        And if this one surely does not change what the next ones start from.
+        """
+        if time.monotonic() - session.used_at < IN_A_ROW_S and spare.launch.recorder is None:
+            self._provide(session, IN_A_ROW_SPARES)
+
+    def command_ended(self, session: Session) -> None:
+        """Get ready for the next one, as there is time for it now."""
+        session.used_at = time.monotonic()
+        self._provide(session, 1)
+
+    def _provide(self, session: Session, count: int) -> None:
         """See to it that so many wait for the next commands of a session, if they may."""
         waiting = 0
         for spare in self._of(session.name):
@@ -244,6 +264,8 @@ class Spares:
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return one that can run this request now; it is the caller's."""
+        if time.monotonic() - session.used_at > PAUSE_S:
+            session.slow_starts = 0
         fitting = [
             spare for spare in self._of(session.name) if spare.launch.suits(session, request)
         ]
