@@ -11,22 +11,21 @@ from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 import msgspec
 
 from shelld_client.errors import ProtocolError
+from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,
     CloseSessionResult,
     DryRunResult,
-    Empty,
     GetSessionResult,
     KillShellResult,
     ListSessionsResult,
     ListShellsResult,
-    ServerInfoResult,
     SessionInfo,
     ShellInfo,
-    SignalName,
 )
+from shelld_protocol.structs import Empty, SignalName
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)

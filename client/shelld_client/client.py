@@ -19,6 +19,7 @@ from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S, Child, SpawnedClien
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.transport import Transport
+from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.methods import (
     BackgroundResult,
     BashOutputResult,
@@ -27,7 +28,6 @@ from shelld_protocol.methods import (
     DryRunResult,
     GetSessionResult,
     KillShellResult,
-    ServerInfoResult,
     SessionInfo,
     ShellInfo,
 )

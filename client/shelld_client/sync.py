@@ -22,6 +22,7 @@ from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
 from shelld_client.child import POST_MORTEM_S, READ_BYTES, Child, SpawnedClient
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
+from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.methods import (
     BackgroundResult,
     BashOutputResult,
@@ -30,7 +31,6 @@ from shelld_protocol.methods import (
     DryRunResult,
     GetSessionResult,
     KillShellResult,
-    ServerInfoResult,
     SessionInfo,
     ShellInfo,
 )

@@ -21,8 +21,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from shelld_protocol.errors import RpcError, internal_error, method_not_found
-from shelld_protocol.methods import Params
 from shelld_protocol.params import decode_params
+from shelld_protocol.structs import Params
 
 logger = logging.getLogger("shelld.dispatch")
 

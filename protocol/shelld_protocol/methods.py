@@ -1,65 +1,35 @@
 """One params Struct and one result Struct per method, and the table that joins them.
 
 These types are the documentation of the wire: the daemon validates with them, the client decodes
-with them, and the OpenRPC document is generated from them.
-
-Params keep the names that models know (snake_case). Result members are camelCase on the wire and
-snake_case in Python; an id keeps one name in both directions. Every duration is in milliseconds,
-every size and offset in bytes.
-
-A parameter whose type does not admit None may still be sent as null, which means absent; where
-the type admits None and the default is another value (`session`), null is a value of its own.
+with them, and the OpenRPC document is generated from them. `structs` says what they have in common.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, field
 
-MIN_TIMEOUT_MS: Final = 1_000
-MAX_TIMEOUT_MS: Final = 600_000
-MAX_WAIT_MS: Final = 600_000
-MAX_GRACE_MS: Final = 60_000
-MAX_READ_BYTES: Final = 16 * 1024 * 1024
-DEFAULT_READ_BYTES: Final = 1024 * 1024
-
-Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
-SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
-# "lost": what guarded the command was killed, and the command with it. "oom": the kernel killed it
-# for want of memory. Left out otherwise.
-EndReason: TypeAlias = Literal["lost", "oom"]
-# "re" is Python's, which backtracks, for what the linear-time engine RE2 refuses.
-FilterEngine: TypeAlias = Literal["re2", "re"]
-GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
-
-_WIRE_NAMES: Final = frozenset({"bash_id", "shell_id"})
-
-
-def _wire_name(name: str) -> str:
-    if name in _WIRE_NAMES:
-        return name
-    head, *tail = name.split("_")
-    return head + "".join(part.capitalize() for part in tail)
-
-
-class Params(Struct, forbid_unknown_fields=True, kw_only=False):
-    """Base of all params. `aliases` maps another accepted name to the parameter it stands for."""
-
-    aliases: ClassVar[dict[str, str]] = {}
-
-
-class Result(Struct, rename=_wire_name, omit_defaults=True):
-    """Base of all results. A member with a default is left out while it has that value."""
-
-
-class NoParams(Params):
-    """Of methods that take nothing: `params` may be missing, null, [] or {}."""
-
-
-class Empty(Result):
-    """The result ``{}``."""
-
+from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.structs import (
+    DEFAULT_READ_BYTES,
+    MAX_GRACE_MS,
+    MAX_READ_BYTES,
+    MAX_TIMEOUT_MS,
+    MAX_WAIT_MS,
+    MIN_TIMEOUT_MS,
+    Empty,
+    EndReason,
+    FilterEngine,
+    GuardVerdict,
+    NoParams,
+    Params,
+    Result,
+    SignalName,
+    Status,
+)
+from shelld_protocol.tool_methods import CallToolParams, ListToolsParams, ListToolsResult
+from shelld_protocol.tools import ToolResult
 
 # -- bash -------------------------------------------------------------------------------------
 
@@ -339,61 +309,7 @@ class CloseSessionResult(Result):
 
     session: str
     killed: int
-    survivors: list[int] = []
-
-
-# -- about the daemon -------------------------------------------------------------------------
-
-
-class Limits(Result):
-    max_message_bytes: int
-    max_in_flight: int
-    max_shells: int
-    max_retained: int
-    retain_seconds: int
-    retain_bytes: int
-    retain_total_bytes: int
-    default_timeout_ms: int
-    grace_ms: int
-
-
-class Counters(Result):
-    """Since the daemon started; but `shells_running`, `shells_retained` and `spool_bytes`, the disk
-    space that output takes, are of this moment.
-    """
-
-    requests: int
-    shells_started: int
-    # Of those, how many had a bash that was waiting for them.
-    spares_used: int
-    shells_running: int
-    shells_retained: int
-    spool_bytes: int
-
-
-class Containment(Result):
-    """What guarantees that nothing outlives its command, as found out on this machine.
-
-    `mechanism`: "subreaper" (Linux: all descendants, wherever they hide, and the end of the last
-    one is proved) or "process-group" (elsewhere: what stays in the command's session, or can be
-    traced to it). `cgroup_kill`: the kernel ends all of a command's processes at once, also those
-    that fork faster than they are found or have changed their user.
-    """
-
-    mechanism: Literal["subreaper", "process-group"]
-    cgroup_kill: bool
-
-
-class ServerInfoResult(Result):
-    """`containment` is null while no process can be started to find it out."""
-
-    name: str
-    version: str
-    pid: int
-    uptime_ms: int
-    limits: Limits
-    containment: Containment | None
-    counters: Counters
+    survivors: list[int] = field(default_factory=list[int])
 
 
 class MethodTypes(NamedTuple):
@@ -425,6 +341,12 @@ METHODS: Final[dict[str, MethodTypes]] = {
         CloseSessionParams,
         (CloseSessionResult,),
         "Kill a session's shells and all they left, and forget the session.",
+    ),
+    "list_tools": MethodTypes(
+        ListToolsParams, (ListToolsResult,), "Describe the tools for a language model."
+    ),
+    "call_tool": MethodTypes(
+        CallToolParams, (ToolResult,), "Execute a tool; what goes wrong is a failed result."
     ),
     "server_info": MethodTypes(
         NoParams, (ServerInfoResult,), "Tell the daemon's version, limits and counters."

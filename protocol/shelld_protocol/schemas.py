@@ -1,18 +1,21 @@
-"""The OpenRPC document, generated from the Structs of `methods`.
+"""JSON Schema: the OpenRPC document, made from the Structs of `methods`; and tools, each
+provider's way.
 
-Pure, and off every hot path: nothing imports this module until ``rpc.discover`` is called.
+Pure, and off every hot path: nothing imports this module until a description is asked for.
 
-Reference: https://spec.open-rpc.org (1.3.2)
+References: https://spec.open-rpc.org (1.3.2), JSON Schema 2020-12.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from shelld_protocol.errors import ErrorKind
 from shelld_protocol.methods import METHODS
+from shelld_protocol.tools import ToolParameter
 
 OPENRPC_VERSION: Final = "1.3.2"
 _REFERENCES: Final = "#/components/schemas/{name}"
@@ -20,8 +23,12 @@ _REFERENCES: Final = "#/components/schemas/{name}"
 
 def openrpc_document(version: str) -> dict[str, Any]:
     """Return the OpenRPC document of a daemon of this `version`."""
+    params = [types.params for types in METHODS.values()]
     shapes = [shape for types in METHODS.values() for shape in types.results]
-    shape_schemas, components = msgspec.json.schema_components(shapes, ref_template=_REFERENCES)
+    all_schemas, components = msgspec.json.schema_components(
+        (*params, *shapes), ref_template=_REFERENCES
+    )
+    shape_schemas = all_schemas[len(params) :]
     remaining = iter(shape_schemas)
     methods: list[dict[str, Any]] = []
     for name, types in METHODS.items():
@@ -35,7 +42,7 @@ def openrpc_document(version: str) -> dict[str, Any]:
                 "name": name,
                 "summary": types.summary,
                 "paramStructure": "either",
-                "params": _content_descriptors(types.params),
+                "params": _content_descriptors(components[types.params.__name__]),
                 "result": {"name": "result", "schema": result},
                 "errors": [{"$ref": f"#/components/errors/{kind.value}"} for kind in ErrorKind],
             }
@@ -49,11 +56,71 @@ def openrpc_document(version: str) -> dict[str, Any]:
     }
 
 
-def _content_descriptors(params_type: type[Any]) -> list[dict[str, Any]]:
-    (_,), components = msgspec.json.schema_components([params_type], ref_template="{name}")
-    schema = components[params_type.__name__]
+def _content_descriptors(schema: dict[str, Any]) -> list[dict[str, Any]]:
     required = schema.get("required", [])
     return [
         {"name": name, "required": name in required, "schema": member}
         for name, member in schema["properties"].items()
     ]
+
+
+# -- tools ------------------------------------------------------------------------------------
+
+
+def parameters_schema(parameters: Iterable[ToolParameter]) -> dict[str, Any]:
+    """Return the schema of the object that holds the arguments."""
+    parameters = list(parameters)
+    return {
+        "type": "object",
+        "properties": {each.name: each.to_json_schema() for each in parameters},
+        "required": [each.name for each in parameters if each.required],
+    }
+
+
+def openai_tool(name: str, description: str, parameters: Iterable[ToolParameter]) -> dict[str, Any]:
+    """Return a member of ``tools`` as the Chat Completions API has it."""
+    function = {
+        "name": name,
+        "description": description,
+        "parameters": parameters_schema(parameters),
+    }
+    return {"type": "function", "function": function}
+
+
+def anthropic_tool(
+    name: str, description: str, parameters: Iterable[ToolParameter]
+) -> dict[str, Any]:
+    """Return a member of ``tools`` as the Messages API has it."""
+    schema = parameters_schema(parameters)
+    return {"name": name, "description": description, "input_schema": schema}
+
+
+# What a ToolResult is. Without type arrays, which not every host of MCP understands.
+TOOL_RESULT_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "success": {"type": "boolean"},
+        "output": {"description": "Null if it failed."},
+        "error": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "metadata": {"type": "object"},
+    },
+    "required": ["success", "output", "error", "metadata"],
+}
+
+
+def mcp_tool(
+    name: str,
+    description: str,
+    parameters: Iterable[ToolParameter],
+    annotations: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a member of the answer to ``tools/list`` of the Model Context Protocol."""
+    tool: dict[str, Any] = {
+        "name": name,
+        "description": description,
+        "inputSchema": parameters_schema(parameters),
+        "outputSchema": TOOL_RESULT_SCHEMA,
+    }
+    if annotations:
+        tool["annotations"] = annotations
+    return tool

@@ -16,7 +16,7 @@ assert "pong" in jsonrpcserver.dispatch('{"jsonrpc": "2.0", "method": "ping", "i
 USE_OURS = """
 import asyncio
 from shelld.dispatch import as_method, dispatch
-from shelld_protocol.methods import NoParams
+from shelld_protocol.structs import NoParams
 async def body(context, params): return context
 methods = {"x": as_method(NoParams, body)}
 assert asyncio.run(dispatch(methods, "context", "x", b"{}")) == "context"

@@ -22,7 +22,7 @@ from shelld.serve import Server
 from shelld.shells.manager import ShellManager
 from shelld.stdio import Input, Output
 from shelld_protocol.errors import ErrorKind, RpcError
-from shelld_protocol.methods import NoParams
+from shelld_protocol.structs import NoParams
 
 SECRET = "/home/secret/path"
 

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shelld_protocol.errors import RpcError
-from shelld_protocol.methods import METHODS, BashOutputParams, BashParams, KillShellParams, Params
+from shelld_protocol.methods import METHODS, BashOutputParams, BashParams, KillShellParams
 from shelld_protocol.params import decode_params
+from shelld_protocol.structs import Params
 
 
 def refusal(params_type: type[Params], value: object) -> str:

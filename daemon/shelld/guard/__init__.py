@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shelld_protocol.methods import GuardVerdict
+from shelld_protocol.structs import GuardVerdict
 
 
 class Verdict(Struct, frozen=True):

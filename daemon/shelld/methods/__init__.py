@@ -17,6 +17,7 @@ from shelld.methods.shells import (
     list_shells,
 )
 from shelld_protocol import methods as wire
+from shelld_protocol.structs import NoParams
 
 METHODS: Final[Mapping[str, Method]] = {
     "bash": as_method(wire.BashParams, bash),
@@ -24,10 +25,10 @@ METHODS: Final[Mapping[str, Method]] = {
     "kill_shell": as_method(wire.KillShellParams, kill_shell),
     "list_shells": as_method(wire.ListShellsParams, list_shells),
     "get_session": as_method(wire.GetSessionParams, get_session),
-    "list_sessions": as_method(wire.NoParams, list_sessions),
+    "list_sessions": as_method(NoParams, list_sessions),
     "close_session": as_method(wire.CloseSessionParams, close_session),
-    "server_info": as_method(wire.NoParams, server_info),
-    "ping": as_method(wire.NoParams, ping),
-    "rpc.discover": as_method(wire.NoParams, discover),
-    "shutdown": as_method(wire.NoParams, shutdown),
+    "server_info": as_method(NoParams, server_info),
+    "ping": as_method(NoParams, ping),
+    "rpc.discover": as_method(NoParams, discover),
+    "shutdown": as_method(NoParams, shutdown),
 }

@@ -9,14 +9,8 @@ from typing import Any, Literal
 
 from shelld import __version__
 from shelld.methods.context import Context, Daemon
-from shelld_protocol.methods import (
-    Containment,
-    Counters,
-    Empty,
-    Limits,
-    NoParams,
-    ServerInfoResult,
-)
+from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
+from shelld_protocol.structs import Empty, NoParams
 
 
 async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:

@@ -18,14 +18,8 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
 from shelld_protocol.errors import invalid_params, timed_out
-from shelld_protocol.methods import (
-    BackgroundResult,
-    BashParams,
-    BashResult,
-    DryRunResult,
-    GuardVerdict,
-    Usage,
-)
+from shelld_protocol.methods import BackgroundResult, BashParams, BashResult, DryRunResult, Usage
+from shelld_protocol.structs import GuardVerdict
 
 MAX_RESULT_BYTES = 1024 * 1024
 

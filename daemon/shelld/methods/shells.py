@@ -20,10 +20,10 @@ from shelld_protocol.methods import (
     ListSessionsResult,
     ListShellsParams,
     ListShellsResult,
-    NoParams,
     SessionInfo,
     ShellInfo,
 )
+from shelld_protocol.structs import NoParams
 
 
 async def kill_shell(context: Context, params: KillShellParams) -> KillShellResult:

@@ -19,7 +19,7 @@ import anyio
 from shelld.keeper.channel import RUN
 from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
-from shelld_protocol.methods import FilterEngine
+from shelld_protocol.structs import FilterEngine
 
 # Of all texts of one read together. A pattern that does not explode needs a tenth of it for the
 # largest read there is.

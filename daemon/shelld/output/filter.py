@@ -23,7 +23,7 @@ import anyio.to_thread
 from shelld.keeper.pool import RunnerPool
 from shelld.output.backtracking import BacktrackingFilter
 from shelld_protocol.errors import invalid_params, resource_exhausted
-from shelld_protocol.methods import FilterEngine
+from shelld_protocol.structs import FilterEngine
 
 MAX_PATTERN_CHARACTERS: Final = 10_000
 

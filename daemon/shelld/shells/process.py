@@ -21,7 +21,7 @@ from msgspec import Struct
 from shelld.output.retention import ShellOutput
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
-from shelld_protocol.methods import EndReason
+from shelld_protocol.structs import EndReason
 
 
 class CommandUsage(Struct, frozen=True):

@@ -1,0 +1,98 @@
+"""The fields of a params Struct as parameters: name, type, limits, default.
+
+Pure. The Struct is what a method or a tool takes; what validates, what a schema says and what a
+model is told are made from it here, so that they cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin
+
+import msgspec
+from msgspec import inspect
+
+from shelld_protocol.structs import Params
+from shelld_protocol.tools import JsonType, ToolParameter
+
+
+class Parameter(NamedTuple):
+    """`model` has all that JSON Schema can say without null.
+
+    `null_is_a_value`: null differs from leaving it out. `holds_strings`: an object whose members
+    are strings or null. `struct`: an object with the members of that type.
+    """
+
+    model: ToolParameter
+    null_is_a_value: bool = False
+    holds_strings: bool = False
+    struct: type[Params] | None = None
+
+
+@cache
+def parameters_of(params_type: type[Params]) -> dict[str, Parameter]:
+    """Return the parameters by name, in the order of the fields."""
+    return {field.encode_name: _parameter(field) for field in msgspec.structs.fields(params_type)}
+
+
+_JSON_TYPES: Final[dict[type[inspect.Type], JsonType]] = {
+    inspect.StrType: "string",
+    inspect.LiteralType: "string",
+    inspect.IntType: "integer",
+    inspect.FloatType: "number",
+    inspect.BoolType: "boolean",
+    inspect.DictType: "object",
+    inspect.StructType: "object",
+}
+
+
+def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
+    outer, description = _unwrapped(inspect.type_info(field.type))
+    info, nullable = outer, False
+    if isinstance(outer, inspect.UnionType):
+        nullable = True
+        (info,) = (m for m in outer.types if not isinstance(m, inspect.NoneType))
+        info, inner_description = _unwrapped(info)
+        description = description or inner_description
+    default = None if field.default is msgspec.NODEFAULT else field.default
+    limits: dict[str, Any] = {}
+    match info:
+        case inspect.StrType():
+            limits = {"min_length": info.min_length, "max_length": info.max_length}
+        case inspect.IntType() | inspect.FloatType():
+            limits = {"minimum": info.ge, "maximum": info.le}
+        case inspect.LiteralType():
+            # Taken from the annotation, as msgspec.inspect sorts them.
+            limits = {"enum": list(_literal_choices(field.type))}
+        case _:
+            pass
+    model = ToolParameter(
+        name=field.encode_name,
+        type=_JSON_TYPES[type(info)],
+        description=description,
+        required=field.required,
+        default=default,
+        **limits,
+    )
+    holds_strings = isinstance(info, inspect.DictType) and not isinstance(
+        info.value_type, inspect.AnyType
+    )
+    struct = None
+    if isinstance(info, inspect.StructType):
+        assert issubclass(info.cls, Params)
+        struct = info.cls
+    return Parameter(model, nullable and default is not None, holds_strings, struct)
+
+
+def _unwrapped(info: inspect.Type) -> tuple[inspect.Type, str]:
+    if isinstance(info, inspect.Metadata):
+        return info.type, (info.extra_json_schema or {}).get("description", "")
+    return info, ""
+
+
+def _literal_choices(annotation: Any) -> tuple[Any, ...]:
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        return _literal_choices(get_args(annotation)[0])
+    return ()

@@ -1,0 +1,58 @@
+"""What all params and results have in common, and the words that several of them use.
+
+Params keep the names that models know (snake_case). Result members are camelCase on the wire and
+snake_case in Python; an id keeps one name in both directions. Every duration is in milliseconds,
+every size and offset in bytes.
+
+A parameter whose type does not admit None may still be sent as null, which means absent; where
+the type admits None and the default is another value (`session`), null is a value of its own.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+MIN_TIMEOUT_MS: Final = 1_000
+MAX_TIMEOUT_MS: Final = 600_000
+MAX_WAIT_MS: Final = 600_000
+MAX_GRACE_MS: Final = 60_000
+MAX_READ_BYTES: Final = 16 * 1024 * 1024
+DEFAULT_READ_BYTES: Final = 1024 * 1024
+
+Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
+SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
+# "lost": what guarded the command was killed, and the command with it. "oom": the kernel killed it
+# for want of memory. Left out otherwise.
+EndReason: TypeAlias = Literal["lost", "oom"]
+# "re" is Python's, which backtracks, for what the linear-time engine RE2 refuses.
+FilterEngine: TypeAlias = Literal["re2", "re"]
+GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
+
+_WIRE_NAMES: Final = frozenset({"bash_id", "shell_id"})
+
+
+def _wire_name(name: str) -> str:
+    if name in _WIRE_NAMES:
+        return name
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
+class Params(Struct, forbid_unknown_fields=True, kw_only=False):
+    """Base of all params. `aliases` maps another accepted name to the parameter it stands for."""
+
+    aliases: ClassVar[dict[str, str]] = {}
+
+
+class Result(Struct, rename=_wire_name, omit_defaults=True):
+    """Base of all results. A member with a default is left out while it has that value."""
+
+
+class NoParams(Params):
+    """Of methods that take nothing: `params` may be missing, null, [] or {}."""
+
+
+class Empty(Result):
+    """The result ``{}``."""

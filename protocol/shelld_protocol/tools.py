@@ -1,0 +1,176 @@
+"""The vocabulary of tools: what one takes, what it gives back, and in which circumstances it runs.
+
+Pure values. A `ToolParameter` is the one place that knows how a parameter looks as JSON Schema,
+which values it takes, and the sentence for one it does not: the methods of the wire are validated
+with the same sentences.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+JsonType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
+
+_PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (dict,),
+}
+
+
+class ToolCategory(enum.StrEnum):
+    FILE = "file"
+    EXECUTION = "execution"
+    WEB = "web"
+    TASK = "task"
+    NOTEBOOK = "notebook"
+    MCP = "mcp"
+    OTHER = "other"
+
+
+class ToolError(Exception):
+    """What is wrong with a tool, as opposed to what one of its executions came to."""
+
+    def __init__(self, tool_name: str, message: str) -> None:
+        super().__init__(tool_name, message)
+        self.tool_name = tool_name
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"Tool '{self.tool_name}' error: {self.message}"
+
+
+class ToolParameter(Struct, frozen=True):
+    """One parameter. `default` None: there is none, and leaving the parameter out means nothing.
+
+    `minimum` and `maximum` are for numbers, `min_length` and `max_length` (characters) for strings,
+    `items` (a JSON Schema) for arrays. Raises ValueError for a definition that no value could meet.
+    """
+
+    name: str
+    type: JsonType
+    description: str = ""
+    required: bool = True
+    default: Any = None
+    enum: list[Any] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    items: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.type not in _PYTHON_TYPES:
+            raise ValueError(f"unknown type of {self.name}: {self.type!r}")
+        limits = (self.minimum, self.maximum, self.min_length, self.max_length)
+        if self.type in ("array", "object", "boolean") and limits != (None,) * 4:
+            raise ValueError(f"{self.name} has limits, which {self.type} has not")
+        for lower, upper in ((self.minimum, self.maximum), (self.min_length, self.max_length)):
+            if lower is not None and upper is not None and lower > upper:
+                raise ValueError(f"nothing is within the limits of {self.name}")
+        if self.default is not None and (problem := self.problem_with(self.default)) is not None:
+            raise ValueError(f"the default of {self.name} is none of its values: {problem}")
+
+    def to_json_schema(self) -> dict[str, Any]:
+        """Return the schema of the value; whether it is required is said by the object around it.
+
+        JSON Schema 2020-12, without what any of the model providers does not know.
+        """
+        schema: dict[str, Any] = {"type": self.type, "description": self.description}
+        for key, value in (
+            ("default", self.default),
+            ("enum", self.enum),
+            ("minimum", self.minimum),
+            ("maximum", self.maximum),
+            ("minLength", self.min_length),
+            ("maxLength", self.max_length),
+            ("items", self.items),
+        ):
+            if value is not None:
+                schema[key] = value
+        return schema
+
+    def problem_with(self, value: Any) -> str | None:
+        """Return the sentence that says what is wrong with `value`, None if nothing is.
+
+        As in JSON, a boolean is no number, and 2000.0 is an integer.
+        """
+        if not self._has_type(value):
+            return f"Invalid type for {self.name}: expected {self.type}"
+        if self.enum is not None and value not in self.enum:
+            return f"Invalid value for {self.name}: must be one of {self.enum}"
+        if isinstance(value, str):
+            return self._problem_with_length(len(value))
+        if self.minimum is not None and value < self.minimum:
+            return f"Value for {self.name} is below minimum: {self.minimum}"
+        if self.maximum is not None and value > self.maximum:
+            return f"Value for {self.name} exceeds maximum: {self.maximum}"
+        return None
+
+    def _problem_with_length(self, length: int) -> str | None:
+        if self.min_length is not None and length < self.min_length:
+            return f"Value for {self.name} is shorter than minimum length: {self.min_length}"
+        if self.max_length is not None and length > self.max_length:
+            return f"Value for {self.name} exceeds maximum length: {self.max_length}"
+        return None
+
+    def _has_type(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return self.type == "boolean"
+        if self.type == "integer" and isinstance(value, float):
+            return value.is_integer()
+        return isinstance(value, _PYTHON_TYPES[self.type])
+
+
+class ToolResult(Struct):
+    """What an execution came to: `output` if it succeeded, the sentence `error` if it failed."""
+
+    success: bool
+    output: Any = None
+    error: str | None = None
+    metadata: dict[str, Any] = {}
+
+    @classmethod
+    def ok(cls, output: Any, **metadata: Any) -> ToolResult:
+        return cls(True, output, None, metadata)
+
+    @classmethod
+    def fail(cls, error: str, **metadata: Any) -> ToolResult:
+        return cls(False, None, error, metadata)
+
+    def to_display(self) -> str:
+        """Return the text for a model or a person; what is no text is shown as JSON."""
+        if not self.success:
+            return f"Error: {self.error}"
+        if isinstance(self.output, str):
+            return self.output
+        if self.output is None:
+            return ""
+        try:
+            return msgspec.json.encode(self.output).decode()
+        except (TypeError, ValueError):
+            return str(self.output)
+
+
+class ExecutionContext(Struct):
+    """The circumstances of one execution, which its caller decides, and not the model.
+
+    `working_dir`: where commands run; empty for where their session is. `session_id`: the session,
+    "main" unless given. `timeout` is in seconds, and infinite for none. `max_output_size` is in
+    characters. `agent_id` and `metadata` are the caller's own.
+    """
+
+    working_dir: str
+    session_id: str | None = None
+    agent_id: str | None = None
+    dry_run: bool = False
+    timeout: float = 120
+    max_output_size: int = 100_000
+    metadata: dict[str, Any] = {}
