@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from leaks import Resources, assert_nothing_new_since
 from oracles import Freezer
 from shelld.keeper.tree import become_subreaper
+from shelld.shells import ShellManager
+from shelld.tools import ToolRegistry
 from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +46,14 @@ def leaks_nothing(own_temporary_directory: None) -> Iterator[None]:
     before = Resources.now()
     yield
     assert_nothing_new_since(before)
+
+
+@pytest.fixture(autouse=True)
+def own_singletons(leaks_nothing: None) -> Iterator[None]:
+    """No test sees what another has registered, or its shells."""
+    yield
+    anyio.run(ShellManager.reset)
+    ToolRegistry.reset()
 
 
 def pytest_configure() -> None:

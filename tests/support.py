@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -259,3 +260,24 @@ def raw_daemon(*args: str, **options: Any) -> Generator[RawDaemon]:
 
 def ids_of(messages: Sequence[Json]) -> list[Any]:
     return [message["id"] for message in messages]
+
+
+def in_threads(count: int, work: Callable[[int], None]) -> None:
+    """Run `work` in that many threads at once; raises what any of them raised."""
+    barrier = threading.Barrier(count)
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        barrier.wait()
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -20,7 +20,10 @@ SOURCES = sorted(
 DAEMON_ROOMS = [
     "__main__",
     "app",
+    "routes",
     "serve",
+    "toolbox",
+    "tools",
     "methods",
     "dispatch",
     "stdio",

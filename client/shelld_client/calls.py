@@ -5,6 +5,7 @@ Both clients are made of these, so that a parameter is named, and a result decod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
@@ -26,6 +27,8 @@ from shelld_protocol.methods import (
     ShellInfo,
 )
 from shelld_protocol.structs import Empty, SignalName
+from shelld_protocol.tool_methods import ListToolsResult, ToolFormat
+from shelld_protocol.tools import ExecutionContext, ToolResult
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -128,6 +131,27 @@ def list_sessions() -> Call[list[SessionInfo]]:
 
 def close_session(session: str) -> Call[CloseSessionResult]:
     return Call("close_session", {"session": session}, _decoder(CloseSessionResult))
+
+
+def list_tools(format: ToolFormat) -> Call[list[dict[str, Any]]]:  # noqa: A002
+    def decode(result: bytes) -> list[dict[str, Any]]:
+        return _decode(ListToolsResult, result).tools
+
+    return Call("list_tools", {"format": format}, decode)
+
+
+def call_tool(
+    name: str,
+    arguments: Mapping[str, Any] | None,
+    context: ExecutionContext | Mapping[str, Any] | None,
+) -> Call[ToolResult]:
+    params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
+    if context is not None:
+        members: dict[str, Any] = msgspec.to_builtins(context)
+        params["context"] = {
+            key: value for key, value in members.items() if value not in (None, math.inf)
+        }
+    return Call("call_tool", params, _decoder(ToolResult))
 
 
 def server_info() -> Call[ServerInfoResult]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import anyio
 import anyio.abc
@@ -31,6 +31,11 @@ from shelld_protocol.methods import (
     SessionInfo,
     ShellInfo,
 )
+from shelld_protocol.tool_methods import ToolFormat
+from shelld_protocol.tools import ExecutionContext, ToolResult
+
+if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
 
 T = TypeVar("T")
 
@@ -148,6 +153,33 @@ class AsyncClient(SpawnedClient):
     async def close_session(self, session: str) -> CloseSessionResult:
         """Kill a session's shells and all they left, and forget the session."""
         return await self._request(calls.close_session(session))
+
+    async def tool_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
+        """Return the tools as that API takes them: "openai", "anthropic" or "mcp"."""
+        return await self._request(calls.list_tools(format))
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        context: ExecutionContext | Mapping[str, Any] | None = None,
+    ) -> ToolResult:
+        """Execute a tool as a model asks for it; what goes wrong is a failed result.
+
+        Of `context` what is None does not count.
+        """
+        return await self._request(calls.call_tool(name, arguments, context))
+
+    async def langchain_tools(
+        self, *, context: ExecutionContext | Mapping[str, Any] | None = None
+    ) -> list[StructuredTool]:
+        """Return the tools as LangChain has them. Needs the extra ``langchain``."""
+        from shelld_client.langchain import langchain_tool  # noqa: PLC0415
+
+        return [
+            langchain_tool(self, schema, context) for schema in await self.tool_schemas("anthropic")
+        ]
 
     async def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""

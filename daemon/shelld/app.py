@@ -18,13 +18,15 @@ import anyio
 from shelld import __version__
 from shelld.audit import AuditLog
 from shelld.keeper.pool import RunnerPool
-from shelld.methods import METHODS
 from shelld.methods.context import Daemon, audit_shell
 from shelld.options import Options
+from shelld.routes import routes
 from shelld.serve import Server
-from shelld.shells.manager import ManagerOptions, ShellManager
+from shelld.shells.manager import ShellManager
+from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
 from shelld.stdio import Input, Output
+from shelld.toolbox import Toolbox
 
 logger = logging.getLogger("shelld.app")
 
@@ -83,13 +85,15 @@ async def _run(
         ShellManager(limits, pool=pool, on_end=on_end) as manager,
     ):
         daemon = Daemon(options, manager, audit)
-        server = Server(daemon, METHODS, Input(streams[0]), output, requests)
+        toolbox = Toolbox(daemon)
+        server = Server(daemon, routes(toolbox), Input(streams[0]), output, requests)
         async with anyio.create_task_group() as watchers:
             hurry = anyio.Event()
             reading = anyio.CancelScope()
             watchers.start_soon(_watch_signals, reading, hurry)
             watchers.start_soon(_watch_output, output, reading)
             watchers.start_soon(_watch_children, pool)
+            watchers.start_soon(toolbox.load_soon)
             if options.parent_pid is not None:
                 watchers.start_soon(_watch_process, options.parent_pid, reading)
             with reading:

@@ -7,7 +7,7 @@ model is told are made from it here, so that they cannot drift apart.
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -86,7 +86,8 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
 
 def _unwrapped(info: inspect.Type) -> tuple[inspect.Type, str]:
     if isinstance(info, inspect.Metadata):
-        return info.type, (info.extra_json_schema or {}).get("description", "")
+        schema = cast("dict[str, str] | None", cast("Any", info).extra_json_schema)
+        return info.type, (schema or {}).get("description", "")
     return info, ""
 
 

@@ -18,7 +18,8 @@ import pytest
 from shelld.keeper.pool import SPARE, RunnerPool
 from shelld.shells import ShellManager, ShellProcess, ShellStatus
 from shelld.shells.launch import StartRequest
-from shelld.shells.manager import MAX_STARTING, ManagerOptions
+from shelld.shells.options import ManagerOptions
+from shelld.shells.scope import MAX_STARTING
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import children, is_alive, wait_for
 
@@ -88,7 +89,7 @@ async def test_old_shells_are_cleaned_up_and_running_ones_kept() -> None:
 async def test_a_manager_that_is_not_running_starts_nothing() -> None:
     manager = ShellManager()
     with pytest.raises(RuntimeError):
-        await manager.create_shell("true", "/")
+        await manager.start(StartRequest("true"))
 
 
 async def test_threads_and_children_of_the_program_are_left_alone(tmp_path: Path) -> None:

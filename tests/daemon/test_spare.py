@@ -11,7 +11,8 @@ import pytest
 from shelld.shells import manager as manager_module
 from shelld.shells import spare as spare_module
 from shelld.shells.launch import StartRequest
-from shelld.shells.manager import ManagerOptions, ShellManager
+from shelld.shells.manager import ShellManager
+from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
 from shelld.shells.spare import MAX_SLOW_STARTS, SpareLaunch, arguments_address
 from shelld_protocol.errors import RpcError
@@ -170,7 +171,7 @@ async def test_what_has_waited_does_not_count_as_a_shell() -> None:
         for _ in range(3):
             shell = await run(manager, "true")
             assert [each.status.value for each in manager.list_shells()][-1] == "completed"
-            assert shell.duration_ms < 5_000
+            assert shell.elapsed_ms < 5_000
         running = await manager.start(StartRequest("sleep 300"))
         with pytest.raises(RpcError):
             await manager.start(StartRequest("true"))

@@ -19,7 +19,6 @@ from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
 from shelld_protocol.errors import invalid_params, timed_out
 from shelld_protocol.methods import BackgroundResult, BashParams, BashResult, DryRunResult, Usage
-from shelld_protocol.structs import GuardVerdict
 
 MAX_RESULT_BYTES = 1024 * 1024
 
@@ -27,11 +26,29 @@ MAX_RESULT_BYTES = 1024 * 1024
 async def bash(
     context: Context, params: BashParams
 ) -> BashResult | BackgroundResult | DryRunResult:
-    check_text(params)
-    verdict = judge(params.command).verdict
     if params.dry_run:
-        return _dry_run(context, params, verdict)
-    manager = context.daemon.manager
+        return dry_run(context, params)
+    shell = await run_command(context, params)
+    if params.run_in_background or (shell.released and shell.is_running):
+        return _background_result(shell)
+    result = await _foreground_result(shell, strip=params.strip_ansi)
+    if shell.status is ShellStatus.TIMEOUT and shell.timeout_ms is not None:
+        data = msgspec.to_builtins(result)
+        if shell.survivors:
+            data["survivors"] = shell.survivors
+        raise timed_out(shell.timeout_ms, data)
+    return result
+
+
+async def run_command(
+    context: Context, params: BashParams, timeout_ms: int | None = None
+) -> ShellProcess:
+    """Run a command as far as its caller is to wait: to its start, its end, or its timeout.
+
+    `timeout_ms` is that of a foreground command which has none in `params`; the daemon's by
+    default. Raises `RpcError`.
+    """
+    check_text(params)
     request = StartRequest(
         command=params.command,
         description=params.description,
@@ -39,24 +56,17 @@ async def bash(
         cwd=params.cwd,
         env=params.env,
         stdin=params.stdin,
-        timeout=_timeout_policy(context, params),
+        timeout=_timeout_policy(context, params, timeout_ms),
         in_foreground=not params.run_in_background,
-        verdict=verdict,
+        verdict=judge(params.command).verdict,
     )
+    manager = context.daemon.manager
     if params.run_in_background:
-        return _background_result(await manager.start_and_wait(request))
+        return await manager.start_and_wait(request)
     shell = await manager.start(request)
     await _wait_in_foreground(context, shell)
     raise_failure(shell)
-    if shell.released and shell.is_running:
-        return _background_result(shell)
-    result = await _foreground_result(shell, strip=params.strip_ansi)
-    if shell.status is ShellStatus.TIMEOUT and request.timeout is not None:
-        data = msgspec.to_builtins(result)
-        if shell.survivors:
-            data["survivors"] = shell.survivors
-        raise timed_out(request.timeout.timeout_ms, data)
-    return result
+    return shell
 
 
 def check_text(params: BashParams) -> None:
@@ -72,13 +82,15 @@ def check_text(params: BashParams) -> None:
             raise invalid_params("Invalid value for env: must not contain NUL", "env")
 
 
-def _timeout_policy(context: Context, params: BashParams) -> TimeoutPolicy | None:
+def _timeout_policy(
+    context: Context, params: BashParams, timeout_ms: int | None
+) -> TimeoutPolicy | None:
     options = context.daemon.options
     if params.run_in_background:
         if params.timeout is None:
             return None
         return TimeoutPolicy(params.timeout, "kill", options.grace)
-    timeout_ms = options.default_timeout if params.timeout is None else params.timeout
+    timeout_ms = params.timeout or timeout_ms or options.default_timeout
     return TimeoutPolicy(timeout_ms, params.on_timeout, options.grace)
 
 
@@ -96,7 +108,7 @@ async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
     except anyio.get_cancelled_exc_class():
         survivors: list[int] = []
         with anyio.CancelScope(shield=True):
-            survivors = await shell.kill(signal.SIGTERM, context.daemon.options.grace)
+            survivors = await shell.end_tree(signal.SIGTERM, context.daemon.options.grace)
         if survivors:
             context.error_data["survivors"] = survivors
         raise
@@ -124,7 +136,7 @@ async def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
         exit_code=shell.exit_code,
         signal=shell.signal,
         status=shell.status.value,
-        duration_ms=shell.duration_ms,
+        duration_ms=shell.elapsed_ms,
         truncated=stdout_cut or stderr_cut,
         stdout_bytes=shell.stdout.store.written,
         stderr_bytes=shell.stderr.store.written,
@@ -153,7 +165,10 @@ def _background_result(shell: ShellProcess) -> BackgroundResult:
     )
 
 
-def _dry_run(context: Context, params: BashParams, verdict: GuardVerdict) -> DryRunResult:
+def dry_run(context: Context, params: BashParams) -> DryRunResult:
+    """Validate and judge a command. Raises `RpcError` (invalid_params)."""
+    check_text(params)
+    verdict = judge(params.command).verdict
     log = context.daemon.audit
     if log is not None:
         log.write(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import anyio
 
 from shelld.methods.context import Context
@@ -15,12 +17,9 @@ from shelld_protocol.methods import BashOutputParams, BashOutputResult, OutputRa
 async def bash_output(context: Context, params: BashOutputParams) -> BashOutputResult:
     daemon = context.daemon
     shell = daemon.manager.get(params.bash_id)
-    async with daemon.filters.open(params.filter) as line_filter:
-        readers = _readers(shell, params, line_filter)
-        reads = await _wait_and_read(shell, params, readers)
-        for name, read in reads.items():
-            readers[name].take(read)
-    result = _result(shell, reads)
+    async with daemon.manager.filters.open(params.filter) as line_filter:
+        reads = await wait_and_read(shell, params, _readers(shell, params, line_filter))
+    result = result_of(shell, reads)
     if line_filter is not None:
         result.filter_engine = line_filter.engine
     return result
@@ -46,10 +45,10 @@ def _readers(
     }
 
 
-async def _wait_and_read(
-    shell: ShellProcess, params: BashOutputParams, readers: dict[str, StreamReader]
+async def wait_and_read(
+    shell: ShellProcess, params: BashOutputParams, readers: Mapping[str, StreamReader]
 ) -> dict[str, Read]:
-    """Look until there is something to return, and return that: nobody else has taken it."""
+    """Wait, as `params` say, until there is something to return; take it before anybody else."""
     until_exit = params.until == "exit"
     give_up_at = anyio.current_time() + params.wait / 1000
 
@@ -67,12 +66,14 @@ async def _wait_and_read(
         if any(reader.was_overtaken for reader in readers.values()):
             continue
         if is_last or any(read.text for read in reads.values()):
+            for name, read in reads.items():
+                readers[name].take(read)
             return reads
         for name, read in reads.items():
             readers[name].skip(read)
 
 
-def _result(shell: ShellProcess, reads: dict[str, Read]) -> BashOutputResult:
+def result_of(shell: ShellProcess, reads: dict[str, Read]) -> BashOutputResult:
     stdout = reads.get("stdout") or _nothing(shell.stdout)
     stderr = reads.get("stderr") or _nothing(shell.stderr)
     return BashOutputResult(
@@ -84,7 +85,7 @@ def _result(shell: ShellProcess, reads: dict[str, Read]) -> BashOutputResult:
         is_running=shell.is_running,
         exit_code=shell.exit_code,
         signal=shell.signal,
-        duration_ms=shell.duration_ms,
+        duration_ms=shell.elapsed_ms,
         stdout_range=OutputRange(stdout.start, stdout.end, stdout.dropped),
         stderr_range=OutputRange(stderr.start, stderr.end, stderr.dropped),
         dropped_bytes=stdout.dropped + stderr.dropped,

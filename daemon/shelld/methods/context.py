@@ -8,7 +8,6 @@ from typing import Any
 
 from shelld.audit import AuditLog, AuditRecord, timestamp
 from shelld.options import Options
-from shelld.output.filter import Filters
 from shelld.shells.manager import ShellManager
 from shelld.shells.process import ShellProcess
 
@@ -23,10 +22,6 @@ class Daemon:
     started_at: float = field(default_factory=time.monotonic)
     requests: int = 0
     draining: bool = False
-    filters: Filters = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.filters = Filters(self.manager.pool)
 
 
 @dataclass(slots=True)
@@ -49,7 +44,7 @@ def audit_shell(log: AuditLog, shell: ShellProcess) -> None:
             status=shell.status.value,
             exit_code=shell.exit_code,
             signal=shell.signal,
-            duration_ms=shell.duration_ms,
+            duration_ms=shell.elapsed_ms,
             stdout_bytes=shell.stdout.store.written,
             stderr_bytes=shell.stderr.store.written,
             guard=shell.verdict,

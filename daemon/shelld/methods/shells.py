@@ -31,7 +31,7 @@ async def kill_shell(context: Context, params: KillShellParams) -> KillShellResu
     shell = manager.get(params.shell_id)
     grace = manager.options.grace_ms if params.grace is None else params.grace
     was_running, had_leftover = shell.is_running, bool(shell.leftover)
-    survivors = await shell.kill(signal.Signals[f"SIG{params.signal}"], grace)
+    survivors = await shell.end_tree(signal.Signals[f"SIG{params.signal}"], grace)
     # It may have ended by itself while the kill was on its way.
     ended_by_itself = shell.status not in {ShellStatus.KILLED, ShellStatus.TIMEOUT}
     stopped = not had_leftover and (not was_running or ended_by_itself)
@@ -42,7 +42,7 @@ async def kill_shell(context: Context, params: KillShellParams) -> KillShellResu
         already_stopped=stopped,
         exit_code=shell.exit_code,
         signal=shell.signal,
-        duration_ms=shell.duration_ms,
+        duration_ms=shell.elapsed_ms,
         survivors=survivors,
         message=_kill_message(shell.id, stopped, survivors),
         reason=shell.reason,
@@ -104,7 +104,7 @@ def _info(shell: ShellProcess) -> ShellInfo:
         pid=shell.pid,
         cwd=shell.working_dir,
         started_at=timestamp(shell.started_at or shell.created_at),
-        duration_ms=shell.duration_ms,
+        duration_ms=shell.elapsed_ms,
         unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
         leftover=shell.leftover,
         reason=shell.reason,

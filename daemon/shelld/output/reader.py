@@ -115,6 +115,26 @@ def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
+# -- all of it --------------------------------------------------------------------------------
+
+
+def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tuple[str, int]:
+    """Return all that is kept from `start` on, and up to where that goes.
+
+    For who has nobody else to wait; a caller with an event loop reads in steps.
+    """
+    texts: list[str] = []
+    position = start
+    while True:
+        piece = read_text(store, position, store.written, STEP_BYTES, strip=strip, final=final)
+        if piece.end == position:
+            text = "".join(texts)
+            continues = begins_within_line(store, start)
+            return (last_states(text, continues=continues) if strip else text), position
+        texts.append(piece.text)
+        position = piece.end
+
+
 # -- what is new ------------------------------------------------------------------------------
 
 

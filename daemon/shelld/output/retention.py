@@ -47,6 +47,7 @@ class ShellOutput:
         self, retain_bytes: int = DEFAULT_RETAIN_BYTES, blocks: Blocks | None = None
     ) -> None:
         self._retain_bytes = retain_bytes
+        self._blocks = blocks
         head_limit = retain_bytes // _HEAD_SHARE
         self.stdout = OutputStream(StreamStore(head_limit, blocks))
         self.stderr = OutputStream(StreamStore(head_limit, blocks))
@@ -77,6 +78,13 @@ class ShellOutput:
             if not dropped:
                 return
             excess -= dropped
+
+    def replace(self, stream: OutputStream, data: bytes) -> None:
+        """Make `data` all that the stream has ever written."""
+        stream.store.forget()
+        stream.store = StreamStore(self._retain_bytes // _HEAD_SHARE, self._blocks)
+        self._stores = (self.stdout.store, self.stderr.store)
+        self.append(stream, data)
 
     def finish(self) -> None:
         for store in self._stores:

@@ -70,7 +70,8 @@ class Spool:
 
     def get(self, block: int, offset: int, length: int) -> bytes:
         """Return bytes of a block. Raises OSError, also if they are not all there any more."""
-        assert self._descriptor is not None
+        if self._descriptor is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         data = os.pread(self._descriptor, length, block * BLOCK_BYTES + offset)
         if len(data) < length:
             raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -95,6 +95,10 @@ class StreamStore:
     def kept(self) -> int:
         return self.written - self.dropped
 
+    def dropped_between(self, start: int, end: int) -> int:
+        """Return how many bytes of that range are dropped."""
+        return max(0, min(end, self._gap_end) - max(start, self._gap_start))
+
     @property
     def tail_bytes(self) -> int:
         """How much there is to `drop`."""

@@ -36,6 +36,9 @@ TRANSITIONS: Final[dict[tuple[ShellStatus, ShellEvent], ShellStatus]] = {
     (ShellStatus.RUNNING, ShellEvent.TIMED_OUT): ShellStatus.TIMEOUT,
 }
 
+# The same without saying why.
+STEPS: Final = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
+
 LIVE: Final = frozenset({ShellStatus.PENDING, ShellStatus.RUNNING})
 
 

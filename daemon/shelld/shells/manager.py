@@ -1,13 +1,13 @@
 """The manager owns every shell: nobody else starts, kills or forgets one.
 
-Its running scope (``async with``) holds one task a shell, in one task group, and the pool of
-runners. Leaving the scope kills what still runs.
+There is one in a process: `ShellManager()` always is the same. While it is *running* there is a
+scope (`scope.py`) with a task a shell: inside of ``async with``, as in the daemon; or, where nobody
+has entered it, from the first call on, on an event loop in a thread of its own, until `reset` or
+the end of the program. So shells outlive the event loop that they were asked for on, and can be
+used from others. Leaving the scope kills what still runs, and forgets all.
 
-Invariants:
-
-* A shell is in the table, and its task started, before anything is awaited after its command was
-  handed to a runner.
-* At most `max_shells` shells are running or have processes left; none of those is ever evicted.
+Invariant: at most `max_shells` shells are running or have processes left; none of those is ever
+evicted.
 """
 
 from __future__ import annotations
@@ -16,39 +16,32 @@ import contextlib
 import errno
 import os
 import signal
-import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final
+from typing import ClassVar, Final, TypeVar
 
 import anyio
-import anyio.abc
-from msgspec import Struct
+import anyio.to_thread
+from anyio.lowlevel import current_token
 
-from shelld.keeper.channel import Channel, RunnerInfo
+from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
-from shelld.output.retention import DEFAULT_RETAIN_BYTES, DEFAULT_RETAIN_TOTAL_BYTES, Retention
+from shelld.output.filter import Filters
+from shelld.shells.home import HomeThread, do_soon
 from shelld.shells.ids import ShellIds
-from shelld.shells.launch import CommandLaunch, Launch, StartRequest
+from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import ShellStatus
-from shelld.shells.oom import OomKills
+from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
-from shelld.shells.session import DEFAULT_SESSION, Session
-from shelld.shells.spare import DEFAULT_SPARE_SHELLS, Spare, SpareLaunch, Spares
+from shelld.shells.scope import Scope
+from shelld.shells.session import Session, Sessions
 from shelld.shells.state import first_state
-from shelld.shells.supervision import START_TIMEOUT_S, Supervision
-from shelld_protocol.errors import (
-    resource_exhausted,
-    session_not_found,
-    shell_not_found,
-    shutting_down,
-    spawn_failed,
-)
+from shelld.shells.supervision import START_TIMEOUT_S
+from shelld_protocol.errors import RpcError, resource_exhausted, shell_not_found, spawn_failed
 
-# Commands that have been handed over and are not known to run yet. A burst of a thousand waits
-# here, where it costs nothing, and other requests are answered meanwhile.
-MAX_STARTING: Final = 32
+T = TypeVar("T")
 
 # For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
 EXIT_KILL_S: Final = 0.3
@@ -57,56 +50,86 @@ EXIT_KILL_S: Final = 0.3
 _SWEEP_S: Final = 15.0
 
 
-class ManagerOptions(Struct, frozen=True):
-    """Limits (contract: Retention). `bash` is what runs commands."""
-
-    bash: str = "/bin/bash"
-    max_shells: int = 256
-    max_retained: int = 1_000
-    retain_seconds: int = 3_600
-    retain_bytes: int = DEFAULT_RETAIN_BYTES
-    retain_total_bytes: int = DEFAULT_RETAIN_TOTAL_BYTES
-    spool_directory: str | None = None
-    spare_shells: int = DEFAULT_SPARE_SHELLS
-    grace_ms: int = 1_000
-
-
 class ShellManager:
-    def __init__(
-        self,
+    """The arguments are for who makes it; to give some when there is one already is an error.
+
+    `on_end` is called with every shell that has ended. What is a coroutine can be awaited on any
+    event loop, but for `start` and what else says so, which belongs to the scope's own.
+    """
+
+    _instance: ClassVar[ShellManager | None] = None
+    _making: ClassVar[threading.Lock] = threading.Lock()
+
+    # And no __init__, as that would be called each time.
+    def __new__(
+        cls,
         options: ManagerOptions | None = None,
         *,
         pool: RunnerPool | None = None,
-        on_end: Callable[[ShellProcess], None] = lambda _shell: None,
+        on_end: Callable[[ShellProcess], None] | None = None,
+    ) -> ShellManager:
+        with cls._making:
+            if cls._instance is None:
+                cls._instance = super().__new__(cls)
+                cls._instance._set_up(options, pool, on_end)
+            elif (options, pool, on_end) != (None, None, None):
+                raise RuntimeError("there is a shell manager already")
+            return cls._instance
+
+    def _set_up(
+        self,
+        options: ManagerOptions | None,
+        pool: RunnerPool | None,
+        on_end: Callable[[ShellProcess], None] | None,
     ) -> None:
         self.options = options or ManagerOptions()
         self.started_count = 0
         # Of those, how many had a bash that was waiting for them.
         self.spares_used = 0
-        self.pool = pool or RunnerPool()
-        self._oom_kills = OomKills()
-        self._runner_info: RunnerInfo | None = None
-        self._on_end = on_end
+        # For the first scope; another one has its own.
+        self._pool = pool
+        self._on_end = on_end or _ignore
+        self._ids = ShellIds()
         # In start order, which is also nearly the order of ending.
         self._shells: dict[str, ShellProcess] = {}
         # Running, or with processes left.
         self._live_count = 0
-        self._retention = Retention(
-            self.options.retain_bytes,
-            self.options.retain_total_bytes,
-            self.options.spool_directory,
-        )
-        self._sessions: dict[str, Session] = {}
-        self._base = first_state(os.fsencode(_current_directory()), dict(os.environb))
-        self._no_session = Session(None, self._base)
-        self._spares = Spares(self._start_spare, self.options.spare_shells)
-        self._ids = ShellIds()
-        self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._scope: Scope | None = None
+        self._entered: AbstractAsyncContextManager[None] | None = None
+        # If that is where the scope is.
+        self._thread: HomeThread | None = None
+        self._opening = threading.Lock()
+        self._runner_info: RunnerInfo | None = None
+
+    @classmethod
+    async def reset(cls) -> None:
+        """Kill all shells; the next ``ShellManager()`` is another one.
+
+        If this one was entered, its scope is still to be left.
+        """
+        with cls._making:
+            manager, cls._instance = cls._instance, None
+        if manager is None:
+            return
+        if manager._thread is not None:
+            await anyio.to_thread.run_sync(manager._thread.stop)
+        elif manager._scope is not None:
+            # Nothing to do if its event loop has ended.
+            with contextlib.suppress(RpcError):
+                await manager._scope.home.call(manager._end_all, manager._scope)
+
+    async def _end_all(self, scope: Scope) -> None:
+        scope.stop_starting()
+        await self._kill_all(0)
+
+    # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
-        self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._sweep)
+        if self._thread is None:
+            if self._scope is not None:
+                raise RuntimeError("the shell manager is running already")
+            self._entered = self._running()
+            await self._entered.__aenter__()
         return self
 
     async def __aexit__(
@@ -115,34 +138,91 @@ class ShellManager:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        # From here on nothing is started.
-        tasks, self._tasks = self._tasks, None
-        assert tasks is not None
-        self._spares.close()
+        entered, self._entered = self._entered, None
+        return None if entered is None else await entered.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncGenerator[None]:
+        pool, self._pool = self._pool or RunnerPool(), None
+        base = first_state(os.fsencode(_current_directory()), dict(os.environb))
         try:
-            with anyio.move_on_after(EXIT_KILL_S, shield=True):
-                await self.kill_all(0)
+            async with anyio.create_task_group() as tasks:
+                scope = self._scope = Scope(
+                    tasks,
+                    self.options,
+                    pool,
+                    Sessions(base),
+                    ids=self._ids,
+                    on_enter=self._enter,
+                    on_end=self._on_end,
+                    on_release=self._released,
+                )
+                tasks.start_soon(self._sweep, scope)
+                try:
+                    yield
+                finally:
+                    scope.stop_starting()
+                    with anyio.CancelScope(shield=True):
+                        scope.home.close()
+                        with anyio.move_on_after(EXIT_KILL_S):
+                            await self._kill_all(0)
+                    tasks.cancel_scope.cancel()
         finally:
-            tasks.cancel_scope.cancel()
-            try:
-                result = await tasks.__aexit__(kind, error, traceback)
-            finally:
-                self.pool.close()
-                self._oom_kills.close()
-                self._retention.close()
-        return result
+            if self._scope is not None:
+                self._scope.close()
+            self._scope = None
+            self._shells.clear()
+
+    async def run(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Return what ``await function(*args)`` returns on the event loop that the shells live on.
+
+        Opens the scope if it is not open. Raises `RpcError` (shutting_down).
+        """
+        if self._scope is None:
+            await anyio.to_thread.run_sync(self._open_in_thread)
+        scope = self._scope
+        assert scope is not None
+        return await scope.home.call(function, *args)
+
+    def _open_in_thread(self) -> None:
+        with self._opening:
+            if self._scope is None:
+                self._thread = HomeThread(self._running)
+
+    @property
+    def _running_scope(self) -> Scope:
+        if self._scope is None:
+            raise RuntimeError("the shell manager is not running")
+        return self._scope
 
     # -- starting ---------------------------------------------------------------------------
 
     async def create_shell(
         self, command: str, working_dir: str, env: dict[str, str | None] | None = None
     ) -> ShellProcess:
-        """Start a command in the background. Raises `RpcError`: spawn_failed and others."""
-        return await self.start_and_wait(StartRequest(command, cwd=working_dir, env=env))
+        """Start a command in the background and return once it runs; opens the scope if need be.
 
-    async def start_and_wait(self, request: StartRequest) -> ShellProcess:
-        """Start a command and return once it runs. Raises `RpcError`, as `start` does."""
+        `env` is laid over the environment, None removing a name. Raises `RpcError`: spawn_failed
+        and what else `start` does.
+        """
+        request = StartRequest(command, cwd=working_dir, env=env)
+        shell = await self.run(self._start_held, request)
+        # Not before its caller waits for something else.
+        do_soon(current_token(), shell.let_go)
+        return shell
+
+    async def _start_held(self, request: StartRequest) -> ShellProcess:
+        """Start a command, whose caller is to see it running, however short it is."""
+        return await self.start_and_wait(request, held=True)
+
+    async def start_and_wait(self, request: StartRequest, *, held: bool = False) -> ShellProcess:
+        """Start a command and return once it runs. Raises `RpcError`, as `start` does.
+
+        On the scope's event loop. `held`: its end is not told before `ShellProcess.let_go`.
+        """
         shell = await self.start(request)
+        if held and shell.supervision is not None:
+            shell.supervision.hold()
         pending = ShellStatus.PENDING
         await shell.wait_until(lambda: shell.status is not pending or shell.failure is not None)
         raise_failure(shell)
@@ -154,17 +234,16 @@ class ShellManager:
     async def start(self, request: StartRequest) -> ShellProcess:
         """Hand a command to a runner, without waiting to hear whether it could be started.
 
-        Waits while `MAX_STARTING` others are being started. Raises `RpcError` (resource_exhausted,
-        spawn_failed, shutting_down).
+        On the scope's event loop. Raises `RpcError` (resource_exhausted, spawn_failed,
+        shutting_down).
         """
-        if self._tasks is None:
-            raise RuntimeError("the manager is not running")
+        scope = self._running_scope
         limit = self.options.max_shells
         if self._live_count >= limit:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
         self._live_count += 1
         try:
-            return await self._start(request)
+            return await scope.start(request)
         except BaseException as error:
             self._live_count -= 1
             if isinstance(error, ConnectionError):
@@ -174,110 +253,22 @@ class ShellManager:
                 raise spawn_failed(error.errno or 0, "exec") from error
             raise
 
-    async def _start(self, request: StartRequest) -> ShellProcess:
-        session = self._session(request.session)
-        spare = await self._spares.take(session, request)
-        if spare is not None and self._start_in(spare, request, session):
-            self._spares.command_started(session, spare)
-            return spare.supervision.shell
-        await self._starting.acquire()
-        try:
-            return self._start_new(request)
-        except BaseException:
-            self._starting.release()
-            raise
-
-    def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
-        """Whether a bash that has waited runs the command now."""
-        if self._tasks is None:
-            raise shutting_down()
-        supervision = spare.supervision
-        supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
-        try:
-            supervision.run_command(request)
-        except OSError:
-            # Somebody has ended it, say.
-            supervision.discard()
-            self._spares.note_use(succeeded=False)
-            return False
-        self._spares.note_use(succeeded=True)
-        self._enter(supervision)
-        self.spares_used += 1
-        return True
-
-    def _start_new(self, request: StartRequest) -> ShellProcess:
-        """Hand over and own: no await from here to the start of the task."""
-        if self._tasks is None:
-            # It ended while this start waited for its turn.
-            raise shutting_down()
-        session = self._session(request.session)
-        launch = CommandLaunch(request, session, self.options.bash)
-        supervision = self._supervise(launch, on_start=self._starting.release)
-        supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
-        supervision.set_timeout(request.timeout)
-        self._enter(supervision)
-        return supervision.shell
-
-    def _start_spare(self, session: Session) -> Spare:
-        launch = SpareLaunch(session, self.options.bash)
-        return Spare(launch, self._supervise(launch))
-
-    def _supervise(
-        self, launch: Launch, on_start: Callable[[], None] = lambda: None
-    ) -> Supervision:
-        """Hand over to a runner, and start the task that watches over what becomes of it."""
-        assert self._tasks is not None
-        with ExitStack() as undo:
-            undo.callback(launch.close)
-            channel = self.pool.acquire()
-            undo.callback(self.pool.release, channel)
-            output = self._retention.open()
-            undo.callback(self._retention.forget, output)
-            supervision = Supervision(
-                ShellProcess(output),
-                channel,
-                launch,
-                pool=self.pool,
-                oom_kills=self._oom_kills,
-                on_start=on_start,
-                on_end=self._on_end,
-                release=self._released,
-            )
-            # The last thing that can fail.
-            launch.hand_over(channel)
-            undo.pop_all()
-        self._tasks.start_soon(supervision.run)
-        return supervision
-
-    def _enter(self, supervision: Supervision) -> None:
-        shell = supervision.shell
-        shell.supervision = supervision
+    def _enter(self, shell: ShellProcess, *, by_spare: bool) -> None:
         self._shells[shell.id] = shell
         self.started_count += 1
+        self.spares_used += by_spare
 
-    def _released(self, supervision: Supervision, channel: Channel | None) -> None:
-        shell = supervision.shell
-        if channel is not None:
-            self.pool.release(channel)
-        if supervision.launch.is_waiting:
-            # It has run no command, and never will.
-            self._spares.has_ended(supervision)
-            self._retention.forget(shell.output)
-            return
+    def _released(self, shell: ShellProcess) -> None:
         self._live_count -= 1
         if shell.failure is not None:
             self._forget(shell)
             return
-        self._retention.finish(shell.output)
         while len(self._shells) - self._live_count > self.options.max_retained:
             self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
-        is_open = shell.session is None or shell.session in self._sessions
-        if shell.in_foreground and is_open and self._tasks is not None:
-            self._spares.command_ended(self._session(shell.session))
 
     def _forget(self, shell: ShellProcess) -> None:
-        del self._shells[shell.id]
-        self._retention.forget(shell.output)
+        if self._shells.pop(shell.id, None) is not None and self._scope is not None:
+            self._scope.retention.forget(shell.output)
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -291,29 +282,43 @@ class ShellManager:
     def get_shell(self, shell_id: str) -> ShellProcess | None:
         """Return a shell that runs or is retained."""
         shell = self._shells.get(shell_id)
-        if shell is not None and self._ended_before(shell, self.options.retain_seconds):
-            self._forget(shell)
-            return None
-        return shell
+        expired = shell is not None and shell.ended_before(self.options.retain_seconds)
+        return None if expired else shell
 
     def list_shells(self) -> list[ShellProcess]:
         """Return running and retained shells in start order."""
-        self.cleanup_completed(self.options.retain_seconds)
-        return list(self._shells.values())
+        limit = self.options.retain_seconds
+        return [shell for shell in list(self._shells.values()) if not shell.ended_before(limit)]
+
+    def list_running(self) -> list[ShellProcess]:
+        return [shell for shell in list(self._shells.values()) if shell.is_running]
+
+    def get_session(self, name: str) -> Session:
+        """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
+        return self._running_scope.sessions.known(name)
+
+    def list_sessions(self) -> dict[str, Session]:
+        """Return all sessions by name; the default one always exists."""
+        return self._running_scope.sessions.all()
+
+    @property
+    def filters(self) -> Filters:
+        return self._running_scope.filters
 
     @property
     def spool_bytes(self) -> int:
         """How much disk space the output of all shells takes."""
-        return self._retention.spool_bytes
-
-    def list_running(self) -> list[ShellProcess]:
-        return [shell for shell in self._shells.values() if shell.is_running]
+        return self._running_scope.retention.spool_bytes
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Return what a runner said of itself, once one can be had; None if none can."""
+        """Return what a runner said of itself, once one can be had; None if none can.
+
+        On the scope's event loop.
+        """
         if self._runner_info is None:
+            pool = self._running_scope.pool
             with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
-                channel = self.pool.acquire()
+                channel = pool.acquire()
                 try:
                     while channel.peer is None and channel.is_open:
                         await anyio.wait_readable(channel)
@@ -321,7 +326,7 @@ class ShellManager:
                             channel.close()
                     self._runner_info = channel.peer
                 finally:
-                    self.pool.release(channel)
+                    pool.release(channel)
         return self._runner_info
 
     # -- ending -----------------------------------------------------------------------------
@@ -329,13 +334,12 @@ class ShellManager:
     async def close_session(self, name: str) -> list[ShellProcess]:
         """Kill a session's shells and what they left, and forget it; return those.
 
-        Raises `RpcError` (session_not_found) for one that was never used; the default one always
-        exists.
+        On the scope's event loop. Raises `RpcError` (session_not_found) for one that was never
+        used; the default one always exists.
         """
-        if name not in self._sessions and name != DEFAULT_SESSION:
-            raise session_not_found(name)
-        self._sessions.pop(name, None)
-        self._spares.end(name)
+        scope = self._running_scope
+        scope.sessions.forget(name)
+        scope.spares.end(name)
         return await self._kill(
             [shell for shell in self._shells.values() if shell.session == name],
             self.options.grace_ms,
@@ -343,6 +347,10 @@ class ShellManager:
 
     async def kill_all(self, grace_ms: int | None = None) -> int:
         """Kill every shell and everything any of them left; return how many were not empty."""
+        scope = self._scope
+        return 0 if scope is None else await scope.home.call(self._kill_all, grace_ms)
+
+    async def _kill_all(self, grace_ms: int | None) -> int:
         grace = self.options.grace_ms if grace_ms is None else grace_ms
         return len(await self._kill(self._shells.values(), grace))
 
@@ -351,48 +359,35 @@ class ShellManager:
         number = signal.SIGTERM if grace else signal.SIGKILL
         async with anyio.create_task_group() as kills:
             for shell in shells:
-                kills.start_soon(shell.kill, number, grace)
+                kills.start_soon(shell.end_tree, number, grace)
         return shells
 
-    def cleanup_completed(self, max_age_seconds: float) -> int:
+    def cleanup_completed(self, max_age_seconds: float = 3_600) -> int:
         """Forget shells that ended longer ago and left nothing running; return how many."""
-        expired = [
-            shell for shell in self._shells.values() if self._ended_before(shell, max_age_seconds)
-        ]
+        scope = self._scope
+        forget = self._forget_older_than
+        return (
+            forget(max_age_seconds)
+            if scope is None
+            else scope.home.call_sync(forget, max_age_seconds)
+        )
+
+    def _forget_older_than(self, seconds: float) -> int:
+        expired = [shell for shell in self._shells.values() if shell.ended_before(seconds)]
         for shell in expired:
             self._forget(shell)
         return len(expired)
 
-    def _ended_before(self, shell: ShellProcess, seconds: float) -> bool:
-        """Whether a shell ended that long ago, and nothing of it is left."""
-        ended = shell.completed_at
-        return shell.is_empty and ended is not None and ended <= time.time() - seconds
-
-    async def _sweep(self) -> None:
+    async def _sweep(self, scope: Scope) -> None:
         while True:
             await anyio.sleep(_SWEEP_S)
-            self.cleanup_completed(self.options.retain_seconds)
-            self._spares.trim()
-            self.pool.trim()
+            self._forget_older_than(self.options.retain_seconds)
+            scope.spares.trim()
+            scope.pool.trim()
 
-    def _session(self, name: str | None) -> Session:
-        if name is None:
-            return self._no_session
-        session = self._sessions.get(name)
-        if session is None:
-            session = self._sessions[name] = Session(name, self._base)
-        return session
 
-    def get_session(self, name: str) -> Session:
-        """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
-        if name not in self._sessions and name != DEFAULT_SESSION:
-            raise session_not_found(name)
-        return self._session(name)
-
-    def list_sessions(self) -> dict[str, Session]:
-        """Return all sessions by name; the default one always exists."""
-        self._session(DEFAULT_SESSION)
-        return self._sessions
+def _ignore(_shell: ShellProcess) -> None:
+    pass
 
 
 def raise_failure(shell: ShellProcess) -> None:

@@ -2,8 +2,9 @@
 
 A shell *ends* when bash does. It is *empty* when every process that bash left behind is gone too.
 
-Only `supervision` moves a shell from state to state. Everybody else reads, asks (`kill`) and
-waits (`wait_until`).
+Only `supervision` moves a shell that has a process from state to state. Everybody else reads, asks
+(`end_tree`) and waits (`wait_until`), on the event loop of the manager's scope. What a program in
+the same process needs works on any: `wait`, `kill`, `terminate`, `read_output`, the buffers.
 """
 
 from __future__ import annotations
@@ -12,16 +13,24 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import anyio
+from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
-from shelld.output.retention import ShellOutput
+from shelld.output.reader import read_all
+from shelld.output.retention import OutputStream, ShellOutput
+from shelld.shells.home import Home
 from shelld.shells.launch import StartRequest
-from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
+from shelld.shells.lifecycle import LIVE, STEPS, ShellEvent, ShellStatus, next_status
 from shelld_protocol.structs import EndReason
+
+T = TypeVar("T")
+
+# Of the event loop, from a write to a pipe that it watches to the bytes being taken.
+_TURNS_TO_READ: Final = 3
 
 
 class CommandUsage(Struct, frozen=True):
@@ -37,30 +46,53 @@ class _Waiter(NamedTuple):
     met: anyio.Event
 
 
-class Killer(Protocol):
-    """What `kill` needs of the supervision: to start a kill and be told no more."""
+class Supervisor(Protocol):
+    """What a shell asks of its supervision."""
 
     def begin_kill(self, number: int, grace_ms: int, event: ShellEvent) -> None: ...
+
+    def hold(self) -> None: ...
+
+    def let_go(self) -> None: ...
+
+
+class BashProcess(NamedTuple):
+    """`returncode` as `subprocess` has it: negative for a signal, None while it runs."""
+
+    pid: int
+    returncode: int | None
 
 
 class ShellProcess:
     """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
 
-    Who and what it is, `assign` tells: a bash may be there before its command is known.
+    Who and what it is, `assign` tells: a bash may be there before its command is known. One that is
+    made by hand has no process, and is what its attributes are set to.
     """
 
-    id = command = working_dir = ""
     description: str | None = None
     session: str | None = None
     verdict = ""
+    timeout_ms: int | None = None
     # Somebody waits for its end.
     in_foreground = False
+    # From SIGTERM to SIGKILL.
+    grace_ms = 1_000
 
-    def __init__(self, output: ShellOutput | None = None) -> None:
+    def __init__(
+        self,
+        id: str = "",  # noqa: A002
+        command: str = "",
+        working_dir: str = "",
+        *,
+        output: ShellOutput | None = None,
+    ) -> None:
+        self.id = id
+        self.command = command
+        self.working_dir = working_dir
         self.output = output or ShellOutput()
         self.stdout = self.output.stdout
         self.stderr = self.output.stderr
-        self.status = ShellStatus.PENDING
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.signal: str | None = None
@@ -76,23 +108,180 @@ class ShellProcess:
         # The timeout has passed and was to move the shell to the background.
         self.released = False
         # Nothing that the command started is left, or nothing was started.
-        self.is_empty = False
-        self.created_at = 0.0
+        self.is_empty = output is None
+        self.created_at = time.time()
         self.started_at: float | None = None
         self.completed_at: float | None = None
-        self.supervision: Killer | None = None
+        self.supervision: Supervisor | None = None
+        self.home: Home | None = None
+        self._status = ShellStatus.PENDING
         self._began = 0.0
         self._lasted = math.nan
         self._waiters: list[_Waiter] = []
 
     @property
-    def is_running(self) -> bool:
-        return self.status in LIVE
+    def status(self) -> ShellStatus:
+        return self._status
+
+    @status.setter
+    def status(self, status: ShellStatus) -> None:
+        """Raises ValueError for a step that is not in the table, or if there is a process."""
+        if self.supervision is not None:
+            raise ValueError("what has a process has the state of that")
+        if (self._status, status) not in STEPS:
+            raise ValueError(f"a {self._status.value} shell cannot become {status.value}")
+        self._status = status
 
     @property
-    def duration_ms(self) -> int:
+    def is_running(self) -> bool:
+        return self._status in LIVE
+
+    @property
+    def process(self) -> BashProcess | None:
+        """Its bash, None if that has not been started."""
+        return None if self.pid is None else BashProcess(self.pid, self._returncode)
+
+    @property
+    def _returncode(self) -> int | None:
+        if self.signal is not None:
+            return -_signal_number(self.signal)
+        return self.exit_code
+
+    @property
+    def elapsed_ms(self) -> int:
+        """How long it has run, or had, on a clock that nobody sets."""
         lasted = self._lasted
         return round((time.monotonic() - self._began if math.isnan(lasted) else lasted) * 1000)
+
+    @property
+    def duration_ms(self) -> float | None:
+        """From `started_at` to `completed_at`, or until now; None before it has started."""
+        if self.started_at is None:
+            return None
+        end = time.time() if self.completed_at is None else self.completed_at
+        return (end - self.started_at) * 1000
+
+    def ended_before(self, seconds: float) -> bool:
+        """Whether it ended that long ago, and nothing of it is left."""
+        ended = self.completed_at
+        return self.is_empty and ended is not None and ended <= time.time() - seconds
+
+    # -- on any event loop ------------------------------------------------------------------
+
+    async def wait(self, timeout: float | None = None) -> int:
+        """Wait until bash has ended; return its exit code, negative for a signal.
+
+        After `timeout` seconds the shell is killed, its status is TIMEOUT, and TimeoutError is
+        raised.
+        """
+        return await self._at_home(self._wait, timeout)
+
+    async def _wait(self, timeout: float | None) -> int:
+        if self.is_running and self.supervision is None:
+            raise RuntimeError("there is no process to wait for")
+        with anyio.move_on_after(timeout):
+            await self.wait_until(lambda: not self.is_running)
+        if self.is_running:
+            await self.end_tree(signal.SIGTERM, self.grace_ms, ShellEvent.TIMED_OUT)
+            if self._status is ShellStatus.TIMEOUT:
+                raise TimeoutError(f"the command timed out after {timeout} s")
+        returncode = self._returncode
+        if returncode is None:
+            raise RuntimeError("nobody knows how it ended")
+        return returncode
+
+    async def kill(self) -> None:
+        """SIGKILL the whole tree, and return once it is dead; nothing if there is no process."""
+        await self._at_home(self.end_tree, signal.SIGKILL, 0)
+
+    async def terminate(self) -> None:
+        """SIGTERM the whole tree, SIGKILL what does not heed it; return once it is dead."""
+        await self._at_home(self.end_tree, signal.SIGTERM, self.grace_ms)
+
+    async def read_output(self) -> bool:
+        """Let arrive what has been written by now; return whether there is anything unread."""
+        return await self._at_home(self._read_output)
+
+    async def _read_output(self) -> bool:
+        for _ in range(_TURNS_TO_READ):
+            await checkpoint()
+        return self.stdout.unread_bytes + self.stderr.unread_bytes > 0
+
+    def get_new_output(self, include_stderr: bool = True) -> str:
+        """Return what was written since the last call, and was not read in any other way.
+
+        What stderr has follows a line ``[stderr]``. An unfinished character or escape sequence of a
+        running shell is left for later, as `bash_output` does.
+        """
+        return self._here(self._new_output, include_stderr)
+
+    def _new_output(self, include_stderr: bool) -> str:
+        texts: list[str] = []
+        for stream in (self.stdout, self.stderr)[: 1 + include_stderr]:
+            text, end = self._text(stream, stream.read_position)
+            stream.read_position = end
+            texts.append(text)
+        return join_streams(*texts)
+
+    def get_all_output(self, include_stderr: bool = True) -> str:
+        """Return all that is kept of what was written; changes nothing for others."""
+        return self._here(self._all_output, include_stderr)
+
+    def _all_output(self, include_stderr: bool) -> str:
+        streams = (self.stdout, self.stderr)[: 1 + include_stderr]
+        return join_streams(*[self._text(stream, 0)[0] for stream in streams])
+
+    def _text(self, stream: OutputStream, start: int, *, strip: bool = True) -> tuple[str, int]:
+        return read_all(stream.store, start, strip=strip, final=not self.is_running)
+
+    @property
+    def stdout_buffer(self) -> str:
+        """All that is kept of what was written, as it was written."""
+        return self._here(lambda: self._text(self.stdout, 0, strip=False)[0])
+
+    @stdout_buffer.setter
+    def stdout_buffer(self, text: str) -> None:
+        self._here(self.output.replace, self.stdout, text.encode())
+
+    @property
+    def stderr_buffer(self) -> str:
+        return self._here(lambda: self._text(self.stderr, 0, strip=False)[0])
+
+    @stderr_buffer.setter
+    def stderr_buffer(self, text: str) -> None:
+        self._here(self.output.replace, self.stderr, text.encode())
+
+    @property
+    def last_read_stdout(self) -> int:
+        """Up to where it has been read, in bytes."""
+        return self.stdout.read_position
+
+    @last_read_stdout.setter
+    def last_read_stdout(self, offset: int) -> None:
+        self.stdout.read_position = offset
+
+    @property
+    def last_read_stderr(self) -> int:
+        return self.stderr.read_position
+
+    @last_read_stderr.setter
+    def last_read_stderr(self, offset: int) -> None:
+        self.stderr.read_position = offset
+
+    def let_go(self) -> None:
+        """Let its end be told, after a start that holds that back."""
+        supervision = self.supervision
+        if supervision is not None and self.home is not None:
+            self.home.call_soon(supervision.let_go)
+
+    async def _at_home(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        return await (function(*args) if self.home is None else self.home.call(function, *args))
+
+    def _here(self, function: Callable[..., T], *args: object) -> T:
+        home = self.home
+        return function(*args) if home is None else home.call_sync(function, *args)
+
+    # -- on the event loop of the scope -----------------------------------------------------
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds; it is looked at whenever something happened here."""
@@ -111,7 +300,7 @@ class ShellProcess:
             self._waiters.remove(waiter)
             waiter.met.set()
 
-    async def kill(
+    async def end_tree(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
     ) -> list[int]:
         """Signal the whole tree, SIGKILL it after the grace; return once it is dead.
@@ -133,6 +322,7 @@ class ShellProcess:
         self.description = request.description
         self.session = request.session
         self.verdict = request.verdict
+        self.timeout_ms = None if request.timeout is None else request.timeout.timeout_ms
         self.in_foreground = request.in_foreground
         self.created_at = time.time()
         self._began = time.monotonic()
@@ -142,7 +332,7 @@ class ShellProcess:
     def started(self) -> None:
         """The command runs, or has run; `pid` is None if it was gone before it could be known."""
         self.started_at = time.time()
-        self.status = next_status(self.status, ShellEvent.STARTED)
+        self._status = next_status(self._status, ShellEvent.STARTED)
 
     def stop_clock(self) -> None:
         """Bash has ended now, although its outcome is still to be settled."""
@@ -156,10 +346,25 @@ class ShellProcess:
         else:
             self.signal = _signal_name(-code)
         own = ShellEvent.EXITED_ZERO if code == 0 else ShellEvent.EXITED_NONZERO
-        self.status = next_status(self.status, kill_event or own)
+        self._status = next_status(self._status, kill_event or own)
         self.completed_at = time.time()
         if math.isnan(self._lasted):
             self.stop_clock()
+
+
+def join_streams(stdout: str, stderr: str = "") -> str:
+    """Return both streams as one text, what came on stderr after a line that says so."""
+    if not stderr:
+        return stdout
+    line_end = "" if not stdout or stdout.endswith("\n") else "\n"
+    return f"{stdout}{line_end}[stderr]\n{stderr}"
+
+
+def _signal_number(name: str) -> int:
+    try:
+        return signal.Signals[name]
+    except KeyError:
+        return int(name.removeprefix("SIG"))
 
 
 def _signal_name(number: int) -> str:

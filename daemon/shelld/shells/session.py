@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from shelld.keeper.channel import anonymous_file
 from shelld.shells.state import ShellState, parse_dump
+from shelld_protocol.errors import session_not_found
 
 DEFAULT_SESSION: Final = "main"
 
@@ -131,6 +132,43 @@ class Session:
             for name, value in {**changed, **removed}.items()
             if name not in _NOT_TOLD and not name.startswith(b"BASH_FUNC_")
         }
+
+
+class Sessions:
+    """All sessions by name. The default one always exists; others do from their first use."""
+
+    def __init__(self, base: ShellState) -> None:
+        self._base = base
+        self._sessions: dict[str, Session] = {}
+        # Of the commands that are of no session.
+        self._none = Session(None, base)
+
+    def get(self, name: str | None) -> Session:
+        """Return a session, a new one if there was none."""
+        if name is None:
+            return self._none
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = Session(name, self._base)
+        return session
+
+    def has(self, name: str | None) -> bool:
+        return name is None or name in self._sessions
+
+    def known(self, name: str) -> Session:
+        """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
+        if name not in self._sessions and name != DEFAULT_SESSION:
+            raise session_not_found(name)
+        return self.get(name)
+
+    def all(self) -> dict[str, Session]:
+        self.get(DEFAULT_SESSION)
+        return self._sessions
+
+    def forget(self, name: str) -> None:
+        """Raises `RpcError` (session_not_found)."""
+        self.known(name)
+        del self._sessions[name]
 
 
 class Recorder:

@@ -54,6 +54,9 @@ LEFTOVER_OUTPUT_GRACE_S: Final = 0.05
 # a few seconds; a runner that was stopped by its own command takes for ever.
 START_TIMEOUT_S: Final = 15.0
 
+# For who has started a command to look at how it runs.
+HOLD_S: Final = 1.0
+
 # How often a command is given to a runner that turns out to have never been there.
 MAX_LAUNCHES: Final = 3
 
@@ -112,6 +115,8 @@ class Supervision:
         # Deadlines, on the event loop's clock.
         self._timeout_at = math.inf
         self._answer_at = math.inf
+        # Infinite if nobody holds it.
+        self._held_until = math.inf
         self._stuck_at = anyio.current_time() + START_TIMEOUT_S
         self._scope: anyio.CancelScope | None = None
         # Closed by `run`, or with the last reference if the command never gets that far.
@@ -151,8 +156,18 @@ class Supervision:
         with contextlib.suppress(OSError):
             # If it cannot be sent the runner is gone, as `run` is about to see.
             self._channel.send((KILL, int(number), grace_ms))
+        self._held_until = min(self._held_until, anyio.current_time())
         patience = (grace_ms + KILL_DEADLINE_MS) / 1000 + RUNNER_MARGIN_S
         self._stuck_at = min(self._stuck_at, anyio.current_time() + patience)
+        self._deadline_changed()
+
+    def hold(self) -> None:
+        """Do not tell the end of the command before `let_go`, or for `HOLD_S`."""
+        self._held_until = anyio.current_time() + HOLD_S
+        self._deadline_changed()
+
+    def let_go(self) -> None:
+        self._held_until = min(self._held_until, anyio.current_time())
         self._deadline_changed()
 
     async def run(self) -> None:
@@ -195,7 +210,7 @@ class Supervision:
             self._release(self, self._channel if intact else None)
 
     def _next_deadline(self) -> float:
-        return min(self._timeout_at, self._answer_at, self._stuck_at)
+        return min(self._timeout_at, self._answer_at, self._stuck_at, self._held_until)
 
     def _deadline_changed(self) -> None:
         # One that was put off is met too soon, and nothing comes of it.
@@ -209,6 +224,8 @@ class Supervision:
 
     def _meet_deadlines(self) -> None:
         now = anyio.current_time()
+        if now >= self._held_until:
+            self._held_until = math.inf
         if now >= self._answer_at:
             self._answer_at = math.inf
             self._end()
@@ -369,6 +386,8 @@ class Supervision:
             if self._wait_status is None and self._runner_lost and self._tree_empty:
                 self._assume_killed()
             if self._wait_status is not None:
+                if self._held_until < math.inf:
+                    return
                 self._after_exit()
             elif shell.survivors:
                 # Bash is among them. SIGKILL was sent, and cannot be waited for for ever.

@@ -1,0 +1,160 @@
+"""What is new of a stream, in at most so many characters: all of it, or its head and its tail.
+
+For a reader with little room, which is to know how it began and where it stands. What is left out
+in the middle counts as read, and can be read by its offsets, which a notice in its place tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from anyio.lowlevel import checkpoint
+
+from shelld.output.reader import STEP_BYTES, Read, StreamReader
+from shelld.output.retention import OutputStream
+from shelld.output.store import StreamStore
+from shelld.output.text import begins_within_line, last_states, read_text
+
+# What a head may lose at its end, and a tail at its beginning, to be whole lines: a part of each.
+_LINE_SHARE: Final = 5
+
+# How far from where it begins, or from the end, text is looked for.
+_WINDOW_BYTES: Final = 1024 * 1024
+
+# Attempts to find as much text as there is room for, where it has fewer characters than bytes.
+_ATTEMPTS: Final = 5
+
+
+class Notice(Protocol):
+    def __call__(self, start: int, end: int) -> str:
+        """Return the line that stands for the bytes from `start` to `end`."""
+        ...
+
+
+class _Part(NamedTuple):
+    text: str
+    start: int
+    end: int
+
+
+class ExcerptReader(StreamReader):
+    """`limit` tells at each look how many characters there is room for, without the notice."""
+
+    def __init__(
+        self, stream: OutputStream, *, limit: Callable[[], int], notice: Notice, strip: bool
+    ) -> None:
+        super().__init__(stream, offset=None, max_bytes=STEP_BYTES, strip=strip, line_filter=None)
+        self._limit = limit
+        self._notice = notice
+        self.is_cut = False
+
+    async def _look_at_all(self, stop: int, *, final: bool) -> Read:
+        store, start, limit = self._store, self._position, self._limit()
+        whole = await _whole(store, start, stop, limit, strip=self._strip, final=final)
+        self.is_cut = whole is None
+        if whole is not None:
+            text, end = whole.text, whole.end
+        else:
+            head = _head(store, start, stop, limit // 2, strip=self._strip)
+            room = limit - len(head.text)
+            tail = _tail(store, head.end, stop, room, strip=self._strip, final=final)
+            line_end = "" if not head.text or head.text.endswith("\n") else "\n"
+            notice = self._notice(head.end, tail.start)
+            text, end = f"{head.text}{line_end}{notice}\n{tail.text}", tail.end
+        dropped = store.dropped_between(start, end)
+        return Read(text, self._start, end, self._dropped + dropped, more=False)
+
+
+async def _whole(
+    store: StreamStore, start: int, stop: int, limit: int, *, strip: bool, final: bool
+) -> _Part | None:
+    """Return all there is; None if there is no room for that, or if there is a gap in it."""
+    texts: list[str] = []
+    position, size = start, 0
+    while True:
+        piece = read_text(store, position, stop, STEP_BYTES, strip=strip, final=final)
+        if piece.dropped and texts:
+            return None
+        if piece.end == position:
+            break
+        texts.append(piece.text)
+        position = piece.end
+        # Of a line that was overwritten, only the last state has to have room.
+        texts = [_joined(store, start, texts, strip=strip)] if strip else texts
+        size = sum(map(len, texts))
+        if size > limit:
+            return None
+        await checkpoint()
+    text = "".join(texts)
+    return _Part(text.rstrip("\r") if strip and final else text, start, position)
+
+
+def _joined(store: StreamStore, start: int, texts: list[str], *, strip: bool) -> str:
+    text = "".join(texts)
+    if len(texts) < 2 or not strip:
+        return text
+    return last_states(text, continues=begins_within_line(store, start))
+
+
+def _head(store: StreamStore, start: int, stop: int, room: int, *, strip: bool) -> _Part:
+    def read(size: int) -> _Part:
+        piece = read_text(store, start, stop, size, strip=strip, final=False)
+        return _Part(piece.text, start, piece.end)
+
+    head = _most(read, room, stop - start)
+    kept = store.read(start, head.end - start)
+    lines = kept.data.rfind(b"\n") + 1
+    if lines * _LINE_SHARE > len(kept.data) * (_LINE_SHARE - 1):
+        return read(lines)
+    return head
+
+
+def _tail(
+    store: StreamStore, after: int, stop: int, room: int, *, strip: bool, final: bool
+) -> _Part:
+    def read(size: int) -> _Part:
+        return _from(store, max(after, stop - size), stop, strip=strip, final=final)
+
+    tail = _most(read, room, stop - after)
+    if tail.start == after:
+        return tail
+    kept = store.read(tail.start, len(tail.text) // _LINE_SHARE)
+    lines = kept.data.find(b"\n") + 1
+    if not lines:
+        # The first character may have been cut in two.
+        lines = next((at for at, byte in enumerate(kept.data[:4]) if byte & 0xC0 != 0x80), 0)
+    return _from(store, kept.start + lines, stop, strip=strip, final=final)
+
+
+def _from(store: StreamStore, start: int, stop: int, *, strip: bool, final: bool) -> _Part:
+    start = store.read(start, 0).start
+    texts: list[str] = []
+    position = start
+    while True:
+        piece = read_text(store, position, stop, STEP_BYTES, strip=strip, final=final)
+        if piece.end == position:
+            break
+        # What comes before a gap is not the end.
+        texts = [piece.text] if piece.dropped else [*texts, piece.text]
+        start = position + piece.dropped if piece.dropped else start
+        position = piece.end
+    text = last_states("".join(texts)) if strip else "".join(texts)
+    return _Part(text, start, position)
+
+
+def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
+    """Return what `read` makes of as many bytes as give no more than `room` characters."""
+    available = min(available, _WINDOW_BYTES)
+    size = min(room, available)
+    best = read(size)
+    for _ in range(_ATTEMPTS):
+        if len(best.text) > room * 0.9 or size == available:
+            break
+        # Escape sequences and long characters: there is room for more bytes than characters.
+        size = min(available, max(size + 1, size * room // max(1, len(best.text))))
+        more = read(size)
+        if len(more.text) > room:
+            break
+        best = more
+    return best

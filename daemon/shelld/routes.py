@@ -1,0 +1,38 @@
+"""Which body answers which method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import shelld_protocol as wire
+from shelld.dispatch import Method, as_method
+from shelld.methods.about import discover, ping, server_info, shutdown
+from shelld.methods.bash import bash
+from shelld.methods.bash_output import bash_output
+from shelld.methods.shells import (
+    close_session,
+    get_session,
+    kill_shell,
+    list_sessions,
+    list_shells,
+)
+from shelld.toolbox import Toolbox
+
+
+def routes(toolbox: Toolbox) -> Mapping[str, Method]:
+    """Return all methods but `exit`, which ends the loop that would answer it."""
+    return {
+        "bash": as_method(wire.BashParams, bash),
+        "bash_output": as_method(wire.BashOutputParams, bash_output),
+        "kill_shell": as_method(wire.KillShellParams, kill_shell),
+        "list_shells": as_method(wire.ListShellsParams, list_shells),
+        "get_session": as_method(wire.GetSessionParams, get_session),
+        "list_sessions": as_method(wire.NoParams, list_sessions),
+        "close_session": as_method(wire.CloseSessionParams, close_session),
+        "list_tools": as_method(wire.ListToolsParams, toolbox.list_tools),
+        "call_tool": as_method(wire.CallToolParams, toolbox.call_tool),
+        "server_info": as_method(wire.NoParams, server_info),
+        "ping": as_method(wire.NoParams, ping),
+        "rpc.discover": as_method(wire.NoParams, discover),
+        "shutdown": as_method(wire.NoParams, shutdown),
+    }

@@ -1,0 +1,192 @@
+"""The event loop that shells live on, and the way there from other threads and their event loops.
+
+Shells are not safe to be used from several threads; whoever is elsewhere has what it wants done
+here. A call that is cancelled where it waits is cancelled here, and waited for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, cast
+
+import anyio
+import anyio.abc
+from anyio.lowlevel import EventLoopToken, current_token
+
+from shelld_protocol.errors import RpcError, shutting_down
+
+T = TypeVar("T")
+
+# For a scope to be left, which takes no longer than its last kills.
+STOP_TIMEOUT_S: Final = 3.0
+
+
+class Home:
+    """To be made on the event loop that it stands for; `tasks` runs what others want done."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self._tasks = tasks
+        self._token = current_token()
+        self._thread = threading.get_ident()
+        # Guards both that follow: once it is closed, nothing is added.
+        self._lock = threading.Lock()
+        self._to_do: deque[Callable[[], object]] = deque()
+        self._closed = False
+        self._arrived = anyio.Event()
+        tasks.start_soon(self._do_what_arrives)
+
+    async def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Return what ``await function(*args)`` returns here. Raises `RpcError` (shutting_down)."""
+        if threading.get_ident() == self._thread:
+            return await function(*args)
+        call = _Call(function, args)
+        self._add(partial(self._tasks.start_soon, call.run))
+        try:
+            await call.done.wait()
+        except anyio.get_cancelled_exc_class():
+            self.call_soon(call.cancel)
+            with anyio.CancelScope(shield=True):
+                await call.done.wait()
+            raise
+        return call.result()
+
+    def call_sync(self, function: Callable[..., T], *args: object) -> T:
+        """Return what ``function(*args)`` returns here; it must be quick, as both sides wait.
+
+        It is called there if nobody is here any more.
+        """
+        if threading.get_ident() == self._thread or self._closed:
+            return function(*args)
+        outcome: Future[T] = Future()
+
+        def do() -> None:
+            try:
+                outcome.set_result(function(*args))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        self._add(do)
+        return outcome.result()
+
+    def call_soon(self, action: Callable[[], object]) -> None:
+        """Have something done here, unless nobody is here any more."""
+        with suppress(RpcError):
+            self._add(action)
+
+    def close(self) -> None:
+        """Take no more calls; what was taken begins, and ends with the task group."""
+        with self._lock:
+            self._closed = True
+        self._do_all()
+
+    def _add(self, action: Callable[[], object]) -> None:
+        with self._lock:
+            if self._closed:
+                raise shutting_down()
+            self._to_do.append(action)
+            try:
+                do_soon(self._token, self._wake)
+            except RuntimeError:
+                # The event loop was ended without leaving the scope.
+                raise shutting_down() from None
+
+    def _wake(self) -> None:
+        self._arrived.set()
+
+    async def _do_what_arrives(self) -> None:
+        # In a task, as there are things that anyio does nowhere else.
+        while True:
+            await self._arrived.wait()
+            self._arrived = anyio.Event()
+            self._do_all()
+
+    def _do_all(self) -> None:
+        while self._to_do:
+            self._to_do.popleft()()
+
+
+class _Call(Generic[T]):
+    """Made where it is waited for, run at home."""
+
+    def __init__(self, function: Callable[..., Awaitable[T]], args: tuple[object, ...]) -> None:
+        self.done = anyio.Event()
+        self._caller = current_token()
+        self._function = function
+        self._args = args
+        self._scope: anyio.CancelScope | None = None
+        self._cancelled = False
+        self._value: T | None = None
+        # Unless it gets to its end.
+        self._error: BaseException | None = shutting_down()
+
+    async def run(self) -> None:
+        try:
+            with anyio.CancelScope() as self._scope:
+                if self._cancelled:
+                    self._scope.cancel()
+                self._value = await self._function(*self._args)
+                self._error = None
+        except Exception as error:
+            self._error = error
+        finally:
+            do_soon(self._caller, self.done.set)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def result(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+
+class HomeThread:
+    """Keeps a scope open on an event loop in a thread of its own, until `stop` or the exit.
+
+    Returns when the scope is open, and raises what prevents that.
+    """
+
+    def __init__(self, scope: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+        self._scope = scope
+        self._opened: Future[tuple[EventLoopToken, anyio.Event]] = Future()
+        # A program that ends without `stop` is not to wait for it.
+        self._thread = threading.Thread(target=self._run, name="shelld-shells", daemon=True)
+        self._thread.start()
+        self._token, self._stop = self._opened.result()
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Leave the scope; return when that has happened, or should have."""
+        atexit.unregister(self.stop)
+        with suppress(RuntimeError):
+            do_soon(self._token, self._stop.set)
+        self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            anyio.run(self._keep_open)
+        except BaseException as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)
+
+    async def _keep_open(self) -> None:
+        stop = anyio.Event()
+        async with self._scope():
+            self._opened.set_result((current_token(), stop))
+            await stop.wait()
+
+
+def do_soon(token: EventLoopToken, function: Callable[..., object], *args: object) -> None:
+    """Have something done on another event loop: asyncio's or trio's."""
+    loop: Any = token.native_token
+    enqueue = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
+    enqueue(function, *args)

@@ -1,0 +1,188 @@
+"""What a manager has while it is running: a task a shell, runners, bashes that wait, the spool.
+
+Starts commands, and only that; the manager decides whether one may be started, and knows which
+there are.
+
+Invariant: a shell's task is started, and the manager told, before anything is awaited after its
+command was handed to a runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Final, Protocol
+
+import anyio
+import anyio.abc
+
+from shelld.keeper.channel import Channel
+from shelld.keeper.pool import RunnerPool
+from shelld.output.filter import Filters
+from shelld.output.retention import Retention
+from shelld.shells.home import Home
+from shelld.shells.ids import ShellIds
+from shelld.shells.launch import CommandLaunch, Launch, StartRequest
+from shelld.shells.oom import OomKills
+from shelld.shells.options import ManagerOptions
+from shelld.shells.process import ShellProcess
+from shelld.shells.session import Session, Sessions
+from shelld.shells.spare import Spare, SpareLaunch, Spares
+from shelld.shells.supervision import Supervision
+from shelld_protocol.errors import shutting_down
+
+# Commands that have been handed over and are not known to run yet. A burst of a thousand waits
+# here, where it costs nothing, and other requests are answered meanwhile.
+MAX_STARTING: Final = 32
+
+
+class EnterCallback(Protocol):
+    def __call__(self, shell: ShellProcess, *, by_spare: bool) -> None: ...
+
+
+class Scope:
+    """`on_enter` is told of a shell that a command was handed over for, `on_end` when that has
+    ended, `on_release` when nothing is left of it.
+    """
+
+    def __init__(
+        self,
+        tasks: anyio.abc.TaskGroup,
+        options: ManagerOptions,
+        pool: RunnerPool,
+        sessions: Sessions,
+        *,
+        ids: ShellIds,
+        on_enter: EnterCallback,
+        on_end: Callable[[ShellProcess], None],
+        on_release: Callable[[ShellProcess], None],
+    ) -> None:
+        self.tasks = tasks
+        self.home = Home(tasks)
+        self.pool = pool
+        self.filters = Filters(pool)
+        self.retention = Retention(
+            options.retain_bytes, options.retain_total_bytes, options.spool_directory
+        )
+        self.sessions = sessions
+        self._options = options
+        self._oom_kills = OomKills()
+        self._on_enter = on_enter
+        self._on_end = on_end
+        self._on_release = on_release
+        self.spares = Spares(self._start_spare, options.spare_shells)
+        self._ids = ids
+        self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
+        self._is_open = True
+
+    def stop_starting(self) -> None:
+        """From here on nothing is started."""
+        self._is_open = False
+        self.spares.close()
+
+    def close(self) -> None:
+        """To be called when the tasks have ended."""
+        self.pool.close()
+        self._oom_kills.close()
+        self.retention.close()
+
+    async def start(self, request: StartRequest) -> ShellProcess:
+        """Hand a command to a bash that waits, or to a runner.
+
+        Waits while `MAX_STARTING` others are being started. Raises OSError, and `RpcError`
+        (shutting_down).
+        """
+        session = self.sessions.get(request.session)
+        spare = await self.spares.take(session, request)
+        if spare is not None and self._start_in(spare, request, session):
+            self.spares.command_started(session, spare)
+            return spare.supervision.shell
+        await self._starting.acquire()
+        try:
+            return self._start_new(request)
+        except BaseException:
+            self._starting.release()
+            raise
+
+    def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
+        """Whether a bash that has waited runs the command now."""
+        if not self._is_open:
+            raise shutting_down()
+        supervision = spare.supervision
+        supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
+        try:
+            supervision.run_command(request)
+        except OSError:
+            # Somebody has ended it, say.
+            supervision.discard()
+            self.spares.note_use(succeeded=False)
+            return False
+        self.spares.note_use(succeeded=True)
+        self._enter(supervision, by_spare=True)
+        return True
+
+    def _start_new(self, request: StartRequest) -> ShellProcess:
+        """Hand over and own: no await from here to the start of the task."""
+        if not self._is_open:
+            # It ended while this start waited for its turn.
+            raise shutting_down()
+        session = self.sessions.get(request.session)
+        launch = CommandLaunch(request, session, self._options.bash)
+        supervision = self._supervise(launch, on_start=self._starting.release)
+        supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
+        supervision.set_timeout(request.timeout)
+        self._enter(supervision, by_spare=False)
+        return supervision.shell
+
+    def _start_spare(self, session: Session) -> Spare:
+        launch = SpareLaunch(session, self._options.bash)
+        return Spare(launch, self._supervise(launch))
+
+    def _supervise(
+        self, launch: Launch, on_start: Callable[[], None] = lambda: None
+    ) -> Supervision:
+        """Hand over to a runner, and start the task that watches over what becomes of it."""
+        with ExitStack() as undo:
+            undo.callback(launch.close)
+            channel = self.pool.acquire()
+            undo.callback(self.pool.release, channel)
+            output = self.retention.open()
+            undo.callback(self.retention.forget, output)
+            supervision = Supervision(
+                ShellProcess(output=output),
+                channel,
+                launch,
+                pool=self.pool,
+                oom_kills=self._oom_kills,
+                on_start=on_start,
+                on_end=self._on_end,
+                release=self._released,
+            )
+            # The last thing that can fail.
+            launch.hand_over(channel)
+            undo.pop_all()
+        self.tasks.start_soon(supervision.run)
+        return supervision
+
+    def _enter(self, supervision: Supervision, *, by_spare: bool) -> None:
+        shell = supervision.shell
+        shell.supervision = supervision
+        shell.home = self.home
+        shell.grace_ms = self._options.grace_ms
+        self._on_enter(shell, by_spare=by_spare)
+
+    def _released(self, supervision: Supervision, channel: Channel | None) -> None:
+        shell = supervision.shell
+        if channel is not None:
+            self.pool.release(channel)
+        if supervision.launch.is_waiting:
+            # It has run no command, and never will.
+            self.spares.has_ended(supervision)
+            self.retention.forget(shell.output)
+            return
+        if shell.failure is None:
+            self.retention.finish(shell.output)
+        self._on_release(shell)
+        is_open = self._is_open and self.sessions.has(shell.session)
+        if shell.in_foreground and shell.failure is None and is_open:
+            self.spares.command_ended(self.sessions.get(shell.session))

@@ -1,0 +1,40 @@
+"""The tool layer: what a language model is given, on top of the methods."""
+
+from shelld.methods.context import Daemon
+from shelld.tools.base import BaseTool
+from shelld.tools.bash import BashTool
+from shelld.tools.bash_output import BashOutputTool
+from shelld.tools.executor import ToolExecution, ToolExecutor
+from shelld.tools.kill_shell import KillShellTool
+from shelld.tools.registry import ToolRegistry
+from shelld_protocol.tools import (
+    ExecutionContext,
+    ToolCategory,
+    ToolError,
+    ToolParameter,
+    ToolResult,
+)
+
+__all__ = [
+    "BaseTool",
+    "BashOutputTool",
+    "BashTool",
+    "ExecutionContext",
+    "KillShellTool",
+    "ToolCategory",
+    "ToolError",
+    "ToolExecution",
+    "ToolExecutor",
+    "ToolParameter",
+    "ToolRegistry",
+    "ToolResult",
+    "register_execution_tools",
+]
+
+
+def register_execution_tools(registry: ToolRegistry, daemon: Daemon | None = None) -> None:
+    """Register `Bash`, `BashOutput` and `KillShell`, for a daemon or for this program itself.
+
+    Raises `ToolError` if one of their names is taken.
+    """
+    registry.register_many([BashTool(daemon), BashOutputTool(daemon), KillShellTool(daemon)])

@@ -1,0 +1,165 @@
+"""What every tool has: validation, schemas, and an `execute` that always comes to a result.
+
+A tool says what it is (`name`, `description`, `category`, `parameters`) and does its work in
+`_execute`, which gets valid parameters, defaults filled in. Whatever happens there, its caller gets
+a `ToolResult`: an exception, a timeout, a result that is none.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import anyio
+import msgspec
+
+from shelld_protocol.schemas import anthropic_tool, mcp_tool, openai_tool
+from shelld_protocol.tool_methods import ToolFormat
+from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolParameter, ToolResult
+
+if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
+
+logger = logging.getLogger("shelld.tools")
+
+
+class BaseTool(abc.ABC):
+    """`aliases` are other names that a registry knows it by; `annotations` are MCP's hints."""
+
+    aliases: ClassVar[Sequence[str]] = ()
+    annotations: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def description(self) -> str:
+        """What a model is told."""
+
+    @property
+    @abc.abstractmethod
+    def category(self) -> ToolCategory: ...
+
+    @property
+    @abc.abstractmethod
+    def parameters(self) -> Sequence[ToolParameter]: ...
+
+    @abc.abstractmethod
+    async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        """Do the work."""
+
+    def validate_params(self, /, **params: Any) -> tuple[bool, str | None]:
+        """Return whether the parameters are valid, and if not the sentence that says why.
+
+        None for an optional one is the same as leaving it out.
+        """
+        known = {parameter.name: parameter for parameter in self.parameters}
+        for name, parameter in known.items():
+            value = params.get(name)
+            if value is None:
+                if parameter.required:
+                    return False, f"Missing required parameter: {name}"
+            elif (problem := parameter.problem_with(value)) is not None:
+                return False, problem
+        for name in params:
+            if name not in known:
+                return False, f"Unknown parameter: {name[:100]}"
+        return True, None
+
+    async def execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        """Validate, honour a dry run, and execute within `context.timeout` seconds.
+
+        Output that is text is cut at `context.max_output_size` characters. Raises nothing.
+        """
+        try:
+            is_valid, problem = self.validate_params(**params)
+            if not is_valid:
+                return ToolResult.fail(problem or "Invalid parameters")
+            params = self._filled(params)
+            result: object = None
+            limit = self.time_limit(context, params)
+            with anyio.move_on_after(None if math.isinf(limit) else limit) as scope:
+                if context.dry_run:
+                    result = await self._dry_run(context, **params)
+                else:
+                    result = await self._execute(context, **params)
+            if scope.cancelled_caught:
+                return ToolResult.fail(f"Tool execution timed out after {limit:g}s")
+            if not isinstance(result, ToolResult):
+                return ToolResult.fail(f"Tool '{self.name}' returned no ToolResult")
+            return _within(context.max_output_size, result)
+        except Exception as error:
+            logger.debug("tool %s raised", self.name, exc_info=True)
+            return ToolResult.fail(_message_of(error), exception=type(error).__name__)
+
+    def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what was given, and the defaults of what was not."""
+        filled: dict[str, Any] = {}
+        for parameter in self.parameters:
+            value = params.get(parameter.name)
+            if value is None:
+                value = parameter.default
+            elif parameter.type == "integer" and isinstance(value, float):
+                value = int(value)
+            if value is not None:
+                filled[parameter.name] = value
+        return filled
+
+    def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
+        """Return how many seconds an execution may take; infinite if it sees to that itself."""
+        return context.timeout
+
+    async def _dry_run(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        """Say what would be done, and do none of it."""
+        shown = ToolResult.ok(params).to_display()
+        return ToolResult.ok(f"[Dry Run] Would execute {self.name}: {shown}", dry_run=True)
+
+    # -- what models are told ---------------------------------------------------------------
+
+    def to_schema(self, format: ToolFormat) -> dict[str, Any]:  # noqa: A002
+        """Return the tool as that API has it in its list of tools."""
+        if format == "openai":
+            return openai_tool(self.name, self.description, self.parameters)
+        if format == "anthropic":
+            return anthropic_tool(self.name, self.description, self.parameters)
+        if format == "mcp":
+            return mcp_tool(self.name, self.description, self.parameters, dict(self.annotations))
+        raise ValueError(f"unknown format: {format!r}")
+
+    def to_openai_schema(self) -> dict[str, Any]:
+        return self.to_schema("openai")
+
+    def to_anthropic_schema(self) -> dict[str, Any]:
+        return self.to_schema("anthropic")
+
+    def to_langchain_tool(self, context: ExecutionContext | None = None) -> StructuredTool:
+        """Return it as LangChain has it, to be executed in `context`; see `shelld.tools.langchain`.
+
+        Needs the extra ``langchain``: ImportError without.
+        """
+        from shelld.tools.langchain import to_langchain_tool  # noqa: PLC0415
+
+        return to_langchain_tool(self, context)
+
+
+def _within(limit: int, result: ToolResult) -> ToolResult:
+    """Cut text that is too long, unless the tool has done so itself."""
+    text = result.output
+    if not isinstance(text, str) or len(text) <= limit or result.metadata.get("truncated"):
+        return result
+    notice = f"\n[Output truncated: {limit} of {len(text)} characters]"
+    metadata = {**result.metadata, "truncated": True}
+    return msgspec.structs.replace(result, output=text[:limit] + notice, metadata=metadata)
+
+
+def _message_of(error: Exception) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return text or type(error).__name__

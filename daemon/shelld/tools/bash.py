@@ -1,0 +1,183 @@
+"""``Bash``: run a command, and show a model what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from shelld.guard import judge
+from shelld.methods.bash import dry_run, run_command
+from shelld.methods.bash_output import wait_and_read
+from shelld.methods.context import Context
+from shelld.options import DEFAULT_TIMEOUT_MS
+from shelld.shells.lifecycle import ShellStatus
+from shelld.shells.process import ShellProcess, join_streams
+from shelld.tools.execution import DEFAULT_SESSION, ExecutionTool
+from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
+from shelld_protocol.methods import BashOutputParams, BashParams
+from shelld_protocol.structs import MAX_TIMEOUT_MS, EndReason
+from shelld_protocol.tools import ExecutionContext, ToolResult
+
+MAX_OUTPUT_SIZE: Final = 30_000
+
+_REASONS: Final[Mapping[EndReason, str]] = {
+    "oom": "There was not enough memory for it.",
+    "lost": "What guarded it was killed, and it with that.",
+}
+
+
+class BashTool(ExecutionTool):
+    """`MAX_OUTPUT_SIZE` is in characters of output; the notice that some is left out comes on top.
+
+    A command that fails is a failed result, whose error is a sentence and then its output.
+    """
+
+    DEFAULT_TIMEOUT_MS: ClassVar[int] = DEFAULT_TIMEOUT_MS
+    MAX_TIMEOUT_MS: ClassVar[int] = MAX_TIMEOUT_MS
+    MAX_OUTPUT_SIZE: ClassVar[int] = MAX_OUTPUT_SIZE
+
+    aliases = ("bash",)
+    annotations: ClassVar[Mapping[str, Any]] = {
+        "title": "Run a command",
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": False,
+        "openWorldHint": True,
+    }
+    params_type = BashParams
+    taken: ClassVar[Mapping[str, str]] = {
+        "command": "The command to execute",
+        "description": "Clear, concise description (5-10 words)",
+        "timeout": "Timeout in milliseconds",
+        "run_in_background": "Run in background",
+        "on_timeout": "At the timeout, kill the command, or let it go on in the background",
+        "cwd": "Directory to run this one command in",
+        "stdin": "What the command reads from its standard input",
+        "session": "Which terminal to use; main unless given",
+    }
+    without_default = frozenset({"session"})
+
+    @property
+    def name(self) -> str:
+        return "Bash"
+
+    @property
+    def description(self) -> str:
+        default = self.DEFAULT_TIMEOUT_MS
+        if self._daemon is not None:
+            default = self._daemon.options.default_timeout
+        return f"""\
+Runs a command in bash; returns what it wrote, and its exit code if that is not 0.
+- A session is like one terminal: the directory, variables, functions and options that a command \
+sets are there for the next. cwd is for one command.
+- After timeout ms (default {default}, at most {self.MAX_TIMEOUT_MS}) the command is killed with \
+all that it started; with on_timeout="background" it goes on instead.
+- For servers, watchers and anything long: run_in_background=true returns a bash_id at once. Read \
+with BashOutput, end with KillShell. Neither append & nor sleep to wait for something.
+- Nobody can answer a prompt: use flags such as -y, or stdin.
+- Of more than {self.MAX_OUTPUT_SIZE} characters the middle is left out; the result says how to \
+read it. Prefer commands that print little."""
+
+    def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
+        # The command's own timeout, and the time it takes to be dead.
+        return math.inf
+
+    def _check_dangerous_command(self, command: str) -> str | None:
+        """Return why the guard blocks a command, None if it does not."""
+        return "Command blocked: dangerous" if judge(command).verdict == "block" else None
+
+    async def _dry_run(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        return await self._with_daemon(self._judge, context, params)
+
+    async def _judge(
+        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+    ) -> ToolResult:
+        result = dry_run(daemon, _bash_params(context, params))
+        return ToolResult.ok(
+            result.stdout, dry_run=True, command=result.command, verdict=result.verdict
+        )
+
+    async def _run(
+        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+    ) -> ToolResult:
+        bash_params = _bash_params(context, params)
+        timeout_ms = None
+        if not math.isinf(context.timeout):
+            timeout_ms = max(1, round(context.timeout * 1000))
+        shell = await run_command(daemon, bash_params, timeout_ms)
+        if bash_params.run_in_background:
+            return _started(shell)
+        return await _ended(shell, min(self.MAX_OUTPUT_SIZE, context.max_output_size))
+
+
+def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
+    session = params.pop("session", None) or context.session_id or DEFAULT_SESSION
+    cwd = params.pop("cwd", None)
+    if context.working_dir:
+        cwd = f"{context.working_dir}/{cwd}" if cwd and not cwd.startswith("/") else cwd
+        cwd = cwd or context.working_dir
+    return BashParams(**params, session=session, cwd=cwd)
+
+
+def _started(shell: ShellProcess) -> ToolResult:
+    hint = "BashOutput reads what it writes, KillShell ends it."
+    text = f"Started background shell {shell.id}\n{hint}"
+    return ToolResult.ok(text, **_metadata(shell), pid=shell.pid)
+
+
+async def _ended(shell: ShellProcess, limit: int) -> ToolResult:
+    """What came of a command that has ended, or goes on in the background."""
+    readers = excerpt_readers(shell, limit)
+    reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
+    output = join_streams(reads["stdout"].text, reads["stderr"].text)
+    lines = dropped_notice(reads)
+    if shell.leftover:
+        count = len(shell.leftover)
+        lines.append(f"[Left running: {count} of its processes; KillShell {shell.id} ends them]")
+    text = with_lines(output, lines)
+    metadata = {
+        **_metadata(shell),
+        "truncated": any(reader.is_cut for reader in readers.values()),
+        "stdout_bytes": shell.stdout.store.written,
+        "stderr_bytes": shell.stderr.store.written,
+        "cwd": shell.working_dir,
+        "leftover": shell.leftover,
+    }
+    if shell.is_running:
+        moved = f"Still running after {shell.timeout_ms}ms, now in the background: {shell.id}"
+        return ToolResult.ok(with_lines(moved + "\n" + text, []), **metadata, pid=shell.pid)
+    if shell.status is ShellStatus.COMPLETED:
+        return ToolResult.ok(text or NO_OUTPUT, **metadata)
+    if shell.survivors:
+        metadata["survivors"] = shell.survivors
+    sentence = _failure(shell)
+    return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
+
+
+def _failure(shell: ShellProcess) -> str:
+    if shell.status is ShellStatus.TIMEOUT:
+        return f"Command timed out after {shell.timeout_ms}ms"
+    sentence = f"Command failed with exit code {shell.exit_code}"
+    if shell.signal is not None:
+        sentence = f"Command was ended by {shell.signal}"
+    if shell.reason is not None:
+        sentence = f"{sentence}. {_REASONS[shell.reason]}"
+    return sentence
+
+
+def _metadata(shell: ShellProcess) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "bash_id": shell.id,
+        "command": shell.command,
+        "status": shell.status.value,
+        "is_running": shell.is_running,
+        "exit_code": shell.exit_code,
+        "signal": shell.signal,
+        "duration_ms": shell.elapsed_ms,
+    }
+    if shell.description is not None:
+        metadata["description"] = shell.description
+    if shell.reason is not None:
+        metadata["reason"] = shell.reason
+    return metadata

@@ -1,0 +1,147 @@
+"""``BashOutput``: what a shell has written since the last read, and how it is doing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from msgspec import to_builtins
+
+from shelld.methods.bash_output import bash_output, result_of, wait_and_read
+from shelld.methods.context import Context
+from shelld.shells.process import join_streams
+from shelld.tools.bash import MAX_OUTPUT_SIZE
+from shelld.tools.execution import ExecutionTool
+from shelld.tools.text import cut_in_the_middle, dropped_notice, excerpt_readers, with_lines
+from shelld_protocol.methods import BashOutputParams, BashOutputResult
+from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS
+from shelld_protocol.tools import ExecutionContext, ToolResult
+
+_DESCRIPTION: Final = f"""\
+Returns what a shell wrote since it was last read, and its status; once it has ended, also its \
+exit code. Takes the bash_id that Bash returned.
+- wait=MS (at most {MAX_WAIT_MS}) returns as soon as there is something new, or with until="exit" \
+when the shell ends. Use it instead of sleeping or asking again and again.
+- filter returns only the lines that a regular expression matches; all others count as read, too.
+- stdout_offset or stderr_offset reads again from there, up to {MAX_OUTPUT_SIZE} bytes."""
+
+
+class BashOutputTool(ExecutionTool):
+    """Reads without offset take all that is new; of much, head and tail are shown."""
+
+    aliases = ("bash_output",)
+    annotations: ClassVar[Mapping[str, Any]] = {
+        "title": "Read output",
+        "readOnlyHint": True,
+        "openWorldHint": False,
+    }
+    params_type = BashOutputParams
+    taken: ClassVar[Mapping[str, str]] = {
+        "bash_id": "ID of the background shell",
+        "filter": "Regex to filter output lines",
+        "wait": "Milliseconds to wait, at most, for what until says",
+        "until": "Wait for new output, or for the end of the shell",
+        "stdout_offset": "Read stdout again from this byte offset",
+        "stderr_offset": "Read stderr again from this byte offset",
+    }
+
+    @property
+    def name(self) -> str:
+        return "BashOutput"
+
+    @property
+    def description(self) -> str:
+        return _DESCRIPTION
+
+    def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
+        # It waits no longer than the context says; and to read takes no time.
+        return math.inf
+
+    async def _run(
+        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+    ) -> ToolResult:
+        request = BashOutputParams(**params)
+        if not math.isinf(context.timeout):
+            request.wait = min(request.wait, round(context.timeout * 1000))
+        limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
+        offsets = (request.stdout_offset, request.stderr_offset)
+        streams = sum(offset is not None for offset in offsets)
+        if streams:
+            return await _page(daemon, request, limit // streams)
+        if request.filter is not None:
+            return await _lines(daemon, request, limit)
+        return await _news(daemon, request, limit)
+
+
+async def _news(daemon: Context, request: BashOutputParams, limit: int) -> ToolResult:
+    shell = daemon.daemon.manager.get(request.bash_id)
+    readers = excerpt_readers(shell, limit)
+    reads = await wait_and_read(shell, request, readers)
+    is_cut = any(reader.is_cut for reader in readers.values())
+    return _result(result_of(shell, reads), dropped_notice(reads), is_cut=is_cut)
+
+
+async def _page(daemon: Context, request: BashOutputParams, max_bytes: int) -> ToolResult:
+    """From an offset on, one page after the other."""
+    request.max_bytes = max_bytes
+    result = await bash_output(daemon, request)
+    pages = (
+        ("stdout_offset", request.stdout_offset, result.stdout_range),
+        ("stderr_offset", request.stderr_offset, result.stderr_range),
+    )
+    lines = [
+        f"[More: {name}={page.end}]"
+        for name, offset, page in pages
+        if result.more and offset is not None and page.end > page.start
+    ]
+    return _result(result, lines, is_cut=result.more)
+
+
+async def _lines(daemon: Context, request: BashOutputParams, limit: int) -> ToolResult:
+    request.max_bytes = MAX_READ_BYTES
+    result = await bash_output(daemon, request)
+    lines = ["[There is more to search: call again]"] if result.more else []
+    is_cut = False
+    half = limit // 2
+    for name, other, start in (
+        ("stdout", result.stderr, result.stdout_range.start),
+        ("stderr", result.stdout, result.stderr_range.start),
+    ):
+        text = getattr(result, name)
+        room = max(half, limit - len(other))
+        notice = f"[Output truncated: narrow the filter, or read from {name}_offset={start}]"
+        is_cut = is_cut or len(text) > room
+        setattr(result, name, cut_in_the_middle(text, room, notice))
+    return _result(result, lines, is_cut=is_cut)
+
+
+def _result(result: BashOutputResult, lines: list[str], *, is_cut: bool) -> ToolResult:
+    output = join_streams(result.stdout, result.stderr) or "(no new output)"
+    text = with_lines(output, [*lines, _status_line(result)])
+    metadata: dict[str, Any] = {
+        "bash_id": result.bash_id,
+        "command": result.command,
+        "status": result.status,
+        "is_running": result.is_running,
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "duration_ms": result.duration_ms,
+        "truncated": is_cut,
+        "more": result.more,
+        "stdout_range": to_builtins(result.stdout_range),
+        "stderr_range": to_builtins(result.stderr_range),
+        "dropped_bytes": result.dropped_bytes,
+    }
+    if result.reason is not None:
+        metadata["reason"] = result.reason
+    return ToolResult.ok(text, **metadata)
+
+
+def _status_line(result: BashOutputResult) -> str:
+    status: str = result.status
+    if result.exit_code is not None:
+        status += f", exit code {result.exit_code}"
+    elif result.signal is not None:
+        status += f" by {result.signal}"
+    return f"[Status: {status}. Duration: {result.duration_ms}ms]"

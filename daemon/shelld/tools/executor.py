@@ -1,0 +1,119 @@
+"""Executes tools by name, and remembers what came of it. For any number of threads.
+
+What is remembered is bounded, by number and by size. Parameters are logged at level DEBUG only, and
+of an error the first line, as what follows can be a command's output.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec import Struct
+
+from shelld.tools.base import BaseTool
+from shelld.tools.registry import ToolRegistry
+from shelld_protocol.tool_methods import ToolFormat
+from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolResult
+
+logger = logging.getLogger("shelld.tools")
+
+MAX_EXECUTIONS: Final = 10_000
+# Of all results and parameters that are remembered, as far as they are text.
+MAX_HISTORY_CHARACTERS: Final = 32 * 1024 * 1024
+
+_MAX_LOGGED_CHARACTERS: Final = 500
+
+
+class ToolExecution(Struct, frozen=True):
+    """`started_at` and `completed_at` are in UTC."""
+
+    tool_name: str
+    parameters: dict[str, Any]
+    result: ToolResult
+    started_at: datetime
+    completed_at: datetime
+    duration_ms: float
+
+
+class ToolExecutor:
+    """`registry` None: that of the process. `max_executions` 0: nothing is remembered."""
+
+    def __init__(
+        self, registry: ToolRegistry | None = None, *, max_executions: int = MAX_EXECUTIONS
+    ) -> None:
+        self.registry = ToolRegistry() if registry is None else registry
+        self._max_executions = max_executions
+        self._lock = threading.Lock()
+        self._executions: deque[ToolExecution] = deque()
+        self._characters = 0
+
+    async def execute(
+        self, tool_name: str, context: ExecutionContext, /, **params: Any
+    ) -> ToolResult:
+        """Return what the tool's `execute` returns; a failed result if there is no such tool."""
+        tool = self.registry.get(tool_name)
+        if tool is None:
+            shown = tool_name[:100]
+            logger.warning("Unknown tool: %s", shown)
+            return ToolResult.fail(f"Unknown tool: {shown}")
+        logger.info("Executing tool: %s", tool.name)
+        logger.debug("Tool %s parameters: %r", tool.name, params)
+        started_at, began = datetime.now(UTC), time.perf_counter()
+        result = await tool.execute(context, **params)
+        duration_ms = (time.perf_counter() - began) * 1000
+        if result.success:
+            logger.info("Tool %s succeeded", tool.name)
+        else:
+            reason = (result.error or "").partition("\n")[0][:_MAX_LOGGED_CHARACTERS]
+            logger.warning("Tool %s failed: %s", tool.name, reason)
+        self._remember(
+            ToolExecution(tool.name, params, result, started_at, datetime.now(UTC), duration_ms)
+        )
+        return result
+
+    def _remember(self, execution: ToolExecution) -> None:
+        if not self._max_executions:
+            return
+        with self._lock:
+            self._executions.append(execution)
+            self._characters += _characters_of(execution)
+            while self._executions and (
+                len(self._executions) > self._max_executions
+                or self._characters > MAX_HISTORY_CHARACTERS
+            ):
+                self._characters -= _characters_of(self._executions.popleft())
+
+    def get_executions(self) -> list[ToolExecution]:
+        """Return what is remembered, the oldest first."""
+        with self._lock:
+            return list(self._executions)
+
+    def clear_executions(self) -> None:
+        with self._lock:
+            self._executions.clear()
+            self._characters = 0
+
+    def get_all_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
+        """Return all tools as that API has them."""
+        return _schemas(self.registry.list_all(), format)
+
+    def get_schemas_by_category(
+        self,
+        category: ToolCategory,
+        format: ToolFormat = "openai",  # noqa: A002
+    ) -> list[dict[str, Any]]:
+        return _schemas(self.registry.list_by_category(category), format)
+
+
+def _schemas(tools: list[BaseTool], format: ToolFormat) -> list[dict[str, Any]]:  # noqa: A002
+    return [tool.to_schema(format) for tool in tools]
+
+
+def _characters_of(execution: ToolExecution) -> int:
+    values = (*execution.parameters.values(), execution.result.output, execution.result.error)
+    return sum(len(value) for value in values if isinstance(value, str))

@@ -1,0 +1,61 @@
+"""``KillShell``: end a shell, with everything that it started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from shelld.methods.context import Context
+from shelld.methods.shells import kill_shell
+from shelld.tools.execution import ExecutionTool
+from shelld_protocol.methods import KillShellParams
+from shelld_protocol.tools import ExecutionContext, ToolResult
+
+_DESCRIPTION: Final = """\
+Ends a background shell (shell_id is the bash_id that Bash returned), with every process that it \
+started, detached ones too; returns when all are dead. What it wrote can still be read with \
+BashOutput."""
+
+
+class KillShellTool(ExecutionTool):
+    """Processes that survive make it a failed result."""
+
+    aliases = ("KillBash", "kill_shell")
+    annotations: ClassVar[Mapping[str, Any]] = {
+        "title": "End a shell",
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    }
+    params_type = KillShellParams
+    taken: ClassVar[Mapping[str, str]] = {
+        "shell_id": "ID of the shell to kill",
+        "signal": "The signal to begin with",
+        "grace": "Milliseconds until SIGKILL follows; 1000 unless given",
+    }
+
+    @property
+    def name(self) -> str:
+        return "KillShell"
+
+    @property
+    def description(self) -> str:
+        return _DESCRIPTION
+
+    async def _run(
+        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+    ) -> ToolResult:
+        result = await kill_shell(daemon, KillShellParams(**params))
+        metadata: dict[str, Any] = {
+            "shell_id": result.shell_id,
+            "command": result.command,
+            "status": result.status,
+            "already_stopped": result.already_stopped,
+            "exit_code": result.exit_code,
+            "signal": result.signal,
+            "duration_ms": result.duration_ms,
+        }
+        if result.survivors:
+            return ToolResult.fail(result.message, **metadata, survivors=result.survivors)
+        return ToolResult.ok(result.message, **metadata)

@@ -1,0 +1,50 @@
+"""``to_langchain_tool``: a tool of this program as one of LangChain's.
+
+It can be called on any event loop, and without one: then it is executed on an event loop of its
+own, in a thread if there is one here already.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anyio
+from anyio.lowlevel import current_token
+from langchain_core.tools import StructuredTool
+
+from shelld.tools.base import BaseTool
+from shelld_protocol.langchain import structured_tool
+from shelld_protocol.schemas import parameters_schema
+from shelld_protocol.tools import ExecutionContext, ToolResult
+
+
+def to_langchain_tool(tool: BaseTool, context: ExecutionContext | None = None) -> StructuredTool:
+    """`context` None: the working directory of this program, and the defaults."""
+    given = context or ExecutionContext(os.getcwd())
+
+    async def call_async(arguments: dict[str, Any]) -> ToolResult:
+        return await tool.execute(given, **arguments)
+
+    def call(arguments: dict[str, Any]) -> ToolResult:
+        if not _is_in_event_loop():
+            return anyio.run(call_async, arguments)
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(anyio.run, call_async, arguments).result()
+
+    return structured_tool(
+        tool.name,
+        tool.description,
+        parameters_schema(tool.parameters),
+        call=call,
+        call_async=call_async,
+    )
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        current_token()
+    except anyio.NoEventLoopError:
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""The tools there are, by name. One registry in a process, for any number of threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import ClassVar
+
+from shelld.tools.base import BaseTool
+from shelld_protocol.tools import ToolCategory, ToolError
+
+
+class ToolRegistry:
+    """``ToolRegistry()`` always is the same one. A tool is found by its name and its aliases."""
+
+    _instance: ClassVar[ToolRegistry | None] = None
+    _making: ClassVar[threading.Lock] = threading.Lock()
+
+    # And no __init__, as that would be called each time.
+    def __new__(cls) -> ToolRegistry:
+        with cls._making:
+            if cls._instance is None:
+                registry = cls._instance = super().__new__(cls)
+                registry._lock = threading.RLock()
+                registry._tools = {}
+                registry._names = {}
+            return cls._instance
+
+    _lock: threading.RLock
+    # By their own names, in the order of their registration.
+    _tools: dict[str, BaseTool]
+    # All names to those.
+    _names: dict[str, str]
+
+    @classmethod
+    def reset(cls) -> None:
+        """Forget the registry; the next ``ToolRegistry()`` is another, empty one."""
+        with cls._making:
+            cls._instance = None
+
+    def register(self, tool: BaseTool) -> None:
+        """Raises `ToolError` if a tool has one of its names already."""
+        self.register_many([tool])
+
+    def register_many(self, tools: Iterable[BaseTool]) -> None:
+        """Register all, or none and raise `ToolError`."""
+        with self._lock:
+            added: dict[str, BaseTool] = {}
+            names: dict[str, str] = {}
+            for tool in tools:
+                for name in (tool.name, *tool.aliases):
+                    if name in self._names or name in names:
+                        raise ToolError(name, "already registered")
+                    names[name] = tool.name
+                added[tool.name] = tool
+            self._tools.update(added)
+            self._names.update(names)
+
+    def deregister(self, name: str) -> bool:
+        """Return whether there was one."""
+        with self._lock:
+            tool = self.get(name)
+            if tool is None:
+                return False
+            del self._tools[self._names[name]]
+            for each in (tool.name, *tool.aliases):
+                del self._names[each]
+            return True
+
+    def get(self, name: str) -> BaseTool | None:
+        with self._lock:
+            own = self._names.get(name)
+            return None if own is None else self._tools[own]
+
+    def get_or_raise(self, name: str) -> BaseTool:
+        """Raises `ToolError` if there is none."""
+        tool = self.get(name)
+        if tool is None:
+            raise ToolError(name, "not found")
+        return tool
+
+    def exists(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def count(self) -> int:
+        with self._lock:
+            return len(self._tools)
+
+    def list_all(self) -> list[BaseTool]:
+        """Return the tools in the order of their registration."""
+        with self._lock:
+            return list(self._tools.values())
+
+    def list_names(self) -> list[str]:
+        """Return their names, sorted."""
+        with self._lock:
+            return sorted(self._tools)
+
+    def list_by_category(self, category: ToolCategory) -> list[BaseTool]:
+        return [tool for tool in self.list_all() if tool.category == category]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._tools.clear()
+            self._names.clear()

@@ -1,0 +1,65 @@
+"""What a model is shown of output: never more than it has room for, and never less in silence."""
+
+from __future__ import annotations
+
+from shelld.output.excerpt import ExcerptReader, Notice
+from shelld.output.reader import Read
+from shelld.shells.process import ShellProcess
+
+NO_OUTPUT = "(no output)"
+
+
+def excerpt_readers(shell: ShellProcess, limit: int) -> dict[str, ExcerptReader]:
+    """Return readers of both streams that together get at most `limit` characters.
+
+    A stream that needs less than half leaves the rest to the other one. There are never more
+    characters than bytes.
+    """
+    half = limit // 2
+    stdout, stderr = shell.stdout, shell.stderr
+    return {
+        "stdout": ExcerptReader(
+            stdout,
+            limit=lambda: limit - min(stderr.unread_bytes, half),
+            notice=_notice(shell.id, "stdout"),
+            strip=True,
+        ),
+        "stderr": ExcerptReader(
+            stderr,
+            limit=lambda: limit - min(stdout.unread_bytes, limit - half),
+            notice=_notice(shell.id, "stderr"),
+            strip=True,
+        ),
+    }
+
+
+def _notice(bash_id: str, stream: str) -> Notice:
+    def notice(start: int, end: int) -> str:
+        return (
+            f"[Output truncated: {end - start} bytes are left out here. To read them: "
+            f"BashOutput, bash_id={bash_id}, {stream}_offset={start}]"
+        )
+
+    return notice
+
+
+def dropped_notice(reads: dict[str, Read]) -> list[str]:
+    """Return a line about what is no longer kept, if there is such."""
+    dropped = sum(read.dropped for read in reads.values())
+    return [f"[{dropped} bytes were dropped, as only so much output is kept]"] if dropped else []
+
+
+def cut_in_the_middle(text: str, limit: int, notice: str) -> str:
+    """Return `text`, or its head, the notice, and its tail with `limit` characters of `text`."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n{notice}\n{text[len(text) - (limit - half) :]}"
+
+
+def with_lines(text: str, lines: list[str]) -> str:
+    """Return `text`, and below it the lines that are about it."""
+    if not lines:
+        return text
+    line_end = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{line_end}" + "\n".join(lines)

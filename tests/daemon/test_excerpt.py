@@ -1,0 +1,149 @@
+"""Excerpts: all that is new if there is room, else its head and its tail, and what is between."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld.output.excerpt import ExcerptReader
+from shelld.output.retention import ShellOutput
+
+NOTICE = re.compile(r"<(\d+) (\d+)>\n")
+
+
+def excerpt_reader(output: ShellOutput, limit: int) -> ExcerptReader:
+    return ExcerptReader(
+        output.stdout,
+        limit=lambda: limit,
+        notice=lambda start, end: f"<{start} {end}>",
+        strip=True,
+    )
+
+
+async def excerpt(
+    data: bytes, limit: int, *, retain: int = 1 << 26, final: bool = True
+) -> tuple[str, ShellOutput]:
+    output = ShellOutput(retain)
+    output.append(output.stdout, data)
+    reader = excerpt_reader(output, limit)
+    read = await reader.look(final=final)
+    reader.take(read)
+    assert reader.is_cut == bool(NOTICE.search(read.text))
+    return read.text, output
+
+
+async def test_what_has_room_is_returned_as_it_is() -> None:
+    assert (await excerpt(b"0123456789", 10))[0] == "0123456789"
+    assert (await excerpt(b"", 10))[0] == ""
+
+
+async def test_of_more_there_are_head_and_tail_and_what_is_between() -> None:
+    text, output = await excerpt(b"x" * 50 + b"y" * 50, 20)
+    assert text == "x" * 10 + "\n<10 90>\n" + "y" * 10
+    assert output.stdout.read_position == 100
+
+
+async def test_head_and_tail_are_whole_lines_where_that_costs_little() -> None:
+    data = "".join(f"line {number:03}\n" for number in range(100)).encode()
+    text, _ = await excerpt(data, 100)
+    head, start, end, tail = re.split(r"<(\d+) (\d+)>\n", text)
+    assert head == data[: int(start)].decode()
+    assert tail == data[int(end) :].decode()
+    assert head.endswith("\n")
+    assert tail.startswith("line")
+    assert 80 <= len(head) + len(tail) <= 100
+
+
+async def test_characters_are_counted_and_not_bytes() -> None:
+    data = ("ä" * 50_000).encode()
+    text, _ = await excerpt(data, 30_000)
+    head, start, end, tail = re.split(r"\n<(\d+) (\d+)>\n", text)
+    assert 27_000 <= len(head) + len(tail) <= 30_000
+    assert (head + tail).strip("ä") == ""
+    assert (2 * len(head), len(data) - 2 * len(tail)) == (int(start), int(end))
+    assert (await excerpt(data, 50_000))[0] == data.decode()
+
+
+async def test_escape_sequences_take_no_room() -> None:
+    data = b"\x1b[31mx\x1b[0m" * 1_000
+    assert (await excerpt(data, 1_000))[0] == "x" * 1_000
+    text, _ = await excerpt(data, 500)
+    assert "\x1b" not in text
+    assert 400 <= text.count("x") <= 500
+
+
+async def test_of_a_line_that_was_overwritten_only_the_last_state_takes_room() -> None:
+    data = b"".join(b"\rprogress %06d" % number for number in range(100_000)) + b"\ndone\n"
+    assert (await excerpt(data, 100))[0] == "progress 099999\ndone\n"
+
+
+async def test_a_gap_is_between_head_and_tail() -> None:
+    data = b"".join(b"%07d\n" % number for number in range(100_000))
+    text, output = await excerpt(data, 2_000, retain=4_096)
+    head, start, end, tail = re.split(r"<(\d+) (\d+)>\n", text)
+    assert data.startswith(head.encode())
+    assert data.endswith(tail.encode())
+    assert len(head) + len(tail) <= 2_000
+    assert (int(start), int(end)) == (len(head), len(data) - len(tail))
+    assert output.stdout.store.dropped > 0
+
+
+async def test_what_is_cut_off_by_a_gap_is_told_however_small_it_is() -> None:
+    output = ShellOutput(4_096)
+    output.append(output.stdout, b"a" * 100_000)
+    reader = excerpt_reader(output, 1 << 20)
+    read = await reader.look(final=True)
+    assert read.dropped == output.stdout.store.dropped > 0
+    assert read.end == 100_000
+    assert NOTICE.search(read.text)
+
+
+async def test_an_unfinished_character_is_left_for_later() -> None:
+    output = ShellOutput()
+    output.append(output.stdout, b"x" * 100 + "ä".encode()[:1])
+    reader = excerpt_reader(output, 20)
+    read = await reader.look(final=False)
+    reader.take(read)
+    assert (read.end, read.text[-1]) == (100, "x")
+
+
+async def test_the_next_excerpt_is_of_what_came_since() -> None:
+    output = ShellOutput()
+    output.append(output.stdout, b"a" * 100)
+    for data, text in ((b"", "aa\n<2 98>\naa"), (b"bbb", "bbb"), (b"", "")):
+        output.append(output.stdout, data)
+        reader = excerpt_reader(output, 4)
+        read = await reader.look(final=False)
+        reader.take(read)
+        assert read.text == text
+
+
+@pytest.mark.parametrize("final", [True, False])
+@given(
+    data=st.lists(
+        st.sampled_from(
+            [b"a", b"bb\n", b"\xc3\xa4", "€".encode(), b"\xff", b"\x1b[1m", b"\r", b"\n"]
+        ),
+        max_size=60,
+    ).map(b"".join),
+    limit=st.integers(1, 40),
+)
+async def test_an_excerpt_is_never_longer_and_leaves_out_nothing_in_silence(
+    final: bool, data: bytes, limit: int
+) -> None:
+    text, output = await excerpt(data, limit, final=final)
+    parts = NOTICE.split(text)
+    assert len(parts) in (1, 4)
+    if len(parts) == 4:
+        head, start, end, tail = parts
+        assert len(head.removesuffix("\n")) + len(tail) <= limit
+        assert 0 <= int(start) <= int(end) <= len(data)
+        assert tail in text
+    else:
+        assert len(text) <= limit
+    assert output.stdout.read_position <= len(data)
+    if final:
+        assert output.stdout.read_position == len(data)

@@ -1,0 +1,431 @@
+"""`ShellProcess` and `ShellManager` as a program has them that runs its own commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from itertools import product
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from shelld.shells import ShellManager, ShellProcess, ShellStatus
+from shelld.shells.launch import StartRequest
+from shelld.shells.options import ManagerOptions
+from shelld.shells.process import BashProcess
+from shelld_protocol.errors import ErrorKind, RpcError
+from support import Gate, children, in_threads, is_alive, wait_for
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def manager() -> AsyncIterator[ShellManager]:
+    yield ShellManager()
+    await ShellManager.reset()
+
+
+def made_by_hand() -> ShellProcess:
+    return ShellProcess(id="shell_abc", command="echo hi", working_dir="/tmp")
+
+
+# -- without a process ------------------------------------------------------------------------
+
+
+def test_new_output_is_what_has_not_been_read() -> None:
+    shell = made_by_hand()
+    shell.stdout_buffer = "line1\nline2\nline3\n"
+    shell.last_read_stdout = 6
+    assert shell.get_new_output() == "line2\nline3\n"
+    assert shell.last_read_stdout == 18
+    assert shell.get_new_output() == ""
+
+
+def test_new_output_has_stderr_below_a_line_that_says_so() -> None:
+    shell = made_by_hand()
+    shell.stdout_buffer, shell.stderr_buffer = "out", "err\n"
+    assert shell.get_new_output(include_stderr=False) == "out"
+    assert shell.get_new_output(include_stderr=True) == "[stderr]\nerr\n"
+    assert (shell.last_read_stdout, shell.last_read_stderr) == (3, 4)
+    shell.last_read_stdout = shell.last_read_stderr = 0
+    assert shell.get_new_output() == "out\n[stderr]\nerr\n"
+
+
+def test_all_output_can_be_had_again_and_again() -> None:
+    shell = made_by_hand()
+    shell.stdout_buffer, shell.stderr_buffer = "\x1b[31mred\x1b[0m\n", "err\n"
+    assert shell.get_all_output() == shell.get_all_output() == "red\n[stderr]\nerr\n"
+    assert shell.get_all_output(include_stderr=False) == "red\n"
+    assert shell.stdout_buffer == "\x1b[31mred\x1b[0m\n"
+    assert (shell.stderr_buffer, shell.last_read_stdout) == ("err\n", 0)
+
+
+def test_a_character_that_has_not_come_whole_is_left_for_later() -> None:
+    shell = made_by_hand()
+    shell.output.append(shell.stdout, b"a\xc3")
+    assert shell.get_new_output() == "a"
+    shell.output.append(shell.stdout, b"\xa4b")
+    assert shell.get_new_output() == "äb"
+
+
+def test_long_output_is_read_whole() -> None:
+    shell = made_by_hand()
+    text = "".join(f"line {number}\n" for number in range(100_000))
+    shell.stdout_buffer = text
+    assert shell.stdout_buffer == text
+    assert shell.get_new_output() == text
+
+
+def test_the_duration_is_from_start_to_end() -> None:
+    assert made_by_hand().duration_ms is None
+    shell = made_by_hand()
+    shell.started_at, shell.completed_at = 0, 5
+    assert shell.duration_ms == 5000
+    shell.started_at, shell.completed_at = time.time() - 60, None
+    assert shell.duration_ms == pytest.approx(60_000, abs=5_000)
+
+
+DRAWN = {
+    (ShellStatus.PENDING, ShellStatus.RUNNING),
+    (ShellStatus.RUNNING, ShellStatus.COMPLETED),
+    (ShellStatus.RUNNING, ShellStatus.FAILED),
+    (ShellStatus.RUNNING, ShellStatus.TIMEOUT),
+    (ShellStatus.RUNNING, ShellStatus.KILLED),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    list(product(ShellStatus, ShellStatus)),
+    ids=lambda status: status.value,
+)
+def test_a_status_goes_only_where_the_diagram_does(before: ShellStatus, after: ShellStatus) -> None:
+    shell = made_by_hand()
+    if before is not ShellStatus.PENDING:
+        shell.status = ShellStatus.RUNNING
+    if shell.status is not before:
+        shell.status = before
+    if (before, after) in DRAWN:
+        shell.status = after
+    else:
+        with pytest.raises(ValueError, match=f"{before.value} shell cannot become {after.value}"):
+            shell.status = after
+    assert shell.status is (after if (before, after) in DRAWN else before)
+    assert shell.is_running is (shell.status in (ShellStatus.PENDING, ShellStatus.RUNNING))
+
+
+async def test_without_a_process_there_is_nothing_to_kill_or_to_wait_for() -> None:
+    shell = made_by_hand()
+    await shell.kill()
+    await shell.terminate()
+    assert (shell.status, shell.process, shell.exit_code) == (ShellStatus.PENDING, None, None)
+    assert await shell.read_output() is False
+    with pytest.raises(RuntimeError, match="no process"):
+        await shell.wait(1)
+
+
+# -- with one ---------------------------------------------------------------------------------
+
+
+async def test_a_shell_is_running_when_it_has_been_created(manager: ShellManager) -> None:
+    for _ in range(20):
+        shell = await manager.create_shell("echo test", "/tmp")
+        assert shell.status.value == "running"
+        assert manager.get_shell(shell.id) is shell
+        running, code = shell.process, await shell.wait(10)
+        assert (running, code) == (BashProcess(shell.pid or 0, None), 0)
+        assert (shell.status.value, shell.exit_code) == ("completed", 0)
+        assert shell.process == BashProcess(shell.pid or 0, 0)
+        assert shell.get_new_output() == "test\n"
+    assert len({shell.id for shell in manager.list_shells()}) == 20
+
+
+@pytest.mark.parametrize(
+    ("command", "returncode", "status"),
+    [
+        ("exit 3", 3, ShellStatus.FAILED),
+        ("kill -9 $$", -9, ShellStatus.FAILED),
+        ("kill -34 $$", -34, ShellStatus.FAILED),
+    ],
+)
+async def test_waiting_returns_what_subprocess_would(
+    manager: ShellManager, command: str, returncode: int, status: ShellStatus
+) -> None:
+    shell = await manager.create_shell(command, "/")
+    assert await shell.wait() == returncode
+    assert (shell.status, shell.duration_ms is not None) == (status, True)
+    assert await shell.wait() == returncode
+
+
+async def test_waiting_too_long_kills(manager: ShellManager) -> None:
+    shell = await manager.create_shell("sleep 300 & sleep 300", "/")
+    with pytest.raises(TimeoutError):
+        await shell.wait(0.05)
+    assert (shell.status, shell.is_running, shell.is_empty) == (ShellStatus.TIMEOUT, False, True)
+
+
+async def test_who_stops_waiting_leaves_it_alone(manager: ShellManager) -> None:
+    shell = await manager.create_shell("sleep 300", "/")
+    with anyio.move_on_after(0.05):
+        await shell.wait()
+    assert shell.is_running
+
+
+@pytest.mark.parametrize("way", ["kill", "terminate"])
+async def test_killing_takes_the_whole_tree(manager: ShellManager, way: str) -> None:
+    shell = await manager.create_shell("trap '' TERM; setsid sleep 300 & echo $!; wait", "/")
+    shell.grace_ms = 50
+    with anyio.fail_after(10):
+        while not await shell.read_output():
+            await anyio.sleep(0.005)
+    await getattr(shell, way)()
+    assert (shell.status, shell.signal) == (ShellStatus.KILLED, "SIGKILL")
+    assert not is_alive(int(shell.get_new_output()))
+
+
+async def test_the_status_of_what_has_a_process_is_not_for_others_to_set(
+    manager: ShellManager,
+) -> None:
+    shell = await manager.create_shell("sleep 300", "/")
+    with pytest.raises(ValueError, match="process"):
+        shell.status = ShellStatus.COMPLETED
+    await shell.kill()
+    assert shell.status is ShellStatus.KILLED
+
+
+async def test_output_comes_as_it_is_written(manager: ShellManager, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    shell = await manager.create_shell(f"echo one; {gate.wait}; echo two", "/")
+    with anyio.fail_after(10):
+        while not await shell.read_output():
+            await anyio.sleep(0.005)
+    assert shell.get_new_output() == "one\n"
+    await anyio.to_thread.run_sync(gate.open)
+    await shell.wait(10)
+    assert (shell.get_new_output(), shell.get_all_output()) == ("two\n", "one\ntwo\n")
+
+
+async def test_environment_is_laid_over_what_there_is(manager: ShellManager) -> None:
+    os.environ["SHELLD_TEST_GONE"] = "x"
+    try:
+        shell = await manager.create_shell(
+            'echo "$A ${SHELLD_TEST_GONE-gone} ${PATH:+path}"; pwd',
+            "/usr",
+            {"A": "b", "SHELLD_TEST_GONE": None},
+        )
+    finally:
+        del os.environ["SHELLD_TEST_GONE"]
+    await shell.wait(10)
+    assert shell.get_new_output() == "b gone path\n/usr\n"
+
+
+async def test_running_shells_are_told_from_all(manager: ShellManager) -> None:
+    running = [await manager.create_shell("sleep 300", "/") for _ in range(2)]
+    ended = await manager.create_shell("true", "/")
+    await ended.wait(10)
+    assert manager.list_shells() == [*running, ended]
+    assert manager.list_running() == running
+    assert all(shell.is_running for shell in running)
+    assert manager.get_shell("shell_nonexistent") is None
+
+
+async def test_old_shells_are_cleaned_up_and_others_kept(manager: ShellManager) -> None:
+    running = await manager.create_shell("sleep 300", "/")
+    old, recent = [await manager.create_shell("true", "/") for _ in range(2)]
+    for shell in (old, recent):
+        await shell.wait(10)
+        wait_for(lambda shell=shell: shell.is_empty)  # type: ignore[misc]
+    old.completed_at = time.time() - 3_601
+    # What is over its time is not there, even before it is cleaned up.
+    assert manager.list_shells() == [running, recent]
+    assert manager.get_shell(old.id) is None
+    assert manager.cleanup_completed(max_age_seconds=3_600) == 1
+    assert manager.cleanup_completed() == 0
+    assert manager.list_shells() == [running, recent]
+    assert manager.cleanup_completed(0) == 1
+    assert manager.list_shells() == [running]
+
+
+async def test_old_shells_are_cleaned_up_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.02)
+    manager = ShellManager(ManagerOptions(retain_seconds=0))
+    forgotten: list[str] = []
+
+    def forget(shell: ShellProcess) -> None:
+        forgotten.append(shell.id)
+        ShellManager._forget(manager, shell)  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(manager, "_forget", forget)
+    shell = await manager.create_shell("true", "/")
+    await shell.wait(10)
+    wait_for(lambda: forgotten == [shell.id])
+    await ShellManager.reset()
+
+
+async def test_killing_all_tells_how_many(manager: ShellManager) -> None:
+    assert await manager.kill_all() == 0
+    shells = [await manager.create_shell("sleep 300", "/") for _ in range(3)]
+    assert await manager.kill_all() == 3
+    assert {shell.status for shell in shells} == {ShellStatus.KILLED}
+
+
+# -- one in a process -------------------------------------------------------------------------
+
+
+async def test_there_is_one_manager_until_it_is_reset(manager: ShellManager) -> None:
+    shell = await manager.create_shell("sleep 300", "/")
+    assert ShellManager() is manager
+    assert ShellManager().get_shell(shell.id) is shell
+    with pytest.raises(RuntimeError, match="already"):
+        ShellManager(ManagerOptions())
+    await ShellManager.reset()
+    assert shell.status is ShellStatus.KILLED
+    assert ShellManager() is not manager
+    assert ShellManager().list_shells() == []
+    await ShellManager.reset()
+    await ShellManager.reset()
+
+
+async def test_resetting_inside_the_scope_leaves_its_end_harmless() -> None:
+    async with ShellManager() as manager:
+        shell = await manager.create_shell("sleep 300", "/")
+        await ShellManager.reset()
+        assert (shell.status, ShellManager() is manager) == (ShellStatus.KILLED, False)
+        with pytest.raises(RpcError) as caught:
+            await manager.create_shell("true", "/")
+        assert caught.value.kind is ErrorKind.SHUTTING_DOWN
+
+
+async def test_a_manager_can_be_entered_again() -> None:
+    ids: set[str] = set()
+    for _ in range(2):
+        async with ShellManager() as manager:
+            shell = await manager.create_shell("echo again", "/")
+            assert await shell.wait(10) == 0
+            ids.add(shell.id)
+            with pytest.raises(RuntimeError, match="running already"):
+                await manager.__aenter__()
+        assert manager.list_shells() == []
+        # What is in memory can still be read; what was on disk is gone.
+        assert shell.get_all_output() == "again\n"
+    assert len(ids) == 2
+
+
+async def test_to_enter_one_that_runs_in_its_own_thread_leaves_it_running(
+    manager: ShellManager,
+) -> None:
+    shell = await manager.create_shell("sleep 300", "/")
+    async with ShellManager():
+        assert (await (await manager.create_shell("true", "/")).wait(10)) == 0
+    assert shell.is_running
+
+
+def test_shells_outlive_the_event_loop_that_they_were_created_on() -> None:
+    async def create() -> ShellProcess:
+        return await ShellManager().create_shell("sleep 0.2; echo late", "/")
+
+    async def wait(shell: ShellProcess) -> int:
+        return await shell.wait(10)
+
+    shell = anyio.run(create)
+    assert anyio.run(wait, shell, backend="trio") == 0
+    assert shell.get_new_output() == "late\n"
+
+
+def test_many_threads_and_event_loops_share_the_shells() -> None:
+    outputs: list[str] = []
+
+    def work(number: int) -> None:
+        async def run() -> None:
+            for _ in range(5):
+                shell = await ShellManager().create_shell(f"echo {number}; exit {number}", "/")
+                assert await shell.wait(20) == number
+                assert ShellManager().get_shell(shell.id) is shell
+                outputs.append(shell.get_new_output())
+
+        anyio.run(run, backend="trio" if number % 2 else "asyncio")
+
+    in_threads(10, work)
+    assert sorted(outputs) == sorted(f"{number}\n" for number in range(10) for _ in range(5))
+    assert len(ShellManager().list_shells()) == 50
+
+
+def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
+    async def start_and_leave() -> None:
+        manager = ShellManager()
+
+        async def wait_for_ever() -> None:
+            shell = await manager.start(StartRequest("sleep 300"))
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await shell.end_tree(9, 0)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.run, wait_for_ever)
+            with anyio.fail_after(10):
+                while not manager.list_running():
+                    await anyio.sleep(0.005)
+            tasks.cancel_scope.cancel()
+        # A cancelled call is waited for.
+        assert manager.list_running() == []
+
+    anyio.run(start_and_leave)
+
+
+async def test_a_call_that_is_under_way_when_the_manager_stops_is_refused() -> None:
+    manager = ShellManager()
+    refused: list[RpcError] = []
+
+    async def wait_for_ever() -> None:
+        try:
+            await manager.run(anyio.sleep_forever)
+        except RpcError as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_for_ever)
+        await manager.create_shell("true", "/")
+        await ShellManager.reset()
+    assert [error.kind for error in refused] == [ErrorKind.SHUTTING_DOWN]
+
+
+def test_threads_end_with_the_manager() -> None:
+    async def run() -> None:
+        await ShellManager().create_shell("sleep 300", "/")
+        assert "shelld-shells" in {thread.name for thread in threading.enumerate()}
+        await ShellManager.reset()
+        assert "shelld-shells" not in {thread.name for thread in threading.enumerate()}
+
+    anyio.run(run)
+
+
+def test_a_program_that_just_ends_leaves_nothing() -> None:
+    program = (
+        "import anyio\n"
+        "from shelld.shells import ShellManager\n"
+        "async def main():\n"
+        "    shell = await ShellManager().create_shell('setsid sleep 300 & sleep 300', '/')\n"
+        "    print(shell.pid)\n"
+        "anyio.run(main)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert ended.stderr == ""
+    wait_for(lambda: not is_alive(int(ended.stdout)))
+    wait_for(lambda: not any(is_alive(pid) for pid in children(os.getpid())))

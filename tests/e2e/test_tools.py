@@ -1,0 +1,274 @@
+"""``list_tools`` and ``call_tool`` on the wire, with tools of a plug-in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from shelld_protocol.schemas import TOOL_RESULT_SCHEMA
+from support import RawDaemon, is_alive, raw_daemon, running_below, wait_for
+
+PLUGIN = Path(__file__).parents[1] / "plugin"
+
+
+@pytest.fixture
+def plugged() -> Iterator[RawDaemon]:
+    """A daemon with a plug-in, some of whose entry points are broken."""
+    path = os.pathsep.join([str(PLUGIN), *filter(None, [os.environ.get("PYTHONPATH")])])
+    daemon = RawDaemon(env={**os.environ, "PYTHONPATH": path})
+    yield daemon
+    daemon.close()
+
+
+def call(daemon: RawDaemon, name: str, arguments: Any = None, **context: Any) -> Any:
+    params = {"name": name, "arguments": arguments, "context": context or None}
+    return daemon.call("call_tool", params)
+
+
+def test_a_failed_result_is_a_result(daemon: RawDaemon) -> None:
+    result = call(daemon, "Bash", {"command": "echo hi; exit 2"})
+    assert result["success"] is False
+    assert result["output"] is None
+    assert result["error"] == "Command failed with exit code 2\nhi\n"
+    assert result["metadata"]["exit_code"] == 2
+    jsonschema.validate(result, TOOL_RESULT_SCHEMA)
+
+
+def test_an_unknown_tool_is_a_failed_result(daemon: RawDaemon) -> None:
+    assert call(daemon, "Nope", {"a": 1}) == {
+        "success": False,
+        "output": None,
+        "error": "Unknown tool: Nope",
+        "metadata": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (None, "Missing required parameter: name"),
+        ({"name": 1}, "Invalid type for name: expected string"),
+        ({"name": "Bash", "arguments": []}, "Invalid type for arguments: expected object"),
+        ({"name": "Bash", "arguments": "ls"}, "Invalid type for arguments: expected object"),
+        ({"name": "Bash", "context": "x"}, "Invalid type for context: expected object"),
+        (
+            {"name": "Bash", "context": {"timeout": "1"}},
+            "Invalid type for context.timeout: expected number",
+        ),
+        (
+            {"name": "Bash", "context": {"timeout": -1}},
+            "Value for context.timeout is below minimum: 0",
+        ),
+        ({"name": "Bash", "context": {"foo": 1}}, "Unknown parameter: context.foo"),
+        ({"name": "Bash", "foo": 1}, "Unknown parameter: foo"),
+    ],
+)
+def test_a_call_that_is_none_is_invalid_params(
+    daemon: RawDaemon, params: Any, message: str
+) -> None:
+    error = daemon.fail("call_tool", params)
+    assert (error["code"], error["message"]) == (-32602, message)
+
+
+def test_arguments_and_context_may_be_null_and_positional(daemon: RawDaemon) -> None:
+    sentence = "Missing required parameter: command"
+    for params in (
+        ["Bash"],
+        ["Bash", None],
+        {"name": "Bash", "arguments": None, "context": None},
+        {"name": "Bash", "arguments": {"command": None}, "context": {"working_dir": None}},
+    ):
+        assert daemon.call("call_tool", params)["error"] == sentence
+
+
+def test_the_context_is_the_circumstances(daemon: RawDaemon, tmp_path: Path) -> None:
+    assert call(daemon, "Bash", {"command": "pwd"}, working_dir=str(tmp_path))["output"] == (
+        f"{tmp_path}\n"
+    )
+    call(daemon, "Bash", {"command": "A=1"}, session_id="mine", agent_id="a", metadata={"b": 1})
+    assert daemon.bash("echo $A", session="mine")["stdout"] == "1\n"
+    assert call(daemon, "Bash", {"command": "sleep 9"}, timeout=0.2)["error"] == (
+        "Command timed out after 200ms"
+    )
+    assert call(daemon, "Bash", {"command": "ls"}, dry_run=True)["output"] == (
+        "[Dry Run] Would execute: ls"
+    )
+    assert "truncated" in call(daemon, "Bash", {"command": "seq 99"}, max_output_size=9)["output"]
+
+
+def test_without_a_timeout_the_one_of_the_daemon_counts() -> None:
+    with raw_daemon("--default-timeout", "1000") as daemon:
+        result = call(daemon, "Bash", {"command": "sleep 300"})
+        assert result["error"] == "Command timed out after 1000ms"
+        (bash, *_) = daemon.call("list_tools")["tools"]
+        assert "(default 1000, at most 600000)" in bash["function"]["description"]
+
+
+def test_a_cancelled_call_kills_its_command(daemon: RawDaemon) -> None:
+    arguments = {"command": "exec -a cancel-me sleep 300"}
+    request = daemon.request("call_tool", {"name": "Bash", "arguments": arguments})
+    wait_for(lambda: running_below(daemon.pid, "cancel-me"))
+    (pid,) = running_below(daemon.pid, "cancel-me")
+    daemon.notify("$/cancelRequest", {"id": request})
+    assert daemon.answer(request)["error"]["code"] == -32800
+    assert not is_alive(pid)
+
+
+def test_tools_and_methods_have_the_same_shells(daemon: RawDaemon) -> None:
+    result = call(daemon, "Bash", {"command": "sleep 300", "run_in_background": True})
+    bash_id = result["metadata"]["bash_id"]
+    assert daemon.call("list_shells")["shells"][-1]["bash_id"] == bash_id
+    mine = daemon.background("sleep 300")
+    assert call(daemon, "KillShell", {"shell_id": mine})["output"] == f"Shell {mine} terminated"
+    assert daemon.call("kill_shell", {"shell_id": bash_id})["status"] == "killed"
+
+
+def test_dry_runs_and_commands_of_tools_are_in_the_interaction_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with raw_daemon("--audit-log", str(log)) as daemon:
+        call(daemon, "Bash", {"command": "echo logged", "description": "why"})
+        call(daemon, "Bash", {"command": "echo dry"}, dry_run=True)
+    first, second = log.read_text().splitlines()
+    assert '"command":"echo logged","description":"why","status":"completed"' in first
+    assert '"command":"echo dry"' in second
+    assert '"status":"dry_run"' in second
+
+
+@pytest.mark.parametrize("format_name", ["openai", "anthropic", "mcp"])
+def test_tools_are_described_each_providers_way(daemon: RawDaemon, format_name: str) -> None:
+    tools = daemon.call("list_tools", {"format": format_name})["tools"]
+    if format_name == "openai":
+        assert tools == daemon.call("list_tools")["tools"]
+        assert {tool["type"] for tool in tools} == {"function"}
+        tools = [tool["function"] for tool in tools]
+    key = {"openai": "parameters", "anthropic": "input_schema", "mcp": "inputSchema"}[format_name]
+    assert [tool["name"] for tool in tools] == ["Bash", "BashOutput", "KillShell"]
+    assert [tool[key]["required"] for tool in tools] == [["command"], ["bash_id"], ["shell_id"]]
+    for tool in tools:
+        jsonschema.Draft202012Validator.check_schema(tool[key])
+        assert len(tool["description"]) < 1_000
+        if format_name == "mcp":
+            jsonschema.Draft202012Validator.check_schema(tool["outputSchema"])
+            assert tool["annotations"]["readOnlyHint"] is (tool["name"] == "BashOutput")
+
+
+def test_an_unknown_format_is_invalid_params(daemon: RawDaemon) -> None:
+    error = daemon.fail("list_tools", {"format": "cobol"})
+    assert error["message"] == (
+        "Invalid value for format: must be one of ['openai', 'anthropic', 'mcp']"
+    )
+
+
+def test_the_parameters_are_those_that_were_specified(daemon: RawDaemon) -> None:
+    tools = {tool["name"]: tool for tool in daemon.call("list_tools", ["anthropic"])["tools"]}
+    bash = tools["Bash"]["input_schema"]["properties"]
+    assert (
+        bash.items()
+        >= {
+            "command": {
+                "type": "string",
+                "description": "The command to execute",
+                "minLength": 1,
+            },
+            "description": {
+                "type": "string",
+                "description": "Clear, concise description (5-10 words)",
+            },
+            "timeout": {
+                "type": "integer",
+                "description": "Timeout in milliseconds",
+                "minimum": 1000,
+                "maximum": 600000,
+            },
+            "run_in_background": {
+                "type": "boolean",
+                "description": "Run in background",
+                "default": False,
+            },
+        }.items()
+    )
+    output = tools["BashOutput"]["input_schema"]["properties"]
+    assert (
+        output.items()
+        >= {
+            "bash_id": {"type": "string", "description": "ID of the background shell"},
+            "filter": {"type": "string", "description": "Regex to filter output lines"},
+        }.items()
+    )
+    kill = tools["KillShell"]["input_schema"]["properties"]
+    assert kill["shell_id"] == {"type": "string", "description": "ID of the shell to kill"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "method"),
+    [("Bash", "bash"), ("BashOutput", "bash_output"), ("KillShell", "kill_shell")],
+)
+def test_what_a_model_may_set_is_what_the_method_takes(
+    daemon: RawDaemon, tool: str, method: str
+) -> None:
+    tools = {tool["name"]: tool for tool in daemon.call("list_tools", ["anthropic"])["tools"]}
+    document = daemon.call("rpc.discover")
+    params = {
+        param["name"]: param["schema"]
+        for each in document["methods"]
+        if each["name"] == method
+        for param in each["params"]
+    }
+    for name, schema in tools[tool]["input_schema"]["properties"].items():
+        # What the method's schema says in another order, or of null as well.
+        alternatives = params[name].get("anyOf", [params[name]])
+        (other,) = [each for each in alternatives if each.get("type") != "null"]
+        for key in ("minLength", "minimum", "maximum"):
+            assert schema.get(key) == other.get(key), name
+        assert sorted(schema.get("enum", [])) == sorted(other.get("enum", [])), name
+        assert schema["type"] == other.get("type", "string"), name
+
+
+def test_a_tool_that_fails_is_not_logged_unless_asked_for(tmp_path: Path) -> None:
+    with raw_daemon() as daemon:
+        call(daemon, "Bash", {"command": "exit 1"})
+    log = tmp_path / "log"
+    with raw_daemon("--log-level", "info", "--log-file", str(log)) as daemon:
+        call(daemon, "Bash", {"command": "echo secret output; exit 1"})
+    text = log.read_text()
+    assert "INFO shelld.tools: Executing tool: Bash" in text
+    assert "WARNING shelld.tools: Tool Bash failed: Command failed with exit code 1" in text
+    assert "secret" not in text
+
+
+def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDaemon) -> None:
+    names = [tool["function"]["name"] for tool in plugged.call("list_tools")["tools"]]
+    assert names == ["Bash", "BashOutput", "KillShell", "Reverse", "Unshowable"]
+    assert call(plugged, "Reverse", {"text": "abc"}) == {
+        "success": True,
+        "output": "cba",
+        "error": None,
+        "metadata": {"length": 3},
+    }
+    assert call(plugged, "Reverse", {"text": ""})["error"] == (
+        "Value for text is shorter than minimum length: 1"
+    )
+    assert call(plugged, "Unshowable", {"text": "x"})["error"] == (
+        "The result of Unshowable has no JSON"
+    )
+    stderr = plugged.read_stderr().decode()
+    for name, reason in (
+        ("a_broken", "RuntimeError: broken on purpose"),
+        ("b_leaving", "SystemExit: 3"),
+        ("c_missing", "AttributeError"),
+        ("d_taken", "ToolError: Tool 'Bash' error: already registered"),
+        ("e_no_tool", "TypeError"),
+    ):
+        assert f"the tools of plug-in {name} are skipped: {reason}" in stderr
+    assert "this must not end up among the answers" in stderr
+    assert stderr.count("are skipped") == 5
+
+
+def test_plugins_are_loaded_without_being_asked_for(plugged: RawDaemon) -> None:
+    plugged.call("ping")
+    wait_for(lambda: b"g_several" in plugged.read_stderr() or b"e_no_tool" in plugged.stderr)

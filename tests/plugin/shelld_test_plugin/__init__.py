@@ -1,0 +1,65 @@
+"""What somebody else's package with tools looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from shelld.tools import BaseTool, ExecutionContext, ToolCategory, ToolParameter, ToolResult
+
+
+class Reverse(BaseTool):
+    @property
+    def name(self) -> str:
+        return "Reverse"
+
+    @property
+    def description(self) -> str:
+        return "Returns a text backwards."
+
+    @property
+    def category(self) -> ToolCategory:
+        return ToolCategory.OTHER
+
+    @property
+    def parameters(self) -> Sequence[ToolParameter]:
+        return [ToolParameter("text", "string", "The text", min_length=1)]
+
+    async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        print("this must not end up among the answers")  # noqa: T201
+        return ToolResult.ok(params["text"][::-1], length=len(params["text"]))
+
+
+class Unshowable(Reverse):
+    """Whose result has no JSON."""
+
+    @property
+    def name(self) -> str:
+        return "Unshowable"
+
+    async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        return ToolResult.ok(object())
+
+
+def several() -> list[BaseTool]:
+    return [Unshowable()]
+
+
+def broken() -> NoReturn:
+    raise RuntimeError("broken on purpose")
+
+
+def leaving() -> NoReturn:
+    raise SystemExit(3)
+
+
+class Bash(Reverse):
+    """Whose name is taken."""
+
+    @property
+    def name(self) -> str:
+        return "Bash"
+
+
+def nothing_of_use() -> object:
+    return object()

@@ -1,0 +1,130 @@
+"""Tools in the hands of others: LangChain, and the types of the OpenAI and Anthropic SDKs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anthropic.types
+import jsonschema
+import openai.types.chat
+import pydantic
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool as LangChainTool
+
+from shelld.shells import ShellManager
+from shelld.tools import (
+    BashTool,
+    ExecutionContext,
+    ToolExecutor,
+    ToolRegistry,
+    ToolResult,
+    register_execution_tools,
+)
+from shelld_client import AsyncClient, Client
+from tool_samples import Sample, read_tool
+
+
+@pytest.fixture
+async def manager() -> AsyncIterator[None]:
+    yield
+    await ShellManager.reset()
+
+
+def schemas(format_name: Any) -> list[dict[str, Any]]:
+    register_execution_tools(ToolRegistry())
+    ToolRegistry().register(read_tool())
+    return ToolExecutor().get_all_schemas(format_name)
+
+
+def test_the_openai_sdk_takes_the_schemas() -> None:
+    adapter = pydantic.TypeAdapter(list[openai.types.chat.ChatCompletionFunctionToolParam])
+    assert len(list(adapter.validate_python(schemas("openai")))) == 4
+
+
+def test_the_anthropic_sdk_takes_the_schemas() -> None:
+    adapter = pydantic.TypeAdapter(list[anthropic.types.ToolParam])
+    assert len(list(adapter.validate_python(schemas("anthropic")))) == 4
+
+
+def test_the_schemas_are_json_schema() -> None:
+    for tool in schemas("anthropic"):
+        jsonschema.Draft202012Validator.check_schema(tool["input_schema"])
+        for parameter in tool["input_schema"]["properties"].values():
+            # Some hosts know no lists of types.
+            assert isinstance(parameter["type"], str)
+
+
+async def test_a_tool_is_one_of_langchains() -> None:
+    tool = read_tool().to_langchain_tool()
+    assert isinstance(tool, LangChainTool)
+    assert (tool.name, tool.description) == ("Read", "Read contents of a file")
+    assert tool.args == read_tool().to_anthropic_schema()["input_schema"]["properties"]
+    assert tool.args_schema == read_tool().to_anthropic_schema()["input_schema"]
+
+
+async def test_langchain_executes_a_tool_in_its_context() -> None:
+    async def where(context: ExecutionContext, message: str) -> ToolResult:
+        return ToolResult.ok(f"{message} in {context.working_dir}", a=1)
+
+    tool = Sample(work=where).to_langchain_tool(ExecutionContext("/usr"))
+    assert await tool.ainvoke({"message": "here"}) == "here in /usr"
+    assert tool.invoke({"message": "here"}) == "here in /usr"
+
+
+async def test_langchain_gets_the_result_beside_the_message() -> None:
+    tool = Sample().to_langchain_tool()
+    call = {"name": "Echo", "args": {"message": "hi"}, "id": "1", "type": "tool_call"}
+    message = await tool.ainvoke(call)
+    assert isinstance(message, ToolMessage)
+    assert (message.content, message.status) == ("hi", "success")
+    assert message.artifact == ToolResult.ok("hi")
+    message = await tool.ainvoke({**call, "args": {"text": 1}})
+    assert (message.content, message.status) == (
+        "Missing required parameter: message",
+        "error",
+    )
+
+
+async def test_langchain_shares_the_shells_of_the_program(manager: None) -> None:
+    tool = BashTool().to_langchain_tool()
+    assert await tool.ainvoke({"command": "cd /usr; A=1"}) == "(no output)"
+    # Without an event loop, and inside of one.
+    assert tool.invoke({"command": "echo $A"}) == "1\n"
+    assert await tool.ainvoke({"command": "echo $A", "timeout": None}) == "1\n"
+
+
+def test_without_an_event_loop_a_background_shell_lives_on() -> None:
+    tool = BashTool().to_langchain_tool()
+    text = tool.invoke({"command": "sleep 300", "run_in_background": True})
+    assert text.startswith("Started background shell")
+    (shell,) = ShellManager().list_running()
+    assert shell.id in text
+
+
+async def test_langchain_gets_the_tools_of_a_daemon() -> None:
+    async with AsyncClient.spawn() as client:
+        tools = {tool.name: tool for tool in await client.langchain_tools()}
+        assert list(tools) == ["Bash", "BashOutput", "KillShell"]
+        assert await tools["Bash"].ainvoke({"command": "echo hi"}) == "hi\n"
+        call = {"name": "Bash", "args": {"command": "exit 3"}, "id": "1", "type": "tool_call"}
+        message = await tools["Bash"].ainvoke(call)
+        assert (message.status, message.content) == ("error", "Command failed with exit code 3")
+        dry = await client.langchain_tools(context=ExecutionContext("/", dry_run=True))
+        assert (await dry[0].ainvoke({"command": "ls"})).startswith("[Dry Run]")
+
+
+def test_langchain_gets_the_tools_of_a_daemon_without_an_event_loop() -> None:
+    with Client.spawn() as client:
+        bash, *_ = client.langchain_tools(context={"working_dir": "/usr"})
+        assert bash.invoke({"command": "pwd"}) == "/usr\n"
+
+
+def test_a_context_without_timeout_is_none_on_the_wire() -> None:
+    with Client.spawn(args=["--default-timeout", "1000"]) as client:
+        context = ExecutionContext("/", timeout=float("inf"))
+        result = client.call_tool("Bash", {"command": "sleep 300"}, context=context)
+        assert result.error == "Command timed out after 1000ms"
+        assert client.call_tool("Bash").error == "Missing required parameter: command"
+        assert client.tool_schemas("mcp")[0]["name"] == "Bash"

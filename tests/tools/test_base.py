@@ -1,0 +1,230 @@
+"""`BaseTool`: validation, schemas, and an execution that always comes to a result."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import anyio
+import pytest
+
+from shelld.tools import BaseTool, ExecutionContext, ToolCategory, ToolParameter, ToolResult
+from tool_samples import CONTEXT, Sample, everything, read_tool, write_tool
+
+
+def test_a_tool_is_what_its_class_says() -> None:
+    tool = Sample(
+        "test_tool",
+        ToolParameter(name="message", type="string", required=True, description="Message to echo"),
+        description="A test tool for verification",
+    )
+    assert (tool.name, tool.description) == ("test_tool", "A test tool for verification")
+    assert tool.category is ToolCategory.OTHER
+    assert [parameter.name for parameter in tool.parameters] == ["message"]
+
+
+def test_a_tool_that_does_not_say_what_it_is_cannot_be_made() -> None:
+    class Half(BaseTool):
+        name = "half"  # pyright: ignore
+
+    with pytest.raises(TypeError, match="abstract"):
+        Half()  # type: ignore[abstract] # pyright: ignore
+
+
+def test_attributes_do_instead_of_properties() -> None:
+    class Plain(BaseTool):
+        name = "plain"  # pyright: ignore
+        description = "Plain"  # pyright: ignore
+        category = ToolCategory.WEB  # pyright: ignore
+        parameters = ()  # pyright: ignore
+
+        async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+            return ToolResult.ok("done")
+
+    assert Plain().to_openai_schema()["function"]["name"] == "plain"
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ({"file_path": "/some/path"}, (True, None)),
+        ({"file_path": "/some/path", "limit": 3}, (True, None)),
+        ({"file_path": "/some/path", "limit": None}, (True, None)),
+        ({}, (False, "Missing required parameter: file_path")),
+        ({"file_path": None}, (False, "Missing required parameter: file_path")),
+        ({"file_path": 123}, (False, "Invalid type for file_path: expected string")),
+        ({"file_path": "/", "limit": "3"}, (False, "Invalid type for limit: expected integer")),
+        ({"file_path": "/", "limit": True}, (False, "Invalid type for limit: expected integer")),
+        ({"file_path": "/", "foo": 1}, (False, "Unknown parameter: foo")),
+        ({"file_path": "/", "self": 1}, (False, "Unknown parameter: self")),
+    ],
+)
+def test_parameters_are_validated(given: dict[str, Any], outcome: tuple[bool, str | None]) -> None:
+    assert read_tool().validate_params(**given) == outcome
+
+
+async def test_defaults_are_filled_in() -> None:
+    tool = Sample(
+        "Wait",
+        ToolParameter("timeout", "integer", required=False, default=120),
+        ToolParameter("why", "string", required=False),
+        work=everything,
+    )
+    assert (await tool.execute(CONTEXT)).output == {"timeout": 120}
+    assert (await tool.execute(CONTEXT, timeout=None)).output == {"timeout": 120}
+    result = await tool.execute(CONTEXT, timeout=5.0, why="x")
+    assert result.output == {"timeout": 5, "why": "x"}
+    assert isinstance(tool.calls[-1]["timeout"], int)
+
+
+async def test_an_execution_comes_to_what_the_tool_returns() -> None:
+    result = await Sample().execute(ExecutionContext("/home/user"), message="Hello")
+    assert result == ToolResult.ok("Hello")
+
+
+async def test_what_is_not_valid_is_not_executed() -> None:
+    tool = read_tool()
+    result = await tool.execute(CONTEXT)
+    assert result == ToolResult.fail("Missing required parameter: file_path")
+    result = await tool.execute(CONTEXT, file_path="/", context="x")
+    assert result == ToolResult.fail("Unknown parameter: context")
+    assert tool.calls == []
+
+
+async def test_an_execution_ends_at_the_timeout_of_its_context() -> None:
+    ended: list[str] = []
+
+    async def slow(_context: ExecutionContext, message: str) -> ToolResult:
+        try:
+            await anyio.sleep(300)
+        finally:
+            ended.append(message)
+        return ToolResult.ok("never")
+
+    result = await Sample(work=slow).execute(ExecutionContext("/", timeout=0.01), message="x")
+    assert not result.success
+    assert result.error == "Tool execution timed out after 0.01s"
+    assert ended == ["x"]
+
+
+async def test_a_context_without_timeout_lets_it_take_its_time() -> None:
+    assert (await Sample().execute(ExecutionContext("/", timeout=math.inf), message="x")).success
+
+
+async def test_who_is_cancelled_gets_no_result() -> None:
+    async def slow(_context: ExecutionContext, message: str) -> ToolResult:
+        await anyio.sleep(300)
+        return ToolResult.ok(message)
+
+    with anyio.move_on_after(0.01) as scope:
+        await Sample(work=slow).execute(CONTEXT, message="x")
+    assert scope.cancelled_caught
+
+
+async def test_a_dry_run_does_nothing() -> None:
+    tool = write_tool()
+    result = await tool.execute(
+        ExecutionContext("/", dry_run=True), file_path="/foo", content="bar"
+    )
+    assert result.success
+    assert result.output == ('[Dry Run] Would execute Write: {"file_path":"/foo","content":"bar"}')
+    assert tool.calls == []
+
+
+async def test_a_dry_run_validates() -> None:
+    result = await write_tool().execute(ExecutionContext("/", dry_run=True), file_path="/foo")
+    assert result.error == "Missing required parameter: content"
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (RuntimeError("Unexpected error"), "Unexpected error"),
+        (KeyError("name"), "'name'"),
+        (ValueError(), "ValueError"),
+        (Unspeakable(), "Unspeakable"),
+    ],
+)
+async def test_an_exception_is_a_failed_result(error: Exception, sentence: str) -> None:
+    async def broken(_context: ExecutionContext, message: str) -> ToolResult:
+        raise error
+
+    result = await Sample(work=broken).execute(CONTEXT, message="x")
+    assert (result.success, result.error) == (False, sentence)
+
+
+async def test_a_result_that_is_none_is_a_failed_one() -> None:
+    async def wrong(_context: ExecutionContext, message: str) -> Any:
+        return message
+
+    result = await Sample(work=wrong).execute(CONTEXT, message="x")
+    assert (result.success, result.error) == (False, "Tool 'Echo' returned no ToolResult")
+
+
+async def test_long_output_is_cut_at_what_the_context_allows() -> None:
+    context = ExecutionContext("/", max_output_size=10)
+    result = await Sample().execute(context, message="0123456789ABC")
+    assert result.output == "0123456789\n[Output truncated: 10 of 13 characters]"
+    assert result.metadata == {"truncated": True}
+    assert (await Sample().execute(context, message="0123456789")).output == "0123456789"
+
+
+def test_the_openai_schema() -> None:
+    assert read_tool().to_openai_schema() == {
+        "type": "function",
+        "function": {
+            "name": "Read",
+            "description": "Read contents of a file",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "file_path": {"type": "string", "description": "Absolute path to the file"},
+                    "offset": {"type": "integer", "description": "Line number to start from"},
+                    "limit": {"type": "integer", "description": "Maximum lines to read"},
+                },
+                "required": ["file_path"],
+            },
+        },
+    }
+
+
+def test_the_openai_schema_has_choices_and_limits() -> None:
+    tool = Sample(
+        "Convert",
+        ToolParameter("format", "string", "", enum=["json", "yaml"]),
+        ToolParameter("timeout", "integer", "", minimum=1, maximum=600),
+    )
+    properties = tool.to_openai_schema()["function"]["parameters"]["properties"]
+    assert properties["format"].items() >= {"type": "string", "enum": ["json", "yaml"]}.items()
+    assert (
+        properties["timeout"].items() >= {"type": "integer", "minimum": 1, "maximum": 600}.items()
+    )
+
+
+def test_the_anthropic_schema() -> None:
+    tool = Sample(
+        "Read",
+        ToolParameter("file_path", "string", "Absolute path to the file"),
+        description="Read contents of a file",
+    )
+    assert tool.to_anthropic_schema() == {
+        "name": "Read",
+        "description": "Read contents of a file",
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                "file_path": {"type": "string", "description": "Absolute path to the file"}
+            },
+            "required": ["file_path"],
+        },
+    }
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="cobol"):
+        Sample().to_schema("cobol")  # type: ignore[arg-type] # pyright: ignore

@@ -1,0 +1,445 @@
+"""`Bash`, `BashOutput` and `KillShell`: what a model gets for what it asks."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from shelld_protocol import ToolResult
+from support import is_alive
+from tool_samples import Tools
+
+
+def ok(result: ToolResult) -> str:
+    assert result.success, result
+    assert result.error is None
+    return str(result.output)
+
+
+def failed(result: ToolResult) -> str:
+    assert not result.success, result
+    assert result.output is None
+    return str(result.error)
+
+
+async def background(call: Tools, command: str, **params: Any) -> str:
+    result = await call("Bash", command=command, run_in_background=True, **params)
+    ok(result)
+    return str(result.metadata["bash_id"])
+
+
+async def ended(call: Tools, bash_id: str) -> ToolResult:
+    """What is read of a shell when it has ended."""
+    return await call("BashOutput", bash_id=bash_id, wait=20_000, until="exit")
+
+
+# -- Bash -------------------------------------------------------------------------------------
+
+
+async def test_a_command_returns_what_it_wrote(call: Tools) -> None:
+    result = await call("Bash", command="echo hello")
+    assert ok(result) == "hello\n"
+    assert (
+        result.metadata.items()
+        >= {
+            "exit_code": 0,
+            "signal": None,
+            "status": "completed",
+            "is_running": False,
+            "truncated": False,
+            "command": "echo hello",
+            "leftover": [],
+        }.items()
+    )
+    assert re.fullmatch(r"shell_\w+", result.metadata["bash_id"])
+    assert "description" not in result.metadata
+
+
+async def test_a_command_runs_where_the_context_says(call: Tools, tmp_path: Path) -> None:
+    (tmp_path / "some_file").touch()
+    (tmp_path / "below").mkdir()
+    context = {"working_dir": str(tmp_path)}
+    assert "some_file" in ok(await call("Bash", context=context, command="ls -la"))
+    assert ok(await call("Bash", context=context, command="pwd", cwd="below")) == (
+        f"{tmp_path}/below\n"
+    )
+    assert ok(await call("Bash", context=context, command="pwd", cwd="/usr")) == "/usr\n"
+
+
+async def test_a_failed_command_is_a_failed_result_with_its_output(call: Tools) -> None:
+    result = await call("Bash", command="echo out; echo err >&2; exit 3")
+    assert failed(result) == "Command failed with exit code 3\nout\n[stderr]\nerr\n"
+    assert result.metadata.items() >= {"exit_code": 3, "status": "failed"}.items()
+    assert failed(await call("Bash", command="exit 1")) == "Command failed with exit code 1"
+
+
+async def test_a_command_that_a_signal_ended_says_so(call: Tools) -> None:
+    result = await call("Bash", command="kill -9 $$")
+    assert failed(result) == "Command was ended by SIGKILL"
+    assert result.metadata.items() >= {"exit_code": None, "signal": "SIGKILL"}.items()
+
+
+async def test_stderr_is_below_a_line_that_says_so(call: Tools) -> None:
+    assert ok(await call("Bash", command="echo error >&2")) == "[stderr]\nerror\n"
+    assert ok(await call("Bash", command="printf out; echo error >&2")) == "out\n[stderr]\nerror\n"
+
+
+async def test_a_command_without_output_says_so(call: Tools) -> None:
+    assert ok(await call("Bash", command="true")) == "(no output)"
+
+
+async def test_chained_commands_end_with_the_first_that_fails(call: Tools) -> None:
+    assert ok(await call("Bash", command="echo first && echo second")) == "first\nsecond\n"
+    assert "second" not in failed(await call("Bash", command="false && echo second"))
+
+
+async def test_a_command_within_its_timeout_ends_by_itself(call: Tools) -> None:
+    result = await call("Bash", command="sleep 1 && echo done", timeout=5_000)
+    assert ok(result) == "done\n"
+
+
+async def test_a_command_over_its_timeout_is_killed_and_shows_what_it_wrote(call: Tools) -> None:
+    result = await call("Bash", command="echo $$; sleep 300", timeout=1_000)
+    first, pid = failed(result).splitlines()
+    assert first == "Command timed out after 1000ms"
+    assert not is_alive(int(pid))
+    assert result.metadata["status"] == "timeout"
+
+
+async def test_the_timeout_of_the_context_is_that_of_a_command_without_one(call: Tools) -> None:
+    context = {"timeout": 0.25}
+    result = await call("Bash", context=context, command="sleep 300")
+    assert failed(result) == "Command timed out after 250ms"
+    assert ok(await call("Bash", context=context, command="sleep 0.4", timeout=20_000))
+
+
+async def test_a_command_can_go_on_after_its_timeout(call: Tools) -> None:
+    result = await call(
+        "Bash", command="echo one; sleep 1.2; echo two", timeout=1_000, on_timeout="background"
+    )
+    bash_id = result.metadata["bash_id"]
+    assert ok(result) == f"Still running after 1000ms, now in the background: {bash_id}\none\n"
+    assert result.metadata.items() >= {"status": "running", "is_running": True}.items()
+    assert ok(await ended(call, bash_id)).startswith("two\n[Status: completed, exit code 0.")
+
+
+async def test_a_description_comes_back(call: Tools) -> None:
+    result = await call("Bash", command="true", description="Install dependencies")
+    assert result.metadata["description"] == "Install dependencies"
+
+
+async def test_of_long_output_head_and_tail_are_shown_and_how_to_read_the_rest(
+    call: Tools,
+) -> None:
+    command = "for i in $(seq 10000); do printf '%04d\\n' $((i - 1)); done"
+    result = await call("Bash", command=command)
+    text = ok(result)
+    assert result.metadata["truncated"] is True
+    match = re.search(
+        r"\[Output truncated: (\d+) bytes are left out here\. "
+        r"To read them: BashOutput, bash_id=(\w+), stdout_offset=(\d+)\]\n",
+        text,
+    )
+    assert match is not None
+    head, tail = text[: match.start()], text[match.end() :]
+    assert 29_980 <= len(head) + len(tail) <= 30_000
+    assert (head[:5], tail[-5:]) == ("0000\n", "9999\n")
+    size, bash_id, offset = int(match[1]), match[2], int(match[3])
+    assert len(head) + size + len(tail) == 50_000
+    # What is left out can be read, page by page.
+    middle = ""
+    while len(middle) < size:
+        page = await call("BashOutput", bash_id=bash_id, stdout_offset=offset + len(middle))
+        lines = ok(page).splitlines(keepends=True)
+        middle += "".join(line for line in lines if not line.startswith("["))
+    whole = "".join(f"{number:04}\n" for number in range(10_000))
+    assert head + middle[:size] + tail == whole
+    # It does not come again by itself.
+    assert ok(await call("BashOutput", bash_id=bash_id)).startswith("(no new output)")
+
+
+async def test_both_streams_share_the_room(call: Tools) -> None:
+    write = "for i in $(seq 20000); do echo 1; done"
+    text = ok(await call("Bash", command=f"({write}) ; ({write}) >&2"))
+    out, err = text.split("[stderr]\n")
+    for stream, part in (("stdout", out), ("stderr", err)):
+        assert f"{stream}_offset=" in part
+        assert 14_900 <= len(re.sub(r"\[Output .*\n", "", part)) <= 15_000
+    text = ok(await call("Bash", command=f"echo short; ({write}) >&2"))
+    out, err = text.split("[stderr]\n")
+    assert out == "short\n"
+    assert 29_900 <= len(re.sub(r"\[Output .*\n", "", err)) <= 29_994
+
+
+async def test_the_context_can_allow_less_output(call: Tools) -> None:
+    result = await call("Bash", context={"max_output_size": 10}, command="printf %050d 0")
+    assert ok(result).startswith("00000\n[Output truncated: 40 bytes")
+    assert ok(result).endswith("]\n00000")
+
+
+async def test_escape_sequences_are_stripped(call: Tools) -> None:
+    assert ok(await call("Bash", command=r"printf '\e[31mred\e[0m\n'")) == "red\n"
+
+
+async def test_what_a_command_leaves_running_is_told(call: Tools) -> None:
+    result = await call("Bash", command="sleep 300 & echo up")
+    bash_id = result.metadata["bash_id"]
+    assert ok(result) == (f"up\n[Left running: 1 of its processes; KillShell {bash_id} ends them]")
+    (pid,) = result.metadata["leftover"]
+    ok(await call("KillShell", shell_id=bash_id))
+    assert not is_alive(pid)
+
+
+async def test_a_dry_run_runs_nothing(call: Tools, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    result = await call("Bash", context={"dry_run": True}, command=f"touch {file}")
+    assert ok(result) == f"[Dry Run] Would execute: touch {file}"
+    assert result.metadata["verdict"] == "unresolved"
+    assert not file.exists()
+
+
+async def test_a_dry_run_validates_first(call: Tools) -> None:
+    context = {"dry_run": True}
+    assert failed(await call("Bash", context=context)) == "Missing required parameter: command"
+    sentence = failed(await call("Bash", context=context, command="a\0b"))
+    assert sentence == "Invalid value for command: must not contain NUL"
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({}, "Missing required parameter: command"),
+        ({"command": ""}, "Value for command is shorter than minimum length: 1"),
+        ({"command": 1}, "Invalid type for command: expected string"),
+        ({"command": "true", "timeout": 999}, "Value for timeout is below minimum: 1000"),
+        ({"command": "true", "timeout": 600_001}, "Value for timeout exceeds maximum: 600000"),
+        ({"command": "true", "timeout": True}, "Invalid type for timeout: expected integer"),
+        ({"command": "true", "foo": 1}, "Unknown parameter: foo"),
+        (
+            {"command": "true", "on_timeout": "x"},
+            "Invalid value for on_timeout: must be one of ['kill', 'background']",
+        ),
+        ({"command": "true", "cwd": "/nonexistent"}, "Cannot use the working directory: ENOENT"),
+    ],
+)
+async def test_what_cannot_be_run_is_a_failed_result(
+    call: Tools, params: dict[str, Any], sentence: str
+) -> None:
+    assert failed(await call("Bash", **params)) == sentence
+
+
+async def test_commands_of_a_session_share_what_they_set(call: Tools) -> None:
+    ok(await call("Bash", command="cd /usr; export A=b; f() { echo $A; }"))
+    assert ok(await call("Bash", command="pwd; f")) == "/usr\nb\n"
+    assert ok(await call("Bash", command="echo ${A-unset}", session="other")) == "unset\n"
+    context = {"session_id": "other"}
+    ok(await call("Bash", context=context, command="A=mine"))
+    assert ok(await call("Bash", command="echo $A", session="other")) == "mine\n"
+    assert ok(await call("Bash", context=context, command="echo $A", session="main")) == "b\n"
+
+
+async def test_a_command_reads_what_it_is_given(call: Tools) -> None:
+    assert ok(await call("Bash", command="tr a-z A-Z", stdin="hello")) == "HELLO"
+
+
+async def test_honest_commands_are_not_blocked(call: Tools, tmp_path: Path) -> None:
+    file = tmp_path / "test_file.txt"
+    file.touch()
+    ok(await call("Bash", command=f"rm {file}"))
+    assert not file.exists()
+    ok(await call("Bash", command="git init -q . && git status", cwd=str(tmp_path)))
+    assert re.match(r"\d+\.\d+", ok(await call("Bash", command="npm --version")))
+
+
+# -- in the background ------------------------------------------------------------------------
+
+
+async def test_a_background_start_returns_at_once_with_an_id(call: Tools) -> None:
+    began = time.monotonic()
+    result = await call("Bash", command="sleep 60", run_in_background=True)
+    assert time.monotonic() - began < 5
+    bash_id = result.metadata["bash_id"]
+    assert re.fullmatch(r"shell_\w+", bash_id)
+    assert ok(result).startswith(f"Started background shell {bash_id}\n")
+    assert result.metadata.items() >= {"status": "running", "is_running": True}.items()
+    assert is_alive(result.metadata["pid"])
+
+
+async def test_output_of_a_running_shell(call: Tools) -> None:
+    bash_id = await background(call, "while true; do echo tick; sleep 0.05; done")
+    result = await call("BashOutput", bash_id=bash_id, wait=10_000)
+    assert ok(result).startswith("tick\n")
+    assert (
+        result.metadata.items()
+        >= {
+            "bash_id": bash_id,
+            "status": "running",
+            "is_running": True,
+            "exit_code": None,
+        }.items()
+    )
+
+
+async def test_output_of_a_shell_that_has_ended(call: Tools) -> None:
+    bash_id = await background(call, "echo hello; exit 2")
+    result = await ended(call, bash_id)
+    assert re.fullmatch(r"hello\n\[Status: failed, exit code 2\. Duration: \d+ms\]", ok(result))
+    assert (
+        result.metadata.items()
+        >= {
+            "status": "failed",
+            "is_running": False,
+            "exit_code": 2,
+            "command": "echo hello; exit 2",
+            "truncated": False,
+            "dropped_bytes": 0,
+            "stdout_range": {"start": 0, "end": 6, "dropped": 0},
+        }.items()
+    )
+    assert isinstance(result.metadata["duration_ms"], int)
+
+
+async def test_only_what_is_new_comes(call: Tools) -> None:
+    bash_id = await background(call, "for i in $(seq 1000000); do echo $i; sleep 0.001; done")
+    seen: list[int] = []
+    for _ in range(5):
+        text = ok(await call("BashOutput", bash_id=bash_id, wait=10_000))
+        seen += [int(line) for line in text.splitlines()[:-1]]
+    assert seen == list(range(1, len(seen) + 1))
+
+
+async def test_lines_are_filtered(call: Tools) -> None:
+    bash_id = await background(call, "echo error: a; echo info: b; echo error: c")
+    await anyio.lowlevel.checkpoint()
+    result = await call("BashOutput", bash_id=bash_id, filter="error", wait=20_000, until="exit")
+    assert ok(result).splitlines()[:-1] == ["error: a", "error: c"]
+    assert ok(await call("BashOutput", bash_id=bash_id)).startswith("(no new output)")
+
+
+async def test_of_many_lines_that_match_head_and_tail_are_shown(call: Tools) -> None:
+    bash_id = await background(call, "for i in $(seq 10000); do printf 'x%04d\\n' $((i - 1)); done")
+    await ended(call, bash_id)
+    result = await call("BashOutput", bash_id=bash_id, filter="x", stdout_offset=0)
+    assert len(re.findall(r"(?m)^x", ok(result))) == 5_000
+    assert "[More: stdout_offset=30000]" in ok(result)
+    bash_id = await background(call, "for i in $(seq 10000); do printf 'x%04d\\n' $((i - 1)); done")
+    result = await call("BashOutput", bash_id=bash_id, filter="x", wait=20_000, until="exit")
+    text = ok(result)
+    assert text.startswith("x0000\n")
+    assert "x9999\n" in text
+    assert "[Output truncated: narrow the filter, or read from stdout_offset=0]" in text
+    assert result.metadata["truncated"] is True
+    assert len(text) < 30_300
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "sentence"),
+    [
+        ("BashOutput", {"bash_id": "shell_nonexistent"}, "Shell not found: shell_nonexistent"),
+        ("KillShell", {"shell_id": "shell_nonexistent"}, "Shell not found: shell_nonexistent"),
+        ("BashOutput", {}, "Missing required parameter: bash_id"),
+        ("KillShell", {}, "Missing required parameter: shell_id"),
+        (
+            "KillShell",
+            {"shell_id": "a", "bash_id": "b"},
+            "Invalid value for bash_id: must equal shell_id",
+        ),
+        ("KillShell", {"bash_id": "shell_b"}, "Shell not found: shell_b"),
+    ],
+)
+async def test_what_is_not_there_is_a_failed_result(
+    call: Tools, tool: str, params: dict[str, Any], sentence: str
+) -> None:
+    assert failed(await call(tool, **params)) == sentence
+
+
+async def test_a_shell_that_is_gone_is_told_from_one_that_never_was(call: Tools) -> None:
+    result = await call("BashOutput", bash_id="shell_nonexistent")
+    assert result.metadata == {
+        "kind": "shell_not_found",
+        "bash_id": "shell_nonexistent",
+        "expired": False,
+    }
+
+
+async def test_an_invalid_filter_is_a_failed_result(call: Tools) -> None:
+    bash_id = await background(call, "echo x")
+    result = await call("BashOutput", bash_id=bash_id, filter="[invalid(regex")
+    assert failed(result).startswith("Invalid filter regex: ")
+    # And nothing was taken.
+    assert ok(await ended(call, bash_id)).startswith("x\n")
+
+
+async def test_waiting_takes_no_longer_than_the_context_allows(call: Tools) -> None:
+    bash_id = await background(call, "sleep 300")
+    began = time.monotonic()
+    result = await call("BashOutput", context={"timeout": 0.1}, bash_id=bash_id, wait=600_000)
+    assert ok(result).startswith("(no new output)\n[Status: running.")
+    assert time.monotonic() - began < 10
+
+
+async def test_killing_ends_a_shell(call: Tools) -> None:
+    bash_id = await background(call, "echo last words; setsid sleep 300 & sleep 300")
+    await call("BashOutput", bash_id=bash_id, wait=10_000)
+    result = await call("KillShell", shell_id=bash_id)
+    assert ok(result) == f"Shell {bash_id} terminated"
+    assert (
+        result.metadata.items()
+        >= {
+            "shell_id": bash_id,
+            "command": "echo last words; setsid sleep 300 & sleep 300",
+            "status": "killed",
+            "already_stopped": False,
+        }.items()
+    )
+    assert isinstance(result.metadata["duration_ms"], int)
+    after = await call("BashOutput", bash_id=bash_id)
+    assert after.metadata.items() >= {"status": "killed", "is_running": False}.items()
+    assert "[Status: killed by SIGTERM." in ok(after)
+
+
+@pytest.mark.parametrize("name", ["KillShell", "KillBash", "kill_shell"])
+async def test_killing_what_has_ended_says_so(call: Tools, name: str) -> None:
+    bash_id = await background(call, "true")
+    await ended(call, bash_id)
+    result = await call(name, shell_id=bash_id)
+    assert ok(result) == f"Shell {bash_id} already stopped"
+    assert result.metadata.items() >= {"already_stopped": True, "status": "completed"}.items()
+
+
+async def test_the_names_of_the_methods_are_known(call: Tools) -> None:
+    assert ok(await call("bash", command="echo x")) == "x\n"
+    assert "not found" in failed(await call("bash_output", bash_id="shell_x"))
+
+
+async def test_a_job_is_followed_to_its_end(call: Tools) -> None:
+    bash_id = await background(call, "for i in 1 2 3; do echo step $i; sleep 0.1; done")
+    text, is_running = "", True
+    with anyio.fail_after(20):
+        while is_running:
+            result = await call("BashOutput", bash_id=bash_id, wait=10_000)
+            text += "".join(line + "\n" for line in ok(result).splitlines() if "step" in line)
+            is_running = result.metadata["is_running"]
+    assert text == "step 1\nstep 2\nstep 3\n"
+
+
+async def test_shells_are_told_apart(call: Tools) -> None:
+    ids = [await background(call, f"echo {number}; sleep 300") for number in range(5)]
+    assert len(set(ids)) == 5
+    for number, bash_id in enumerate(ids):
+        text = ok(await call("BashOutput", bash_id=bash_id, wait=10_000))
+        assert text.splitlines()[0] == str(number)
+
+
+async def test_the_timeout_of_one_is_nothing_to_another(call: Tools) -> None:
+    other = await background(call, "while true; do echo tick; sleep 0.05; done")
+    failed(await call("Bash", command="sleep 300", timeout=1_000))
+    result = await call("BashOutput", bash_id=other, wait=10_000)
+    assert ok(result).startswith("tick\n")
+    assert result.metadata["is_running"] is True

@@ -1,0 +1,187 @@
+"""`ToolExecutor`: tools by name, what came of them, and what is logged."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from shelld.tools import (
+    ExecutionContext,
+    ToolCategory,
+    ToolExecutor,
+    ToolParameter,
+    ToolRegistry,
+    ToolResult,
+    register_execution_tools,
+)
+from support import in_threads
+from tool_samples import CONTEXT, Sample, bash_tool, everything, read_tool, write_tool
+
+
+@pytest.fixture
+def executor() -> ToolExecutor:
+    ToolRegistry().register_many([read_tool(), write_tool(), bash_tool()])
+    return ToolExecutor()
+
+
+async def reading(_context: ExecutionContext, **params: Any) -> ToolResult:
+    return ToolResult.ok(params["file_path"])
+
+
+async def test_a_tool_is_executed_by_its_name() -> None:
+    registry = ToolRegistry()
+    registry.register(Sample(aliases=("say",)))
+    for name in ("Echo", "say"):
+        result = await ToolExecutor(registry).execute(name, CONTEXT, message="Hello")
+        assert result == ToolResult.ok("Hello")
+
+
+async def test_an_unknown_tool_is_a_failed_result(executor: ToolExecutor) -> None:
+    assert await executor.execute("Unknown", CONTEXT) == ToolResult.fail("Unknown tool: Unknown")
+
+
+async def test_parameters_may_be_called_anything() -> None:
+    names = ("self", "tool_name", "context", "name")
+    parameters = [ToolParameter(name, "string") for name in names]
+    tool = Sample("Odd", *parameters, work=everything)
+    ToolRegistry().register(tool)
+    given = dict.fromkeys(names, "x")
+    assert (await ToolExecutor().execute("Odd", CONTEXT, **given)).output == given
+
+
+def test_schemas_of_all_tools(executor: ToolExecutor) -> None:
+    schemas = executor.get_all_schemas("openai")
+    assert [schema["type"] for schema in schemas] == ["function"] * 3
+    schemas = executor.get_all_schemas("anthropic")
+    assert [schema["name"] for schema in schemas] == ["Read", "Write", "Bash"]
+    assert all("input_schema" in schema for schema in schemas)
+
+
+def test_schemas_of_a_category(executor: ToolExecutor) -> None:
+    schemas = executor.get_schemas_by_category(ToolCategory.FILE, "openai")
+    assert [schema["function"]["name"] for schema in schemas] == ["Read", "Write"]
+
+
+async def test_what_was_executed_is_remembered_in_order() -> None:
+    ToolRegistry().register_many([Sample("Read", *read_tool().parameters, work=reading), Sample()])
+    executor = ToolExecutor()
+    before = datetime.now(UTC)
+    await executor.execute("Read", CONTEXT, file_path="/foo")
+    await executor.execute("Echo", CONTEXT, text="wrong")
+    after = datetime.now(UTC)
+    first, second = executor.get_executions()
+    assert (first.tool_name, first.parameters) == ("Read", {"file_path": "/foo"})
+    assert first.result == ToolResult.ok("/foo")
+    assert before <= first.started_at <= first.completed_at <= second.started_at <= after
+    assert first.duration_ms == pytest.approx(
+        (first.completed_at - first.started_at) / timedelta(milliseconds=1), abs=50
+    )
+    assert second.tool_name == "Echo"
+    assert second.result.error == "Missing required parameter: message"
+    executor.clear_executions()
+    assert executor.get_executions() == []
+
+
+async def test_what_is_remembered_is_bounded_in_number_and_in_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ToolRegistry().register(Sample())
+    executor = ToolExecutor(max_executions=3)
+    for number in range(5):
+        await executor.execute("Echo", CONTEXT, message=str(number))
+    assert [each.result.output for each in executor.get_executions()] == ["2", "3", "4"]
+    monkeypatch.setattr("shelld.tools.executor.MAX_HISTORY_CHARACTERS", 10)
+    await executor.execute("Echo", CONTEXT, message="abcd")
+    assert [each.result.output for each in executor.get_executions()] == ["4", "abcd"]
+    forgetful = ToolExecutor(max_executions=0)
+    await forgetful.execute("Echo", CONTEXT, message="x")
+    assert forgetful.get_executions() == []
+
+
+async def test_an_execution_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    ToolRegistry().register(Sample("Read", *read_tool().parameters, work=reading))
+    with caplog.at_level(logging.DEBUG, "shelld.tools"):
+        await ToolExecutor().execute("Read", CONTEXT, file_path="/home/user/test.txt")
+    records = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert records == [
+        ("INFO", "Executing tool: Read"),
+        ("DEBUG", "Tool Read parameters: {'file_path': '/home/user/test.txt'}"),
+        ("INFO", "Tool Read succeeded"),
+    ]
+
+
+async def test_parameters_are_logged_at_debug_alone(caplog: pytest.LogCaptureFixture) -> None:
+    ToolRegistry().register(Sample())
+    with caplog.at_level(logging.INFO, "shelld.tools"):
+        await ToolExecutor().execute("Echo", CONTEXT, message="secret")
+    assert "secret" not in caplog.text
+    assert "Executing tool: Echo" in caplog.text
+
+
+async def test_a_failure_is_a_warning_with_the_first_line_of_its_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def failing(_context: ExecutionContext, message: str) -> ToolResult:
+        return ToolResult.fail(f"Something went wrong\n{message}")
+
+    ToolRegistry().register(Sample(work=failing))
+    with caplog.at_level(logging.WARNING, "shelld.tools"):
+        await ToolExecutor().execute("Echo", CONTEXT, message="output of a command")
+        await ToolExecutor().execute("Nope", CONTEXT)
+    records = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert records == [
+        ("WARNING", "Tool Echo failed: Something went wrong"),
+        ("WARNING", "Unknown tool: Nope"),
+    ]
+
+
+def test_ten_threads_execute_and_nothing_is_lost_or_torn() -> None:
+    registry = ToolRegistry()
+    registry.register(Sample())
+    executor = ToolExecutor(registry)
+
+    def work(number: int) -> None:
+        async def run() -> None:
+            for index in range(1_000):
+                result = await executor.execute("Echo", CONTEXT, message=f"{number}.{index}")
+                assert result == ToolResult.ok(f"{number}.{index}")
+                if index % 200 == 0:
+                    assert all(each.result.success for each in executor.get_executions())
+
+        anyio.run(run)
+
+    in_threads(10, work)
+    executions = executor.get_executions()
+    assert len(executions) == 10_000
+    outputs = {str(each.result.output) for each in executions}
+    assert outputs == {f"{number}.{index}" for number in range(10) for index in range(1_000)}
+    assert all(each.parameters["message"] == each.result.output for each in executions)
+    for number in range(10):
+        mine = [str(each.result.output) for each in executions]
+        mine = [output for output in mine if output.startswith(f"{number}.")]
+        assert mine == [f"{number}.{index}" for index in range(1_000)]
+
+
+async def test_the_life_of_a_tool() -> None:
+    registry = ToolRegistry()
+    tool = Sample()
+    registry.register(tool)
+    executor = ToolExecutor(registry)
+    assert executor.get_all_schemas("openai") == [tool.to_openai_schema()]
+    assert (await executor.execute("Echo", CONTEXT, message="x")).success
+    assert not (await executor.execute("Echo", CONTEXT)).success
+    assert registry.deregister("Echo")
+    assert (await executor.execute("Echo", CONTEXT, message="x")).error == "Unknown tool: Echo"
+    assert executor.get_all_schemas("openai") == []
+
+
+def test_a_program_has_its_tools_in_two_lines() -> None:
+    register_execution_tools(ToolRegistry())
+    executor = ToolExecutor()
+    assert executor.registry is ToolRegistry()
+    names = [schema["function"]["name"] for schema in executor.get_all_schemas("openai")]
+    assert names == ["Bash", "BashOutput", "KillShell"]

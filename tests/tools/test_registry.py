@@ -1,0 +1,134 @@
+"""`ToolRegistry`: the tools there are, by name, for any number of threads."""
+
+from __future__ import annotations
+
+import pytest
+
+from shelld.tools import ToolCategory, ToolError, ToolRegistry
+from support import in_threads
+from tool_samples import Sample, bash_tool, read_tool, write_tool
+
+
+@pytest.fixture
+def registry() -> ToolRegistry:
+    return ToolRegistry()
+
+
+def test_a_tool_is_registered(registry: ToolRegistry) -> None:
+    tool = read_tool()
+    registry.register(tool)
+    assert (registry.exists("Read"), registry.count()) == (True, 1)
+    assert registry.get("Read") is tool
+    assert registry.get_or_raise("Read") is tool
+
+
+def test_many_are_registered_at_once(registry: ToolRegistry) -> None:
+    tools = [read_tool(), write_tool(), bash_tool()]
+    registry.register_many(tools)
+    assert registry.count() == 3
+    assert registry.list_all() == tools
+    assert registry.list_names() == ["Bash", "Read", "Write"]
+
+
+def test_a_name_is_taken_once(registry: ToolRegistry) -> None:
+    registry.register(read_tool())
+    with pytest.raises(ToolError, match="already registered") as caught:
+        registry.register(read_tool())
+    assert caught.value.tool_name == "Read"
+
+
+def test_of_many_all_or_none_are_registered(registry: ToolRegistry) -> None:
+    registry.register(read_tool())
+    with pytest.raises(ToolError):
+        registry.register_many([write_tool(), read_tool()])
+    with pytest.raises(ToolError):
+        registry.register_many([write_tool(), write_tool()])
+    assert registry.list_names() == ["Read"]
+
+
+def test_what_is_not_there_is_none_or_an_error(registry: ToolRegistry) -> None:
+    assert registry.get("Unknown") is None
+    assert registry.exists("Unknown") is False
+    with pytest.raises(ToolError, match="not found") as caught:
+        registry.get_or_raise("Unknown")
+    assert caught.value.tool_name == "Unknown"
+
+
+def test_a_tool_is_deregistered(registry: ToolRegistry) -> None:
+    registry.register(read_tool())
+    assert registry.deregister("Read") is True
+    assert registry.exists("Read") is False
+    assert registry.deregister("Read") is False
+    registry.register(read_tool())
+
+
+def test_a_tool_has_other_names_that_no_list_shows(registry: ToolRegistry) -> None:
+    tool = Sample("KillShell", aliases=("KillBash", "kill_shell"))
+    registry.register(tool)
+    assert [registry.get(name) for name in ("KillShell", "KillBash", "kill_shell")] == [tool] * 3
+    assert (registry.count(), registry.list_names()) == (1, ["KillShell"])
+    for taken in (Sample("kill_shell"), Sample("Other", aliases=("KillShell",))):
+        with pytest.raises(ToolError, match="already registered"):
+            registry.register(taken)
+    assert registry.deregister("KillBash") is True
+    assert not any(registry.exists(name) for name in ("KillShell", "KillBash", "kill_shell"))
+
+
+def test_tools_are_found_by_category(registry: ToolRegistry) -> None:
+    read, write, bash = tools = [read_tool(), write_tool(), bash_tool()]
+    registry.register_many(tools)
+    assert registry.list_by_category(ToolCategory.FILE) == [read, write]
+    assert registry.list_by_category(ToolCategory.EXECUTION) == [bash]
+    assert registry.list_by_category(ToolCategory.WEB) == []
+
+
+def test_clearing_forgets_all(registry: ToolRegistry) -> None:
+    registry.register_many([read_tool(), Sample(aliases=("say",))])
+    registry.clear()
+    assert (registry.count(), registry.list_all(), registry.exists("say")) == (0, [], False)
+
+
+def test_there_is_one_registry_until_it_is_reset(registry: ToolRegistry) -> None:
+    registry.register(read_tool())
+    assert ToolRegistry() is registry
+    ToolRegistry.reset()
+    assert ToolRegistry() is not registry
+    assert ToolRegistry().count() == 0
+
+
+def test_ten_threads_register_look_and_deregister_and_nothing_is_lost() -> None:
+    registries: list[ToolRegistry] = []
+
+    def work(number: int) -> None:
+        registry = ToolRegistry()
+        registries.append(registry)
+        for index in range(1_000):
+            tool = Sample(f"tool_{number}_{index}", aliases=(f"alias_{number}_{index}",))
+            registry.register(tool)
+            assert registry.get(f"alias_{number}_{index}") is tool
+            if index % 100 == 0:
+                assert registry.count() <= len(registry.list_all()) + 10_000
+                names = registry.list_names()
+                assert names == sorted(names)
+            if index % 2:
+                assert registry.deregister(tool.name)
+
+    in_threads(10, work)
+    (registry,) = {id(each): each for each in registries}.values()
+    expected = {f"tool_{number}_{index}" for number in range(10) for index in range(0, 1_000, 2)}
+    assert set(registry.list_names()) == expected
+    assert registry.count() == 5_000
+
+
+def test_of_ten_threads_that_want_one_name_one_gets_it() -> None:
+    refused: list[int] = []
+
+    def work(number: int) -> None:
+        try:
+            ToolRegistry().register(Sample("Wanted"))
+        except ToolError:
+            refused.append(number)
+
+    in_threads(10, work)
+    assert len(refused) == 9
+    assert ToolRegistry().count() == 1
