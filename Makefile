@@ -41,6 +41,7 @@ bench: $(READY) ## Measure
 	$(BIN)/python benchmarks/containment.py
 	$(BIN)/python benchmarks/output.py
 	$(BIN)/python benchmarks/sessions.py
+	$(BIN)/python benchmarks/tools.py
 
 fuzz: $(READY) ## Look for output that is read differently in different ways, for a minute
 	$(BIN)/python -m pip install --quiet --group fuzz

@@ -93,7 +93,7 @@ async def _run(
             watchers.start_soon(_watch_signals, reading, hurry)
             watchers.start_soon(_watch_output, output, reading)
             watchers.start_soon(_watch_children, pool)
-            watchers.start_soon(toolbox.load_soon)
+            watchers.start_soon(toolbox.load)
             if options.parent_pid is not None:
                 watchers.start_soon(_watch_process, options.parent_pid, reading)
             with reading:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.to_thread
 import msgspec
+from anyio.lowlevel import current_token
 
 from shelld.methods.context import Context, Daemon
+from shelld.shells.home import do_soon
 from shelld_protocol.tool_methods import (
     CallContext,
     CallToolParams,
@@ -36,17 +40,36 @@ class Toolbox:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._executor: ToolExecutor | None = None
-        self._loading = anyio.Lock()
+        self._wanted = anyio.Event()
+        self._loaded = anyio.Event()
 
-    async def load_soon(self) -> None:
-        await anyio.sleep(LOAD_DELAY_S)
-        await self.load()
+    async def load(self) -> None:
+        """Load all tools, when they are wanted or a moment has passed."""
+        with anyio.move_on_after(LOAD_DELAY_S):
+            await self._wanted.wait()
+        outcome: Future[ToolExecutor] = Future()
+        done, home = anyio.Event(), current_token()
 
-    async def load(self) -> ToolExecutor:
-        """Return the executor, once all tools are registered."""
-        async with self._loading:
-            if self._executor is None:
-                self._executor = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
+        def load() -> None:
+            try:
+                outcome.set_result(self._load())
+            except BaseException as error:
+                outcome.set_exception(error)
+            # Nobody waits any more if the daemon has ended.
+            with suppress(RuntimeError):
+                do_soon(home, done.set)
+
+        # Not one that the end of the daemon would wait for: who knows what a plug-in does.
+        threading.Thread(target=load, name="shelld-tools", daemon=True).start()
+        await done.wait()
+        self._executor = outcome.result()
+        self._loaded.set()
+
+    async def _ready(self) -> ToolExecutor:
+        if self._executor is None:
+            self._wanted.set()
+            await self._loaded.wait()
+        assert self._executor is not None
         return self._executor
 
     def _load(self) -> ToolExecutor:
@@ -64,12 +87,12 @@ class Toolbox:
         return ToolExecutor(registry, max_executions=0)
 
     async def list_tools(self, _context: Context, params: ListToolsParams) -> ListToolsResult:
-        executor = await self.load()
+        executor = await self._ready()
         return ListToolsResult(executor.get_all_schemas(params.format))
 
     async def call_tool(self, _context: Context, params: CallToolParams) -> msgspec.Raw:
         """Return a `ToolResult`, encoded."""
-        executor = self._executor or await self.load()
+        executor = await self._ready()
         context = _execution_context(params.context or CallContext())
         result = await executor.execute(params.name, context, **(params.arguments or {}))
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.structs import (
@@ -309,7 +309,7 @@ class CloseSessionResult(Result):
 
     session: str
     killed: int
-    survivors: list[int] = field(default_factory=list[int])
+    survivors: list[int] = []  # noqa: RUF012 - msgspec copies it
 
 
 class MethodTypes(NamedTuple):

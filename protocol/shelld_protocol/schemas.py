@@ -47,6 +47,9 @@ def openrpc_document(version: str) -> dict[str, Any]:
                 "errors": [{"$ref": f"#/components/errors/{kind.value}"} for kind in ErrorKind],
             }
         )
+    for params_type in params:
+        # Taken apart above, and referred to by nothing.
+        components.pop(params_type.__name__, None)
     errors = {kind.value: {"code": kind.code, "message": kind.value} for kind in ErrorKind}
     return {
         "openrpc": OPENRPC_VERSION,

@@ -429,3 +429,46 @@ def test_a_program_that_just_ends_leaves_nothing() -> None:
     assert ended.stderr == ""
     wait_for(lambda: not is_alive(int(ended.stdout)))
     wait_for(lambda: not any(is_alive(pid) for pid in children(os.getpid())))
+
+
+FORKING = """
+import os, sys
+import anyio
+from shelld.shells import ShellManager
+
+async def run(command):
+    shell = await ShellManager().create_shell(command, "/")
+    return shell, (await shell.wait(20) if "echo" in command else None)
+
+parents, _ = anyio.run(run, "sleep 300")
+pid = os.fork()
+if not pid:
+    shell, code = anyio.run(run, "echo child")
+    assert (shell.get_new_output(), code) == ("child\\n", 0)
+    assert ShellManager().get_shell(parents.id) is not parents
+    anyio.run(ShellManager.reset)
+    print("child is done", flush=True)
+    # Lives on, with whatever it has inherited.
+    os.read(0, 1)
+    os._exit(0)
+assert parents.is_running
+print(parents.pid, flush=True)
+os.read(0, 1)
+"""
+
+
+def test_a_forked_child_has_shells_of_its_own_and_keeps_none_of_its_parents_alive() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", FORKING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        lines = {program.stdout.readline().strip() for _ in range(2)}
+        assert "child is done" in lines
+        (pid,) = (int(line) for line in lines if line.isdigit())
+        assert is_alive(pid)
+        program.kill()
+        # Although the child still runs.
+        wait_for(lambda: not is_alive(pid), "the end of the parent's command")

@@ -109,6 +109,15 @@ class RunnerPool:
             time.sleep(KILL_INTERVAL_MS / 1000)
         self._forget_keeper()
 
+    def abandon(self) -> None:
+        """Close the channels, in a process that is not the one which has the keeper."""
+        for channel in self._idle:
+            channel.close()
+        self._idle.clear()
+        if self._keeper is not None:
+            self._keeper.close()
+        self._keeper = self._keeper_pid = None
+
     # -- what goes wrong --------------------------------------------------------------------
 
     def stop_runner(self, pid: int) -> None:

@@ -135,7 +135,9 @@ class _Call(Generic[T]):
         except Exception as error:
             self._error = error
         finally:
-            do_soon(self._caller, self.done.set)
+            # Its event loop may have ended without waiting.
+            with suppress(RuntimeError):
+                do_soon(self._caller, self.done.set)
 
     def cancel(self) -> None:
         self._cancelled = True

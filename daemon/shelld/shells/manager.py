@@ -122,6 +122,14 @@ class ShellManager:
         scope.stop_starting()
         await self._kill_all(0)
 
+    @classmethod
+    def forget_after_fork(cls) -> None:
+        """In a child process: the shells are the parent's, and the thread that they need is not."""
+        manager, cls._instance = cls._instance, None
+        cls._making = threading.Lock()
+        if manager is not None and manager._scope is not None:
+            manager._scope.abandon()
+
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
@@ -388,6 +396,9 @@ class ShellManager:
 
 def _ignore(_shell: ShellProcess) -> None:
     pass
+
+
+os.register_at_fork(after_in_child=ShellManager.forget_after_fork)
 
 
 def raise_failure(shell: ShellProcess) -> None:

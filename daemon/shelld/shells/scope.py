@@ -74,6 +74,8 @@ class Scope:
         self._ids = ids
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._is_open = True
+        # What has a channel that is not in the pool.
+        self._supervised: set[Supervision] = set()
 
     def stop_starting(self) -> None:
         """From here on nothing is started."""
@@ -85,6 +87,15 @@ class Scope:
         self.pool.close()
         self._oom_kills.close()
         self.retention.close()
+
+    def abandon(self) -> None:
+        """Close this process' copies of what another one goes on with.
+
+        Runners know by the end of their channels that who they work for has ended.
+        """
+        for supervision in self._supervised:
+            supervision.abandon()
+        self.pool.abandon()
 
     async def start(self, request: StartRequest) -> ShellProcess:
         """Hand a command to a bash that waits, or to a runner.
@@ -161,6 +172,7 @@ class Scope:
             # The last thing that can fail.
             launch.hand_over(channel)
             undo.pop_all()
+        self._supervised.add(supervision)
         self.tasks.start_soon(supervision.run)
         return supervision
 
@@ -173,6 +185,7 @@ class Scope:
 
     def _released(self, supervision: Supervision, channel: Channel | None) -> None:
         shell = supervision.shell
+        self._supervised.discard(supervision)
         if channel is not None:
             self.pool.release(channel)
         if supervision.launch.is_waiting:

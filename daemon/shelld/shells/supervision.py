@@ -170,6 +170,10 @@ class Supervision:
         self._held_until = min(self._held_until, anyio.current_time())
         self._deadline_changed()
 
+    def abandon(self) -> None:
+        """Close the channel, in a process that is not the one which supervises."""
+        self._channel.close()
+
     async def run(self) -> None:
         """Read the pipes and the runner until nothing is left of the command."""
         shell = self.shell

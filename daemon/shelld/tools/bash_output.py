@@ -68,7 +68,7 @@ class BashOutputTool(ExecutionTool):
         offsets = (request.stdout_offset, request.stderr_offset)
         streams = sum(offset is not None for offset in offsets)
         if streams:
-            return await _page(daemon, request, limit // streams)
+            return await _page(daemon, request, max(1, limit // streams))
         if request.filter is not None:
             return await _lines(daemon, request, limit)
         return await _news(daemon, request, limit)

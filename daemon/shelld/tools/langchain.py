@@ -6,7 +6,6 @@ own, in a thread if there is one here already.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,8 +20,8 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 
 def to_langchain_tool(tool: BaseTool, context: ExecutionContext | None = None) -> StructuredTool:
-    """`context` None: the working directory of this program, and the defaults."""
-    given = context or ExecutionContext(os.getcwd())
+    """`context` None: the defaults, and commands run where their session is."""
+    given = context or ExecutionContext("")
 
     async def call_async(arguments: dict[str, Any]) -> ToolResult:
         return await tool.execute(given, **arguments)

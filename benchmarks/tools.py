@@ -1,0 +1,75 @@
+"""What the tool layer costs: `call_tool` beside the plain method, and a tool without a daemon.
+
+All in one run, interleaved, medians.
+
+Usage: python benchmarks/tools.py [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+
+from measure import milliseconds, report
+from shelld.shells import ShellManager
+from shelld.tools import BashTool, ExecutionContext
+from shelld_client import Client
+
+BASH_TRUE = ["/bin/bash", "-c", "true"]
+
+
+def interleaved(rounds: int, pause: float, **ways: Callable[[], object]) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            time.sleep(pause)
+            times[name].append(milliseconds(way))
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def over_the_wire(rounds: int, pause: float, name: str) -> None:
+    with Client.spawn() as client:
+        client.tool_schemas()
+        medians = interleaved(
+            rounds,
+            pause,
+            plain=lambda: subprocess.run(BASH_TRUE, capture_output=True, check=True),
+            bash=lambda: client.bash("true"),
+            call_tool=lambda: client.call_tool("Bash", {"command": "true"}),
+        )
+    more = medians["call_tool"] - medians["bash"]
+    report(f"bash and call_tool, {name}", **medians, more_ms=more)
+
+
+async def in_the_program(rounds: int) -> None:
+    tool, context = BashTool(), ExecutionContext("")
+    times: list[float] = []
+    baseline: list[float] = []
+    await tool.execute(context, command="true")
+    for _ in range(rounds):
+        began = time.perf_counter()
+        await tool.execute(context, command="true")
+        times.append((time.perf_counter() - began) * 1000)
+        baseline.append(
+            milliseconds(lambda: subprocess.run(BASH_TRUE, capture_output=True, check=True))
+        )
+    await ShellManager.reset()
+    ours, theirs = statistics.median(times), statistics.median(baseline)
+    report("Bash in the program", ms=ours, subprocess_ms=theirs, ratio=ours / theirs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300)
+    rounds = parser.parse_args().rounds
+    over_the_wire(rounds, 0, "in a row")
+    over_the_wire(rounds, 0.01, "10 ms apart")
+    asyncio.run(in_the_program(rounds))
+
+
+if __name__ == "__main__":
+    main()
