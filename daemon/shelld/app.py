@@ -77,6 +77,7 @@ async def _run(
     # What was imported is here to stay. Requests leave few cycles behind; to look for them after a
     # few hundred objects, as is the default, takes a twentieth of the time of a short command.
     gc.freeze()
+    gc.enable()
     gc.set_threshold(GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
     logger.info("shelld %s serves one client", __version__)
     async with (

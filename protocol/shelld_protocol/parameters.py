@@ -24,9 +24,9 @@ class Parameter(NamedTuple):
     """
 
     model: ToolParameter
-    null_is_a_value: bool = False
-    holds_strings: bool = False
-    struct: type[Params] | None = None
+    null_is_a_value: bool
+    holds_strings: bool
+    struct: type[Params] | None
 
 
 @cache

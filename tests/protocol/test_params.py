@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from shelld_protocol.errors import RpcError
 from shelld_protocol.methods import METHODS, BashOutputParams, BashParams, KillShellParams
+from shelld_protocol.parameters import parameters_of
 from shelld_protocol.params import decode_params
 from shelld_protocol.structs import Params
+from shelld_protocol.tool_methods import CallContext, CallToolParams
 
 
 def refusal(params_type: type[Params], value: object) -> str:
@@ -135,3 +137,37 @@ def test_every_params_type_can_be_explained(method: str) -> None:
     for name in params_type.__struct_fields__:
         with pytest.raises(RpcError):
             decode_params(params_type, json.dumps({name: [1]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"command": "x", "env": {"A": 1}}, "Invalid type for env: expected object of strings"),
+        ({"command": "x", "env": ["A"]}, "Invalid type for env: expected object"),
+    ],
+)
+def test_an_environment_holds_strings(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(RpcError) as caught:
+        decode_params(BashParams, json.dumps(params).encode())
+    assert caught.value.message == message
+
+
+def test_what_is_within_a_parameter_is_read_as_leniently() -> None:
+    raw = b'{"name": "Bash", "arguments": {"a": [1, null]}, "context": {"max_output_size": 5.0}}'
+    params = decode_params(CallToolParams, raw)
+    assert params.arguments == {"a": [1, None]}
+    assert params.context == CallContext(max_output_size=5)
+    with pytest.raises(RpcError) as caught:
+        decode_params(CallToolParams, b'{"name": "Bash", "context": {"timeout": "1"}}')
+    assert caught.value.message == "Invalid type for context.timeout: expected number"
+    assert caught.value.data["parameter"] == "context.timeout"
+
+
+def test_parameters_are_described_as_their_fields_are() -> None:
+    parameters = parameters_of(BashParams)
+    assert parameters["command"].model.description.startswith("The command, run with")
+    assert parameters["description"].model.description == "What the command does, echoed."
+    assert parameters["timeout"].model.minimum == 1_000
+    assert parameters["on_timeout"].model.enum == ["kill", "background"]
+    assert parameters["session"].null_is_a_value
+    assert not parameters["stdin"].null_is_a_value

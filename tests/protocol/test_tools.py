@@ -197,6 +197,11 @@ def test_a_parameter_that_no_value_could_meet_is_refused(settings: dict[str, Any
         ToolParameter("p", **settings)
 
 
+def test_limits_may_admit_one_value() -> None:
+    parameter = ToolParameter("p", "integer", minimum=2, maximum=2)
+    assert [parameter.problem_with(value) is None for value in (1, 2, 3)] == [False, True, False]
+
+
 def test_a_result_succeeded_or_failed() -> None:
     result = ToolResult.ok("file content here")
     assert (result.success, result.output, result.error) == (True, "file content here", None)

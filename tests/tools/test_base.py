@@ -77,6 +77,11 @@ async def test_defaults_are_filled_in() -> None:
     assert isinstance(tool.calls[-1]["timeout"], int)
 
 
+async def test_a_number_stays_what_it_is() -> None:
+    tool = Sample("Scale", ToolParameter("factor", "number"), work=everything)
+    assert (await tool.execute(CONTEXT, factor=2.5)).output == {"factor": 2.5}
+
+
 async def test_an_execution_comes_to_what_the_tool_returns() -> None:
     result = await Sample().execute(ExecutionContext("/home/user"), message="Hello")
     assert result == ToolResult.ok("Hello")

@@ -43,7 +43,7 @@ class Home:
 
     async def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
         """Return what ``await function(*args)`` returns here. Raises `RpcError` (shutting_down)."""
-        if threading.get_ident() == self._thread:
+        if current_token() == self._token:
             return await function(*args)
         call = _Call(function, args)
         self._add(partial(self._tasks.start_soon, call.run))
