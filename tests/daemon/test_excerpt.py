@@ -19,7 +19,6 @@ def excerpt_reader(output: ShellOutput, limit: int) -> ExcerptReader:
         output.stdout,
         limit=lambda: limit,
         notice=lambda start, end: f"<{start} {end}>",
-        strip=True,
     )
 
 
@@ -57,6 +56,13 @@ async def test_head_and_tail_are_whole_lines_where_that_costs_little() -> None:
     assert 80 <= len(head) + len(tail) <= 100
 
 
+async def test_a_tail_does_not_lose_much_to_begin_with_a_line() -> None:
+    text, _ = await excerpt(b"x" * 1_000 + b"\nyy", 100)
+    assert text.endswith("x" * 47 + "\nyy")
+    text, _ = await excerpt(b"yy\n" + b"x" * 1_000, 100)
+    assert text.startswith("yy\n" + "x" * 47)
+
+
 async def test_characters_are_counted_and_not_bytes() -> None:
     data = ("ä" * 50_000).encode()
     text, _ = await excerpt(data, 30_000)
@@ -80,13 +86,21 @@ async def test_of_a_line_that_was_overwritten_only_the_last_state_takes_room() -
     assert (await excerpt(data, 100))[0] == "progress 099999\ndone\n"
 
 
-async def test_a_gap_is_between_head_and_tail() -> None:
+async def test_no_character_is_cut_in_two() -> None:
+    for limit in range(100, 110):
+        text, _ = await excerpt("€".encode() * 1_000, limit)
+        head, _, _, tail = re.split(r"\n<(\d+) (\d+)>\n", text)
+        assert (head + tail).strip("€") == ""
+
+
+@pytest.mark.parametrize("limit", [2_000, 10_000])
+async def test_a_gap_is_between_head_and_tail(limit: int) -> None:
     data = b"".join(b"%07d\n" % number for number in range(100_000))
-    text, output = await excerpt(data, 2_000, retain=4_096)
+    text, output = await excerpt(data, limit, retain=4_096)
     head, start, end, tail = re.split(r"<(\d+) (\d+)>\n", text)
     assert data.startswith(head.encode())
     assert data.endswith(tail.encode())
-    assert len(head) + len(tail) <= 2_000
+    assert len(head) + len(tail) <= limit
     assert (int(start), int(end)) == (len(head), len(data) - len(tail))
     assert output.stdout.store.dropped > 0
 
@@ -99,6 +113,21 @@ async def test_what_is_cut_off_by_a_gap_is_told_however_small_it_is() -> None:
     assert read.dropped == output.stdout.store.dropped > 0
     assert read.end == 100_000
     assert NOTICE.search(read.text)
+
+
+async def test_what_begins_in_a_gap_begins_behind_it() -> None:
+    output = ShellOutput(4_096)
+    output.append(output.stdout, b"first\n" * 400)
+    reader = excerpt_reader(output, 10_000)
+    reader.take(await reader.look(final=False))
+    output.append(output.stdout, b"".join(b"%07d\n" % number for number in range(10_000)))
+    reader = excerpt_reader(output, 1_000)
+    read = await reader.look(final=False)
+    head, _, _, tail = NOTICE.split(read.text)
+    assert read.dropped == 400 * 6 + 80_000 - 2_400 - output.stdout.store.tail_bytes
+    assert 900 <= len(head) + len(tail) <= 1_000
+    assert re.fullmatch(r"(\d{7}\n)+", head)
+    assert tail.endswith("0009999\n")
 
 
 async def test_an_unfinished_character_is_left_for_later() -> None:
@@ -129,7 +158,7 @@ async def test_the_next_excerpt_is_of_what_came_since() -> None:
         ),
         max_size=60,
     ).map(b"".join),
-    limit=st.integers(1, 40),
+    limit=st.integers(0, 40),
 )
 async def test_an_excerpt_is_never_longer_and_leaves_out_nothing_in_silence(
     final: bool, data: bytes, limit: int

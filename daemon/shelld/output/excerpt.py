@@ -39,26 +39,27 @@ class _Part(NamedTuple):
 
 
 class ExcerptReader(StreamReader):
-    """`limit` tells at each look how many characters there is room for, without the notice."""
+    """`limit` tells at each look how many characters there is room for, without the notice.
 
-    def __init__(
-        self, stream: OutputStream, *, limit: Callable[[], int], notice: Notice, strip: bool
-    ) -> None:
-        super().__init__(stream, offset=None, max_bytes=STEP_BYTES, strip=strip, line_filter=None)
+    Text is stripped of escape sequences.
+    """
+
+    def __init__(self, stream: OutputStream, *, limit: Callable[[], int], notice: Notice) -> None:
+        super().__init__(stream, offset=None, max_bytes=STEP_BYTES, strip=True, line_filter=None)
         self._limit = limit
         self._notice = notice
         self.is_cut = False
 
     async def _look_at_all(self, stop: int, *, final: bool) -> Read:
         store, start, limit = self._store, self._position, self._limit()
-        whole = await _whole(store, start, stop, limit, strip=self._strip, final=final)
+        whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:
             text, end = whole.text, whole.end
         else:
-            head = _head(store, start, stop, limit // 2, strip=self._strip)
+            head = _head(store, start, stop, limit // 2)
             room = limit - len(head.text)
-            tail = _tail(store, head.end, stop, room, strip=self._strip, final=final)
+            tail = _tail(store, head.end, stop, room, final=final)
             line_end = "" if not head.text or head.text.endswith("\n") else "\n"
             notice = self._notice(head.end, tail.start)
             text, end = f"{head.text}{line_end}{notice}\n{tail.text}", tail.end
@@ -67,54 +68,43 @@ class ExcerptReader(StreamReader):
 
 
 async def _whole(
-    store: StreamStore, start: int, stop: int, limit: int, *, strip: bool, final: bool
+    store: StreamStore, start: int, stop: int, limit: int, *, final: bool
 ) -> _Part | None:
     """Return all there is; None if there is no room for that, or if there is a gap in it."""
-    texts: list[str] = []
-    position, size = start, 0
+    text, position = "", start
     while True:
-        piece = read_text(store, position, stop, STEP_BYTES, strip=strip, final=final)
-        if piece.dropped and texts:
+        piece = read_text(store, position, stop, STEP_BYTES, strip=True, final=final)
+        if piece.dropped and text:
             return None
         if piece.end == position:
-            break
-        texts.append(piece.text)
-        position = piece.end
-        # Of a line that was overwritten, only the last state has to have room.
-        texts = [_joined(store, start, texts, strip=strip)] if strip else texts
-        size = sum(map(len, texts))
-        if size > limit:
+            return _Part(text.rstrip("\r") if final else text, start, position)
+        text += piece.text
+        if position > start:
+            # Of a line that was overwritten, only the last state has to have room.
+            text = last_states(text, continues=begins_within_line(store, start))
+        if len(text) > limit:
             return None
+        position = piece.end
         await checkpoint()
-    text = "".join(texts)
-    return _Part(text.rstrip("\r") if strip and final else text, start, position)
 
 
-def _joined(store: StreamStore, start: int, texts: list[str], *, strip: bool) -> str:
-    text = "".join(texts)
-    if len(texts) < 2 or not strip:
-        return text
-    return last_states(text, continues=begins_within_line(store, start))
-
-
-def _head(store: StreamStore, start: int, stop: int, room: int, *, strip: bool) -> _Part:
+def _head(store: StreamStore, start: int, stop: int, room: int) -> _Part:
     def read(size: int) -> _Part:
-        piece = read_text(store, start, stop, size, strip=strip, final=False)
+        piece = read_text(store, start, stop, size, strip=True, final=False)
         return _Part(piece.text, start, piece.end)
 
     head = _most(read, room, stop - start)
-    kept = store.read(start, head.end - start)
-    lines = kept.data.rfind(b"\n") + 1
-    if lines * _LINE_SHARE > len(kept.data) * (_LINE_SHARE - 1):
+    begin = store.read(start, 0).start
+    data = store.read(begin, head.end - begin).data
+    lines = data.rfind(b"\n") + 1
+    if lines * _LINE_SHARE > len(data) * (_LINE_SHARE - 1):
         return read(lines)
     return head
 
 
-def _tail(
-    store: StreamStore, after: int, stop: int, room: int, *, strip: bool, final: bool
-) -> _Part:
+def _tail(store: StreamStore, after: int, stop: int, room: int, *, final: bool) -> _Part:
     def read(size: int) -> _Part:
-        return _from(store, max(after, stop - size), stop, strip=strip, final=final)
+        return _from(store, max(after, stop - size), stop, final=final)
 
     tail = _most(read, room, stop - after)
     if tail.start == after:
@@ -124,23 +114,22 @@ def _tail(
     if not lines:
         # The first character may have been cut in two.
         lines = next((at for at, byte in enumerate(kept.data[:4]) if byte & 0xC0 != 0x80), 0)
-    return _from(store, kept.start + lines, stop, strip=strip, final=final)
+    return _from(store, kept.start + lines, stop, final=final)
 
 
-def _from(store: StreamStore, start: int, stop: int, *, strip: bool, final: bool) -> _Part:
+def _from(store: StreamStore, start: int, stop: int, *, final: bool) -> _Part:
     start = store.read(start, 0).start
     texts: list[str] = []
     position = start
     while True:
-        piece = read_text(store, position, stop, STEP_BYTES, strip=strip, final=final)
+        piece = read_text(store, position, stop, STEP_BYTES, strip=True, final=final)
         if piece.end == position:
             break
         # What comes before a gap is not the end.
         texts = [piece.text] if piece.dropped else [*texts, piece.text]
         start = position + piece.dropped if piece.dropped else start
         position = piece.end
-    text = last_states("".join(texts)) if strip else "".join(texts)
-    return _Part(text, start, position)
+    return _Part(last_states("".join(texts)), start, position)
 
 
 def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:

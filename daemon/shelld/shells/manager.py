@@ -36,9 +36,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
 from shelld.shells.scope import Scope
-from shelld.shells.session import Session, Sessions
-from shelld.shells.state import first_state
-from shelld.shells.supervision import START_TIMEOUT_S
+from shelld.shells.session import Session
 from shelld_protocol.errors import RpcError, resource_exhausted, shell_not_found, spawn_failed
 
 T = TypeVar("T")
@@ -99,7 +97,6 @@ class ShellManager:
         # If that is where the scope is.
         self._thread: HomeThread | None = None
         self._opening = threading.Lock()
-        self._runner_info: RunnerInfo | None = None
 
     @classmethod
     async def reset(cls) -> None:
@@ -152,14 +149,12 @@ class ShellManager:
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
         pool, self._pool = self._pool or RunnerPool(), None
-        base = first_state(os.fsencode(_current_directory()), dict(os.environb))
         try:
             async with anyio.create_task_group() as tasks:
                 scope = self._scope = Scope(
                     tasks,
                     self.options,
                     pool,
-                    Sessions(base),
                     ids=self._ids,
                     on_enter=self._enter,
                     on_end=self._on_end,
@@ -323,19 +318,7 @@ class ShellManager:
 
         On the scope's event loop.
         """
-        if self._runner_info is None:
-            pool = self._running_scope.pool
-            with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
-                channel = pool.acquire()
-                try:
-                    while channel.peer is None and channel.is_open:
-                        await anyio.wait_readable(channel)
-                        if channel.receive() is None:
-                            channel.close()
-                    self._runner_info = channel.peer
-                finally:
-                    pool.release(channel)
-        return self._runner_info
+        return await self._running_scope.runner_info()
 
     # -- ending -----------------------------------------------------------------------------
 
@@ -405,11 +388,3 @@ def raise_failure(shell: ShellProcess) -> None:
     """Raise `RpcError` (spawn_failed, resource_exhausted) if the command could not be started."""
     if shell.failure is not None:
         raise spawn_failed(*shell.failure)
-
-
-def _current_directory() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        # Deleted under the daemon: commands still run there, and say so themselves.
-        return os.environ.get("PWD", "/")

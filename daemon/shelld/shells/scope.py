@@ -9,6 +9,8 @@ command was handed to a runner.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final, Protocol
@@ -16,7 +18,7 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 
-from shelld.keeper.channel import Channel
+from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
 from shelld.output.retention import Retention
@@ -28,7 +30,8 @@ from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
 from shelld.shells.session import Session, Sessions
 from shelld.shells.spare import Spare, SpareLaunch, Spares
-from shelld.shells.supervision import Supervision
+from shelld.shells.state import first_state
+from shelld.shells.supervision import START_TIMEOUT_S, Supervision
 from shelld_protocol.errors import shutting_down
 
 # Commands that have been handed over and are not known to run yet. A burst of a thousand waits
@@ -50,7 +53,6 @@ class Scope:
         tasks: anyio.abc.TaskGroup,
         options: ManagerOptions,
         pool: RunnerPool,
-        sessions: Sessions,
         *,
         ids: ShellIds,
         on_enter: EnterCallback,
@@ -64,7 +66,7 @@ class Scope:
         self.retention = Retention(
             options.retain_bytes, options.retain_total_bytes, options.spool_directory
         )
-        self.sessions = sessions
+        self.sessions = Sessions(first_state(os.fsencode(_current_directory()), dict(os.environb)))
         self._options = options
         self._oom_kills = OomKills()
         self._on_enter = on_enter
@@ -74,6 +76,7 @@ class Scope:
         self._ids = ids
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._is_open = True
+        self._runner_info: RunnerInfo | None = None
         # What has a channel that is not in the pool.
         self._supervised: set[Supervision] = set()
 
@@ -114,6 +117,21 @@ class Scope:
         except BaseException:
             self._starting.release()
             raise
+
+    async def runner_info(self) -> RunnerInfo | None:
+        """Return what a runner said of itself, once one can be had; None if none can."""
+        if self._runner_info is None:
+            with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
+                channel = self.pool.acquire()
+                try:
+                    while channel.peer is None and channel.is_open:
+                        await anyio.wait_readable(channel)
+                        if channel.receive() is None:
+                            channel.close()
+                    self._runner_info = channel.peer
+                finally:
+                    self.pool.release(channel)
+        return self._runner_info
 
     def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
         """Whether a bash that has waited runs the command now."""
@@ -199,3 +217,11 @@ class Scope:
         is_open = self._is_open and self.sessions.has(shell.session)
         if shell.in_foreground and shell.failure is None and is_open:
             self.spares.command_ended(self.sessions.get(shell.session))
+
+
+def _current_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        # Deleted under the daemon: commands still run there, and say so themselves.
+        return os.environ.get("PWD", "/")

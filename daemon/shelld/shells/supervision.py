@@ -34,12 +34,11 @@ from shelld.keeper.channel import (
     Message,
 )
 from shelld.keeper.pool import RunnerPool
-from shelld.keeper.strangers import KILL_INTERVAL_MS
-from shelld.keeper.tree import SessionMembers
 from shelld.readiness import Readiness
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
+from shelld.shells.orphans import kill_orphans
 from shelld.shells.pipe import Pipe
 from shelld.shells.process import CommandUsage, ShellProcess
 
@@ -189,7 +188,9 @@ class Supervision:
                     self._advance()
                 if self._orphaned:
                     self._scope = None
-                    await self._kill_orphans()
+                    survivors = await kill_orphans(self._pool, self._channel.peer, shell.pid)
+                    shell.survivors = shell.leftover = survivors
+                    self._tree_empty = True
                     self._advance()
             if shell.failure is None:
                 # The answer first, then what there is to tidy up.
@@ -301,20 +302,6 @@ class Supervision:
         self._runner_lost = True
         self._stuck_at = anyio.current_time() + KILL_DEADLINE_MS / 1000 + RUNNER_MARGIN_S
         self._deadline_changed()
-
-    async def _kill_orphans(self) -> None:
-        """See to it that nothing is left of a tree whose runner has no successor."""
-        shell, runner = self.shell, self._channel.peer
-        contained = self._pool.adopts and (runner is None or runner.subreaper)
-        if not contained and shell.pid is not None:
-            survivors = await _kill_session(shell.pid)
-        else:
-            self._pool.expect_orphans()
-            while (orphans := self._pool.orphans()) is None:  # noqa: ASYNC110 - killed by the call
-                await anyio.sleep(KILL_INTERVAL_MS / 1000)
-            survivors = orphans
-        shell.survivors = shell.leftover = survivors
-        self._tree_empty = True
 
     def _handle(self, message: Message) -> None:
         shell = self.shell
@@ -433,16 +420,3 @@ class Supervision:
         self.shell.end(self._wait_status, event)
         logger.info("%s ended: %s", self.shell.id, self.shell.status.value)
         self._on_end(self.shell)
-
-
-async def _kill_session(leader: int) -> list[int]:
-    """Kill what is in the session of a command whose runner is gone; return what survives."""
-    members = SessionMembers()
-    members.begin(leader)
-    deadline = anyio.current_time() + KILL_DEADLINE_MS / 1000
-    while survivors := members.living():
-        members.kill(None)
-        if anyio.current_time() >= deadline:
-            break
-        await anyio.sleep(KILL_INTERVAL_MS / 1000)
-    return survivors

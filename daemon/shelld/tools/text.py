@@ -22,13 +22,11 @@ def excerpt_readers(shell: ShellProcess, limit: int) -> dict[str, ExcerptReader]
             stdout,
             limit=lambda: limit - min(stderr.unread_bytes, half),
             notice=_notice(shell.id, "stdout"),
-            strip=True,
         ),
         "stderr": ExcerptReader(
             stderr,
             limit=lambda: limit - min(stdout.unread_bytes, limit - half),
             notice=_notice(shell.id, "stderr"),
-            strip=True,
         ),
     }
 
