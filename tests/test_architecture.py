@@ -20,6 +20,7 @@ SOURCES = sorted(
 DAEMON_ROOMS = [
     "__main__",
     "app",
+    "explain",
     "routes",
     "serve",
     "toolbox",

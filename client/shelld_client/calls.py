@@ -19,6 +19,7 @@ from shelld_protocol.methods import (
     BashResult,
     CloseSessionResult,
     DryRunResult,
+    ExplainCommandResult,
     GetSessionResult,
     KillShellResult,
     ListSessionsResult,
@@ -131,6 +132,16 @@ def list_sessions() -> Call[list[SessionInfo]]:
 
 def close_session(session: str) -> Call[CloseSessionResult]:
     return Call("close_session", {"session": session}, _decoder(CloseSessionResult))
+
+
+def explain_command(
+    command: str,
+    session: str | None,
+    env: Mapping[str, str | None] | None,
+    cwd: str | None,
+) -> Call[ExplainCommandResult]:
+    params = _given(command=command, env=None if env is None else dict(env), cwd=cwd)
+    return Call("explain_command", {**params, "session": session}, _decoder(ExplainCommandResult))
 
 
 def list_tools(format: ToolFormat) -> Call[list[dict[str, Any]]]:  # noqa: A002

@@ -26,6 +26,7 @@ from shelld_protocol.methods import (
     BashResult,
     CloseSessionResult,
     DryRunResult,
+    ExplainCommandResult,
     GetSessionResult,
     KillShellResult,
     SessionInfo,
@@ -153,6 +154,17 @@ class AsyncClient(SpawnedClient):
     async def close_session(self, session: str) -> CloseSessionResult:
         """Kill a session's shells and all they left, and forget the session."""
         return await self._request(calls.close_session(session))
+
+    async def explain_command(
+        self,
+        command: str,
+        *,
+        session: str | None = "main",
+        env: Mapping[str, str | None] | None = None,
+        cwd: str | None = None,
+    ) -> ExplainCommandResult:
+        """Return what the guard sees in a command; it is not run."""
+        return await self._request(calls.explain_command(command, session, env, cwd))
 
     async def tool_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
         """Return the tools as that API takes them: "openai", "anthropic" or "mcp"."""

@@ -29,6 +29,7 @@ from shelld_protocol.methods import (
     BashResult,
     CloseSessionResult,
     DryRunResult,
+    ExplainCommandResult,
     GetSessionResult,
     KillShellResult,
     SessionInfo,
@@ -170,6 +171,17 @@ class Client(SpawnedClient):
     def close_session(self, session: str) -> CloseSessionResult:
         """Kill a session's shells and all they left, and forget the session."""
         return self._request(calls.close_session(session))
+
+    def explain_command(
+        self,
+        command: str,
+        *,
+        session: str | None = "main",
+        env: Mapping[str, str | None] | None = None,
+        cwd: str | None = None,
+    ) -> ExplainCommandResult:
+        """Return what the guard sees in a command; it is not run."""
+        return self._request(calls.explain_command(command, session, env, cwd))
 
     def tool_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
         """Return the tools as that API takes them: "openai", "anthropic" or "mcp"."""

@@ -1,5 +1,7 @@
 """``shelld`` and ``python -m shelld``.
 
+``shelld explain COMMAND`` is a program of its own; see `explain`.
+
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
 2 for arguments, files or streams that cannot be used.
 """
@@ -13,7 +15,7 @@ import sys
 
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
-from shelld.options import Options, parse_options
+from shelld.options import Options, is_explain, parse_options
 from shelld.startup import claim_stdio, raise_file_limit, undo_locale_coercion
 
 USAGE_ERROR = 2
@@ -22,6 +24,10 @@ USAGE_ERROR = 2
 def main() -> int:
     # Until all is imported: to look through it again and again takes a tenth of the start-up.
     gc.disable()
+    if is_explain(sys.argv[1:]):
+        from shelld.explain import explain  # noqa: PLC0415
+
+        return explain(sys.argv[2:])
     options = parse_options(sys.argv[1:])
     try:
         streams = claim_stdio()
@@ -49,6 +55,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
 
     from shelld.app import run  # noqa: PLC0415
     from shelld.audit import AuditLog  # noqa: PLC0415
+    from shelld.guard.policy import DEFAULT_POLICY, PolicyError, load  # noqa: PLC0415
 
     try:
         _configure_logging(options)
@@ -58,13 +65,21 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         options.spool_dir, os.R_OK | os.W_OK | os.X_OK
     ):
         return _refuse("cannot write to the spool directory")
+    policy = DEFAULT_POLICY
+    if options.guard_rules is not None:
+        try:
+            policy = load(Path(options.guard_rules))
+        except (OSError, UnicodeDecodeError):
+            return _refuse("cannot read the rules of the guard")
+        except PolicyError as error:
+            return _refuse(str(error))
     audit = None
     if options.audit_log is not None:
         try:
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
             return _refuse(f"cannot write the interaction log: {error.strerror}")
-    return run(options, streams, pool, audit)
+    return run(options, streams, pool, audit, policy)
 
 
 def _configure_logging(options: Options) -> None:

@@ -17,6 +17,7 @@ import anyio
 
 from shelld import __version__
 from shelld.audit import AuditLog
+from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
 from shelld.methods.context import Daemon, audit_shell
 from shelld.options import Options
@@ -48,14 +49,22 @@ GARBAGE_THRESHOLD: Final = 20_000
 
 
 def run(
-    options: Options, streams: tuple[int, int], pool: RunnerPool, audit: AuditLog | None
+    options: Options,
+    streams: tuple[int, int],
+    pool: RunnerPool,
+    audit: AuditLog | None,
+    policy: Policy,
 ) -> int:
     """Serve one client on `streams` (in, out) and return the exit code."""
-    return anyio.run(_run, options, streams, pool, audit)
+    return anyio.run(_run, options, streams, pool, audit, policy)
 
 
 async def _run(
-    options: Options, streams: tuple[int, int], pool: RunnerPool, audit: AuditLog | None
+    options: Options,
+    streams: tuple[int, int],
+    pool: RunnerPool,
+    audit: AuditLog | None,
+    policy: Policy,
 ) -> int:
     def on_end(shell: ShellProcess) -> None:
         if audit is not None:
@@ -85,7 +94,7 @@ async def _run(
         # Inside: what requests wait for ends before they are waited for.
         ShellManager(limits, pool=pool, on_end=on_end) as manager,
     ):
-        daemon = Daemon(options, manager, audit)
+        daemon = Daemon(options, manager, audit, policy)
         toolbox = Toolbox(daemon)
         server = Server(daemon, routes(toolbox), Input(streams[0]), output, requests)
         async with anyio.create_task_group() as watchers:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 # From the strongest to the weakest.
 Mechanism = Literal["cgroup", "subreaper", "process-group"]
 
+# What becomes of a command that is dangerous, or that cannot be known not to be ("strict").
+GuardMode = Literal["block", "strict", "warn", "off"]
+
 DEFAULT_TIMEOUT_MS: Final = 120_000
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -26,6 +29,8 @@ class Options(NamedTuple):
     bash: str = "/bin/bash"
     containment: Mechanism = "cgroup"
     default_timeout: int = DEFAULT_TIMEOUT_MS
+    guard: GuardMode = "block"
+    guard_rules: str | None = None
     grace: int = 1_000
     max_shells: int = 256
     spare_shells: int = 4
@@ -36,6 +41,11 @@ class Options(NamedTuple):
     spool_dir: str | None = None
     max_message_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 4_096
+
+
+def is_explain(arguments: Sequence[str]) -> bool:
+    """Whether this is ``shelld explain COMMAND``."""
+    return bool(arguments) and arguments[0] == "explain"
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -68,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="shelld",
         description="Run shell commands for agents and editors: JSON-RPC 2.0 on stdin and stdout.",
         allow_abbrev=False,
+        epilog="shelld explain COMMAND tells what the guard sees in a command; nothing runs.",
     )
     parser.add_argument("--version", action="version", version=f"shelld {__version__}")
     parser.add_argument("--stdio", action="store_true", help="serve stdin and stdout (the default)")
@@ -112,6 +123,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MS",
         help="timeout of foreground commands in ms",
     )
+    option(
+        "--guard",
+        choices=get_args(GuardMode),
+        help="refuse dangerous commands; strict: those too that cannot be known before they run; "
+        "warn: run them and say so",
+    )
+    option("--guard-rules", metavar="FILE", help="what else to block and what to allow, in TOML")
     option("--grace", type=milliseconds, metavar="MS", help="from SIGTERM to SIGKILL in ms")
     option("--max-shells", type=count, metavar="N", help="shells that may run at once")
     option(

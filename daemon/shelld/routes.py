@@ -9,6 +9,7 @@ from shelld.dispatch import Method, as_method
 from shelld.methods.about import discover, ping, server_info, shutdown
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
+from shelld.methods.guard import explain_command
 from shelld.methods.shells import (
     close_session,
     get_session,
@@ -29,6 +30,7 @@ def routes(toolbox: Toolbox) -> Mapping[str, Method]:
         "get_session": as_method(wire.GetSessionParams, get_session),
         "list_sessions": as_method(wire.NoParams, list_sessions),
         "close_session": as_method(wire.CloseSessionParams, close_session),
+        "explain_command": as_method(wire.ExplainCommandParams, explain_command),
         "list_tools": as_method(wire.ListToolsParams, toolbox.list_tools),
         "call_tool": as_method(wire.CallToolParams, toolbox.call_tool),
         "server_info": as_method(wire.NoParams, server_info),

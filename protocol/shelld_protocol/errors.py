@@ -85,6 +85,12 @@ def timed_out(timeout_ms: int, data: Mapping[str, Any]) -> RpcError:
     return RpcError(ErrorKind.TIMEOUT, message, {**data, "timeout_ms": timeout_ms})
 
 
+def blocked(rule: str, segment: str, reason: str) -> RpcError:
+    """`segment` is the text of the command that `rule` is about."""
+    message = f"Command blocked: dangerous ({rule}): {reason}"
+    return RpcError(ErrorKind.BLOCKED, message, {"rule": rule, "segment": segment})
+
+
 def shell_not_found(bash_id: str, *, expired: bool) -> RpcError:
     shown = bash_id if len(bash_id) <= 100 else bash_id[:100] + "..."
     data = {"bash_id": shown, "expired": expired}

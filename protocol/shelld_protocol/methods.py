@@ -95,6 +95,7 @@ class BashResult(Result):
     """Of a foreground command. Exactly one of `exit_code` and `signal` is set.
 
     `spool_error`: the errno name for which output was dropped that the limits would have kept.
+    `warning`: why the guard would have blocked the command, had it not been told only to warn.
     """
 
     bash_id: str
@@ -112,6 +113,7 @@ class BashResult(Result):
     leftover: list[int]
     usage: Usage
     description: str | None = None
+    warning: str | None = None
     reason: EndReason | None = None
     spool_error: str | None = None
 
@@ -125,6 +127,7 @@ class BackgroundResult(Result):
     pid: int
     message: str
     description: str | None = None
+    warning: str | None = None
 
 
 class DryRunResult(Result):
@@ -265,6 +268,33 @@ class ListShellsResult(Result):
     shells: list[ShellInfo]
 
 
+# -- explain_command --------------------------------------------------------------------------
+
+
+class ExplainCommandParams(Params):
+    command: Annotated[str, Meta(min_length=1, description="The command; it is not run.")]
+    session: Annotated[
+        str | None, Meta(description="The session it would run in; null for none.")
+    ] = "main"
+    env: Annotated[dict[str, str | None], Meta(description="As in bash; null removes.")] | None = (
+        None
+    )
+    cwd: Annotated[str, Meta(min_length=1, description="As in bash.")] | None = None
+
+
+class ExplainCommandResult(Result):
+    """`rule`, `segment` (the text that the rule is about) and `reason` say why, if anything does.
+
+    `trace` are the commands that were found, as they would run.
+    """
+
+    verdict: GuardVerdict
+    rule: str | None
+    segment: str | None
+    reason: str | None
+    trace: list[str]
+
+
 # -- sessions ---------------------------------------------------------------------------------
 
 
@@ -341,6 +371,9 @@ METHODS: Final[dict[str, MethodTypes]] = {
         CloseSessionParams,
         (CloseSessionResult,),
         "Kill a session's shells and all they left, and forget the session.",
+    ),
+    "explain_command": MethodTypes(
+        ExplainCommandParams, (ExplainCommandResult,), "Tell what the guard sees in a command."
     ),
     "list_tools": MethodTypes(
         ListToolsParams, (ListToolsResult,), "Describe the tools for a language model."

@@ -36,7 +36,7 @@ def test_every_command_is_logged_without_output_or_environment(tmp_path: Path) -
         "signal": None,
         "stdout_bytes": 8,
         "stderr_bytes": 0,
-        "guard": "unresolved",
+        "guard": "allow",
     }
     assert (dry["bash_id"], dry["session"], dry["status"]) == (None, "dry", "dry_run")
     assert (timeout["status"], timeout["signal"]) == ("timeout", "SIGTERM")

@@ -200,7 +200,7 @@ async def test_a_dry_run_runs_nothing(call: Tools, tmp_path: Path) -> None:
     file = tmp_path / "file"
     result = await call("Bash", context={"dry_run": True}, command=f"touch {file}")
     assert ok(result) == f"[Dry Run] Would execute: touch {file}"
-    assert result.metadata["verdict"] == "unresolved"
+    assert result.metadata["verdict"] == "allow"
     assert not file.exists()
 
 

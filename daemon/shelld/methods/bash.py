@@ -9,16 +9,18 @@ import anyio
 import msgspec
 
 from shelld.audit import AuditRecord, timestamp
-from shelld.guard import judge
+from shelld.guard import Verdict
 from shelld.methods.context import Context
+from shelld.methods.guard import admit
 from shelld.output.reader import read_head
 from shelld.output.retention import OutputStream
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
-from shelld_protocol.errors import invalid_params, timed_out
+from shelld_protocol.errors import RpcError, invalid_params, timed_out
 from shelld_protocol.methods import BackgroundResult, BashParams, BashResult, DryRunResult, Usage
+from shelld_protocol.structs import GuardVerdict
 
 MAX_RESULT_BYTES = 1024 * 1024
 
@@ -27,7 +29,7 @@ async def bash(
     context: Context, params: BashParams
 ) -> BashResult | BackgroundResult | DryRunResult:
     if params.dry_run:
-        return dry_run(context, params)
+        return await dry_run(context, params)
     shell = await run_command(context, params)
     if params.run_in_background or (shell.released and shell.is_running):
         return _background_result(shell)
@@ -48,7 +50,7 @@ async def run_command(
     `timeout_ms` is that of a foreground command which has none in `params`; the daemon's by
     default. Raises `RpcError`.
     """
-    check_text(params)
+    verdict = await _admitted(context, params)
     request = StartRequest(
         command=params.command,
         description=params.description,
@@ -58,7 +60,8 @@ async def run_command(
         stdin=params.stdin,
         timeout=_timeout_policy(context, params, timeout_ms),
         in_foreground=not params.run_in_background,
-        verdict=judge(params.command).verdict,
+        verdict=verdict.verdict,
+        warning=verdict.reason if verdict.verdict == "block" else None,
     )
     manager = context.daemon.manager
     if params.run_in_background:
@@ -148,6 +151,7 @@ async def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
             max_rss_bytes=usage.max_rss_bytes,
         ),
         description=shell.description,
+        warning=shell.warning,
         reason=shell.reason,
         spool_error=shell.output.error,
     )
@@ -162,13 +166,35 @@ def _background_result(shell: ShellProcess) -> BackgroundResult:
         pid=shell.pid,
         message=f"Started background shell {shell.id}",
         description=shell.description,
+        warning=shell.warning,
     )
 
 
-def dry_run(context: Context, params: BashParams) -> DryRunResult:
-    """Validate and judge a command. Raises `RpcError` (invalid_params)."""
+async def dry_run(context: Context, params: BashParams) -> DryRunResult:
+    """Validate and judge a command. Raises `RpcError` (invalid_params, blocked)."""
+    verdict = (await _admitted(context, params)).verdict
+    _log(context, params, "dry_run", verdict)
+    return DryRunResult(
+        dry_run=True,
+        command=params.command,
+        stdout=f"[Dry Run] Would execute: {params.command}",
+        verdict=verdict,
+        description=params.description,
+    )
+
+
+async def _admitted(context: Context, params: BashParams) -> Verdict:
+    """Return what the guard says of a command that may run. Raises `RpcError`."""
     check_text(params)
-    verdict = judge(params.command).verdict
+    try:
+        return await admit(context, params.command, params.session, params.env, params.cwd)
+    except RpcError:
+        _log(context, params, "blocked", "block")
+        raise
+
+
+def _log(context: Context, params: BashParams, status: str, verdict: GuardVerdict) -> None:
+    """Log a command that does not run."""
     log = context.daemon.audit
     if log is not None:
         log.write(
@@ -178,7 +204,7 @@ def dry_run(context: Context, params: BashParams) -> DryRunResult:
                 bash_id=None,
                 command=params.command,
                 description=params.description,
-                status="dry_run",
+                status=status,
                 exit_code=None,
                 signal=None,
                 duration_ms=0,
@@ -187,10 +213,3 @@ def dry_run(context: Context, params: BashParams) -> DryRunResult:
                 guard=verdict,
             )
         )
-    return DryRunResult(
-        dry_run=True,
-        command=params.command,
-        stdout=f"[Dry Run] Would execute: {params.command}",
-        verdict=verdict,
-        description=params.description,
-    )

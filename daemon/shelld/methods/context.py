@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shelld.audit import AuditLog, AuditRecord, timestamp
+from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.options import Options
 from shelld.shells.manager import ShellManager
 from shelld.shells.process import ShellProcess
@@ -19,6 +20,7 @@ class Daemon:
     options: Options
     manager: ShellManager
     audit: AuditLog | None = None
+    policy: Policy = DEFAULT_POLICY
     started_at: float = field(default_factory=time.monotonic)
     requests: int = 0
     draining: bool = False

@@ -37,7 +37,8 @@ class StartRequest(Struct, frozen=True):
     """One command to start.
 
     `session` None: of no session. `timeout` None: without end. `verdict` is the guard's.
-    `in_foreground`: what the command leaves behind is what the session's next one starts from.
+    `warning`: why it would be blocked, if that was wanted. `in_foreground`: what the command
+    leaves behind is what the session's next one starts from.
     """
 
     command: str
@@ -49,6 +50,7 @@ class StartRequest(Struct, frozen=True):
     in_foreground: bool = False
     timeout: TimeoutPolicy | None = None
     verdict: str = "unresolved"
+    warning: str | None = None
 
 
 class Launch:

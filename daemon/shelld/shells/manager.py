@@ -300,6 +300,10 @@ class ShellManager:
         """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
         return self._running_scope.sessions.known(name)
 
+    def look_at_session(self, name: str | None) -> Session:
+        """Return a session as its next command will find it; none is made for that."""
+        return self._running_scope.sessions.look_at(name)
+
     def list_sessions(self) -> dict[str, Session]:
         """Return all sessions by name; the default one always exists."""
         return self._running_scope.sessions.all()

@@ -73,6 +73,7 @@ class ShellProcess:
     description: str | None = None
     session: str | None = None
     verdict = ""
+    warning: str | None = None
     timeout_ms: int | None = None
     # Somebody waits for its end.
     in_foreground = False
@@ -322,6 +323,7 @@ class ShellProcess:
         self.description = request.description
         self.session = request.session
         self.verdict = request.verdict
+        self.warning = request.warning
         self.timeout_ms = None if request.timeout is None else request.timeout.timeout_ms
         self.in_foreground = request.in_foreground
         self.created_at = time.time()

@@ -161,6 +161,10 @@ class Sessions:
             raise session_not_found(name)
         return self.get(name)
 
+    def look_at(self, name: str | None) -> Session:
+        """Return a session; for one that was never used, what it would start from."""
+        return self._none if name is None else self._sessions.get(name, self._none)
+
     def all(self) -> dict[str, Session]:
         self.get(DEFAULT_SESSION)
         return self._sessions

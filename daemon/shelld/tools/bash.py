@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from shelld.guard import judge
+from shelld.guard import DANGEROUS_PATTERNS, Circumstances, judge
 from shelld.methods.bash import dry_run, run_command
 from shelld.methods.bash_output import wait_and_read
 from shelld.methods.context import Context
@@ -36,6 +37,7 @@ class BashTool(ExecutionTool):
     DEFAULT_TIMEOUT_MS: ClassVar[int] = DEFAULT_TIMEOUT_MS
     MAX_TIMEOUT_MS: ClassVar[int] = MAX_TIMEOUT_MS
     MAX_OUTPUT_SIZE: ClassVar[int] = MAX_OUTPUT_SIZE
+    DANGEROUS_PATTERNS: ClassVar[list[str]] = list(DANGEROUS_PATTERNS)
 
     aliases = ("bash",)
     annotations: ClassVar[Mapping[str, Any]] = {
@@ -85,7 +87,8 @@ read it. Prefer commands that print little."""
 
     def _check_dangerous_command(self, command: str) -> str | None:
         """Return why the guard blocks a command, None if it does not."""
-        return "Command blocked: dangerous" if judge(command).verdict == "block" else None
+        verdict = judge(command, Circumstances(os.getcwd(), dict(os.environ)))
+        return verdict.reason if verdict.verdict == "block" else None
 
     async def _dry_run(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
         return await self._with_daemon(self._judge, context, params)
@@ -93,7 +96,7 @@ read it. Prefer commands that print little."""
     async def _judge(
         self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
-        result = dry_run(daemon, _bash_params(context, params))
+        result = await dry_run(daemon, _bash_params(context, params))
         return ToolResult.ok(
             result.stdout, dry_run=True, command=result.command, verdict=result.verdict
         )

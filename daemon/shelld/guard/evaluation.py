@@ -1,0 +1,531 @@
+"""A shell that runs nothing: it follows a command to the programs that it would start.
+
+Keeps what a shell keeps (variables, functions, aliases, the working directory, files that the
+command itself writes), as far as it can be known, and asks `rules` about every program. Raises
+`Blocked` at the first that must not run.
+
+Every walk is bounded: by `Budget.steps` in length and `MAX_DEPTH` in depth. What is beyond counts
+as unresolved, never as harmless.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from shelld.guard import parse
+from shelld.guard.fallback import simple_commands, without_heredocs
+from shelld.guard.programs import Programs
+from shelld.guard.rules import Finding, Place, normalized, overwrites
+from shelld.guard.verdict import Blocked
+from shelld.guard.words import (
+    UNKNOWN,
+    ExpansionError,
+    expand_heredoc,
+    expand_text,
+    expand_word,
+    plain,
+)
+
+MAX_DEPTH: Final = 24
+# Of a longer script the here-documents are not looked at, and if that is not enough, only the
+# beginning of the rest is.
+MAX_PARSED: Final = 64 * 1024
+# Of what is no valid script, how much is looked at.
+_MAX_FRAGMENTS_TEXT: Final = 32 * 1024
+# Of a loop over known values.
+_MAX_ROUNDS: Final = 64
+
+Node = Any
+
+
+class Evaluation(Programs):
+    """Implements `words.Scope`. `run_script` is the way in."""
+
+    # -- what words ask for -----------------------------------------------------------------
+
+    def value_of(self, name: str) -> str | None:
+        if name.isdigit():
+            parameters = [self.name, *self.positional]
+            return parameters[int(name)] if int(name) < len(parameters) else None
+        if name == "#":
+            return str(len(self.positional))
+        if name in self.arrays:
+            return self.arrays[name][0] if self.arrays[name] else None
+        if name == "PWD":
+            return self.variables.get(name, self.cwd)
+        return self.variables.get(name, _SPECIAL.get(name))
+
+    def list_of(self, name: str) -> list[str]:
+        if name == "@":
+            return self.positional
+        if name in self.arrays:
+            return self.arrays[name]
+        value = self.value_of(name)
+        return [] if value is None else [value]
+
+    def assign(self, name: str, value: str) -> None:
+        self.arrays.pop(name, None)
+        self.variables[name] = value
+
+    def output_of(self, script: str) -> str:
+        if script.strip().startswith("<"):
+            # $(< file)
+            target = expand_text(script.strip()[1:].strip(), self)
+            return self.files.get(normalized(target, self.cwd), UNKNOWN).rstrip("\n")
+        return plain(self.copy().run_script(script, "")).rstrip("\n")
+
+    def file_of(self, script: str) -> str:
+        output = self.copy().run_script(script, UNKNOWN)
+        path = f"/dev/fd/{63 - len(self.files)}"
+        self.files[path] = output
+        return path
+
+    # -- statements -------------------------------------------------------------------------
+
+    def run_script(self, text: str, stdin: str) -> str:
+        """Follow a script; return what it writes, with `UNKNOWN` for what is not known."""
+        if self.budget.depth >= MAX_DEPTH:
+            self.unresolved("it is nested too deeply to be followed")
+            return UNKNOWN
+        self.budget.depth += 1
+        text = plain(text)
+        try:
+            if len(text) > MAX_PARSED:
+                text = without_heredocs(text)
+            if len(text) > MAX_PARSED:
+                # The parser can take more than a second for it.
+                self.unresolved("it is too long to be followed")
+                self._run_fragments(text)
+                return UNKNOWN
+            root = parse.parse(text)
+            output = self._run(root, stdin)
+            if root.has_error:
+                self._run_fragments(text)
+            return output
+        finally:
+            self.budget.depth -= 1
+
+    def _run_fragments(self, text: str) -> None:
+        """Of what is no valid script, look at what could be commands all the same."""
+        shell = self.copy()
+        if len(text) > _MAX_FRAGMENTS_TEXT:
+            self.unresolved("it is too long to be followed")
+            text = text[:_MAX_FRAGMENTS_TEXT]
+        for words, targets in simple_commands(text):
+            shell.segment = " ".join(words)
+            try:
+                shell._run_fragment(words, targets)
+            except ExpansionError:
+                continue
+
+    def _run_fragment(self, words: list[str], targets: list[str]) -> None:
+        for target in targets:
+            path = normalized(expand_text(target, self), self.cwd)
+            self.report(overwrites(path, Place(self.cwd, None)))
+        while words and _ASSIGNMENT.match(words[0]):
+            self.assign(*self.assigned(words.pop(0)))
+        self.execute(self._expanded(words), UNKNOWN)
+
+    def _run(self, node: Node, stdin: str) -> str:
+        self.budget.depth += 1
+        try:
+            if self.budget.depth > 3 * MAX_DEPTH or not self.budget.take():
+                self.unresolved("it is too much to be followed")
+                return UNKNOWN
+            method = _STATEMENTS.get(node.type)
+            if method is not None:
+                return str(method(self, node, stdin))
+            return self._run_children(node, stdin)
+        finally:
+            self.budget.depth -= 1
+
+    def _run_children(self, node: Node, stdin: str) -> str:
+        return "".join([self._run(child, stdin) for child in node.named_children])
+
+    def _command(self, node: Node, stdin: str, more: Sequence[str] = ()) -> str:
+        words: list[str] = []
+        assignments: list[Node] = []
+        redirects: list[Node] = []
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                assignments.append(child)
+            elif child.type.endswith("_redirect"):
+                redirects.append(child)
+            elif child.type != "comment":
+                words.append(parse.text_of(child))
+        words += more
+        if not words:
+            self._redirect(redirects, stdin)
+            for each in assignments:
+                self._assignment(each, stdin)
+            return ""
+        alias = self.aliases.get(words[0])
+        if alias is not None and self.budget.depth < MAX_DEPTH:
+            return self.run_script(" ".join([alias, *words[1:]]), stdin)
+        try:
+            argv = self._expanded(words)
+            stdin, target = self._redirect(redirects, stdin)
+            local = dict(self._assigned(each) for each in assignments)
+        except ExpansionError:
+            # Bash would not run it.
+            return ""
+        segment, self.segment = self.segment, parse.text_of(node)
+        output = self._with_variables(local, argv, stdin)
+        self.segment = segment
+        return self._written(target, output)
+
+    def _expanded(self, words: Sequence[str]) -> list[str]:
+        fields: list[str] = []
+        for word in words:
+            if not self.budget.has_time():
+                self.unresolved("it is too much to be followed")
+                break
+            fields += expand_word(word, self)
+        return fields
+
+    def _with_variables(self, local: dict[str, str], argv: list[str], stdin: str) -> str:
+        if not local:
+            return self.execute(argv, stdin)
+        before = {name: self.variables.get(name) for name in local}
+        exported = self.exported
+        self.variables.update(local)
+        self.exported = exported | set(local)
+        try:
+            return self.execute(argv, stdin)
+        finally:
+            self.exported = exported
+            for name, value in before.items():
+                if value is None:
+                    self.variables.pop(name, None)
+                else:
+                    self.variables[name] = value
+
+    # -- redirections -----------------------------------------------------------------------
+
+    def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
+        """Return what is read and where what is written goes; None for stdout."""
+        target: str | None = None
+        for node in redirects:
+            if node.type == "herestring_redirect":
+                stdin = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
+            elif node.type == "heredoc_redirect":
+                stdin = self._heredoc(node)
+            else:
+                operator, word = _redirection(node)
+                if word is None:
+                    continue
+                path = normalized(expand_text(word, self), self.cwd)
+                if operator.startswith("<") and operator != "<>":
+                    stdin = self.files.get(path, UNKNOWN)
+                elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdigit():
+                    self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
+                    target = path
+        return stdin, target
+
+    def _heredoc(self, node: Node) -> str:
+        start = next((each for each in node.children if each.type == "heredoc_start"), None)
+        body = next((each for each in node.children if each.type == "heredoc_body"), None)
+        if start is None or body is None:
+            return ""
+        text = parse.text_of(body)
+        if re.search(r"['\"\\]", parse.text_of(start)):
+            return text
+        try:
+            return expand_heredoc(text, self)
+        except ExpansionError:
+            return UNKNOWN
+
+    def _written(self, target: str | None, output: str) -> str:
+        if target is None:
+            return output
+        self.files[target] = self.files.get(target, "") + output
+        return ""
+
+    def _redirected(self, node: Node, stdin: str) -> str:
+        redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
+        bodies = [each for each in node.named_children if each not in redirects]
+        try:
+            given, target = self._redirect(redirects, stdin)
+        except ExpansionError:
+            return ""
+        inner, tails, more = _heredoc_tails(redirects)
+        if inner:
+            _, target = self._redirect(inner, stdin)
+        output = ""
+        for body in bodies:
+            if body.type == "command":
+                if more and parse.text_of(body).isdigit():
+                    # ``0<<EOF bash``: the number is a descriptor.
+                    output += self._execute_words(more, given, parse.text_of(node))
+                else:
+                    output += self._command(body, given, more)
+            else:
+                output += self._run(body, given)
+        output = self._written(target, output)
+        for tail in tails:
+            if tail.type == "pipeline":
+                output = self._pipe(tail.named_children, output)
+            else:
+                output += self._run(tail, stdin)
+        return output
+
+    def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str:
+        self.segment = segment
+        return self.execute(self._expanded(words), stdin)
+
+    # -- compounds --------------------------------------------------------------------------
+
+    def _pipeline(self, node: Node, stdin: str) -> str:
+        return self._pipe(node.named_children, stdin)
+
+    def _pipe(self, members: Sequence[Node], stdin: str) -> str:
+        for member in members:
+            part = self.copy()
+            stdin = part._run(member, stdin)
+        return stdin
+
+    def _subshell(self, node: Node, stdin: str) -> str:
+        return self.copy()._run_children(node, stdin)
+
+    def _for(self, node: Node, stdin: str) -> str:
+        name, values, bodies = "", [], []
+        has_list = any(each.type == "in" for each in node.children)
+        for child in node.named_children:
+            if child.type == "variable_name":
+                name = parse.text_of(child)
+            elif child.type in ("do_group", "compound_statement"):
+                bodies.append(child)
+            else:
+                try:
+                    values += expand_word(parse.text_of(child), self)
+                except ExpansionError:
+                    values.append(UNKNOWN)
+        values = values if has_list else list(self.positional)
+        output = ""
+        # What is in it is looked at even if nothing shows that it runs.
+        for value in values[:_MAX_ROUNDS] or [UNKNOWN]:
+            self.assign(name, value)
+            output += "".join([self._run(body, stdin) for body in bodies])
+        return output
+
+    def _while(self, node: Node, stdin: str) -> str:
+        if re.search(r"\$0[\"']?\s*&(?!&)", parse.text_of(node)):
+            self.report(_BOMB, parse.text_of(node))
+        return self._run_children(node, stdin)
+
+    def _case(self, node: Node, stdin: str) -> str:
+        output = ""
+        for item in node.named_children:
+            if item.type == "case_item":
+                past_pattern = False
+                for child in item.children:
+                    if past_pattern and child.is_named:
+                        output += self._run(child, stdin)
+                    past_pattern = past_pattern or child.type == ")"
+            else:
+                self._substitutions(item, stdin)
+        return output
+
+    def _function(self, node: Node, _stdin: str) -> str:
+        name, body = parse.text_of(node.named_children[0]), node.named_children[-1]
+        self.functions[name] = body
+        self.calls[name] = parse.calls_of(body)
+        if _is_bomb(name, self.calls):
+            self.report(_BOMB, parse.text_of(node))
+        return ""
+
+    def _substitutions(self, node: Node, _stdin: str) -> str:
+        """Follow what is run on the way to a value, a test or a pattern."""
+        for script in parse.substitutions_of(node):
+            self.output_of(script)
+        return ""
+
+    def _assignment(self, node: Node, _stdin: str) -> str:
+        array = next((each for each in node.children if each.type == "array"), None)
+        try:
+            if array is not None:
+                name = parse.text_of(node).partition("=")[0].removesuffix("+")
+                members = [parse.text_of(each) for each in array.named_children]
+                fields = self._expanded(members)
+                before = self.list_of(name) if parse.text_of(node)[len(name)] == "+" else []
+                self.arrays[name] = [*before, *fields]
+            else:
+                self.assign(*self._assigned(node))
+        except ExpansionError:
+            pass
+        return ""
+
+    def _assigned(self, node: Node) -> tuple[str, str]:
+        return self.assigned(parse.text_of(node))
+
+    def assigned(self, text: str) -> tuple[str, str]:
+        """Return name and value of ``name=value``, expanded."""
+        name, _, word = text.partition("=")
+        value = expand_text(word, self)
+        if name.endswith("+"):
+            name = name[:-1]
+            value = (self.value_of(name) or "") + value
+        if "[" in name:
+            self._substitutions(parse.parse(name), "")
+            name = name.partition("[")[0]
+            self.arrays.setdefault(name, []).append(value)
+            return name + "[]", value
+        return name, value
+
+    def _declaration(self, node: Node, _stdin: str) -> str:
+        kind = node.children[0].type
+        is_export = kind == "export"
+        for child in node.named_children:
+            text = parse.text_of(child)
+            if text.startswith("-"):
+                is_export = is_export or "x" in text
+                continue
+            if child.type == "variable_assignment":
+                self._assignment(child, "")
+            else:
+                try:
+                    text = "".join(expand_word(text, self)[:1])
+                except ExpansionError:
+                    continue
+                if "=" in text:
+                    name, _, value = text.partition("=")
+                    self.assign(name, plain(value))
+            if is_export:
+                self.exported = self.exported | {text.partition("=")[0]}
+        return ""
+
+    def _unset(self, node: Node, _stdin: str) -> str:
+        for child in node.named_children:
+            name = parse.text_of(child)
+            self.variables.pop(name, None)
+            self.arrays.pop(name, None)
+            self.functions.pop(name, None)
+        return ""
+
+    # -- reports ----------------------------------------------------------------------------
+
+    def report(self, finding: Finding | None, segment: str | None = None) -> None:
+        """Raise `Blocked` if a finding is certain, and keep it in mind if not."""
+        if finding is None or not self.budget.reports:
+            return
+        if finding.rule in self.budget.policy.disable:
+            return
+        if not finding.is_certain:
+            self.unresolved(finding.reason)
+            return
+        raise Blocked(finding.rule, segment or self.segment, finding.reason)
+
+
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
+
+_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, without end")
+
+
+def _is_bomb(name: str, calls: dict[str, list[tuple[str, bool]]]) -> bool:
+    """Whether a function calls itself, perhaps through others, more than once at the same time."""
+    seen: set[str] = set()
+    todo = [(name, False)]
+    while todo:
+        current, spawned = todo.pop()
+        for callee, is_spawned in calls.get(current, ()):
+            if callee == name and (spawned or is_spawned):
+                return True
+            if callee in calls and callee not in seen:
+                seen.add(callee)
+                todo.append((callee, spawned or is_spawned))
+    return False
+
+
+def _redirection(node: Node) -> tuple[str, str | None]:
+    operator, word = "", None
+    for child in node.children:
+        if child.type == "file_descriptor":
+            continue
+        if not operator and not child.is_named:
+            operator = child.type
+        elif child.is_named and word is None:
+            word = parse.text_of(child)
+    return operator, word
+
+
+def _heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
+    """Return what the parser puts below a here-document although it is beside it.
+
+    Redirections of the same command; what follows ``|``, ``&&`` and the like; further words.
+    """
+    inner: list[Node] = []
+    tails: list[Node] = []
+    words: list[str] = []
+    for redirect in redirects:
+        if redirect.type != "heredoc_redirect":
+            continue
+        for child in redirect.named_children:
+            if child.type.startswith("heredoc_") or child.type == "comment":
+                continue
+            if child.type.endswith("_redirect"):
+                inner.append(child)
+            elif child.type in _WORDS:
+                words.append(parse.text_of(child))
+            else:
+                tails.append(child)
+    return inner, tails, words
+
+
+_WORDS: Final = frozenset(
+    {
+        *("word", "string", "raw_string", "concatenation", "number", "ansi_c_string"),
+        *("simple_expansion", "expansion", "command_substitution", "translated_string"),
+    }
+)
+
+_SPECIAL: Final = {
+    "?": "0",
+    "$": UNKNOWN,
+    "!": UNKNOWN,
+    "-": "hBc",
+    "_": UNKNOWN,
+    "RANDOM": UNKNOWN,
+    "BASH": "/bin/bash",
+    "SECONDS": "0",
+    "LINENO": UNKNOWN,
+    "PPID": UNKNOWN,
+    "UID": UNKNOWN,
+    "EUID": UNKNOWN,
+    "HOSTNAME": UNKNOWN,
+    "OSTYPE": UNKNOWN,
+    "IFS": " \t\n",
+    "BASHPID": UNKNOWN,
+    "BASH_SOURCE": UNKNOWN,
+    "FUNCNAME": UNKNOWN,
+    "REPLY": UNKNOWN,
+    "BASH_VERSION": UNKNOWN,
+    "MACHTYPE": UNKNOWN,
+    "HOSTTYPE": UNKNOWN,
+}
+
+_STATEMENTS: Final = {
+    "command": Evaluation._command,
+    "redirected_statement": Evaluation._redirected,
+    "pipeline": Evaluation._pipeline,
+    "subshell": Evaluation._subshell,
+    "for_statement": Evaluation._for,
+    "while_statement": Evaluation._while,
+    "c_style_for_statement": Evaluation._while,
+    "case_statement": Evaluation._case,
+    "function_definition": Evaluation._function,
+    "variable_assignment": Evaluation._assignment,
+    "declaration_command": Evaluation._declaration,
+    "unset_command": Evaluation._unset,
+    **dict.fromkeys(
+        (
+            *("test_command", "binary_expression", "unary_expression", "postfix_expression"),
+            *("word", "string", "concatenation", "expansion", "simple_expansion", "number"),
+            *("command_substitution", "process_substitution", "arithmetic_expansion", "array"),
+            *("raw_string", "comment", "variable_name", "heredoc_body", "subscript", "regex"),
+            *("parenthesized_expression", "ternary_expression", "file_descriptor"),
+        ),
+        Evaluation._substitutions,
+    ),
+}

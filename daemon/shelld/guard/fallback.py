@@ -1,0 +1,75 @@
+"""The simple commands of a text that the parser cannot make sense of.
+
+Pure. For scripts with errors, of which bash may still run the beginning, and for the few shapes
+that the parser does not know. Takes everything that could be a command for one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from shelld.guard.words import end_of_unit
+
+MAX_COMMANDS: Final = 500
+
+_RESERVED: Final = frozenset(
+    {"if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}", "time"}
+)
+_HEREDOC: Final = re.compile(r"<<-?\s*(['\"\\]?)(\w+)\1([^\n]*)\n.*?(?:^\s*\2\s*$|\Z)", re.S | re.M)
+_REDIRECT: Final = re.compile(r"\d*(?:&?>>?[|&]?|<>|<<<|<&?)")
+
+
+class SimpleCommand(NamedTuple):
+    """`targets` are the words that its output is redirected to."""
+
+    words: list[str]
+    targets: list[str]
+
+
+def without_heredocs(text: str) -> str:
+    return _HEREDOC.sub(r"\3\n", text)
+
+
+def simple_commands(text: str) -> list[SimpleCommand]:
+    """Return what is between separators, taken apart into words that are not expanded yet."""
+    text = without_heredocs(text)
+    commands: list[SimpleCommand] = []
+    words: list[str] = []
+    targets: list[str] = []
+    position = 0
+    wants_target = False
+
+    def finish() -> None:
+        nonlocal words, targets
+        while words and words[0] in _RESERVED:
+            words.pop(0)
+        if words or targets:
+            commands.append(SimpleCommand(words, targets))
+        words, targets = [], []
+
+    while position < len(text) and len(commands) < MAX_COMMANDS:
+        character = text[position]
+        redirect = _REDIRECT.match(text, position)
+        if character in " \t":
+            position += 1
+        elif character == "#":
+            end = text.find("\n", position)
+            position = len(text) if end < 0 else end
+        elif redirect is not None and not text.startswith(("<(", ">("), position):
+            wants_target = ">" in redirect[0]
+            position = redirect.end()
+        elif character in "\n;&|()":
+            finish()
+            position += 1
+        else:
+            start = position
+            while position < len(text) and text[position] not in " \t\n;&|()":
+                if text[position] in "<>" and not text.startswith("(", position + 1):
+                    break
+                position = end_of_unit(text, position)
+            position = max(position, start + 1)
+            (targets if wants_target else words).append(text[start:position])
+            wants_target = False
+    finish()
+    return commands

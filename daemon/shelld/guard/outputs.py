@@ -1,0 +1,370 @@
+"""What a few programs write, where that can be known without running them.
+
+Pure. For what is hidden in a substitution or sent to a shell through a pipe: ``echo``, ``printf``,
+``base64 -d`` and the like. None: not known.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from shelld.guard.rules import normalized, parse_arguments
+from shelld.guard.words import UNKNOWN, ansi_c, linear_regex
+
+# More than that is not worth looking at, and is not known then.
+MAX_OUTPUT: Final = 64 * 1024
+
+
+class Surroundings:
+    """What programs read: their stdin, files whose content is known, and where they run."""
+
+    def __init__(self, stdin: str | None, files: Mapping[str, str], cwd: str) -> None:
+        self.stdin = stdin
+        self.cwd = cwd
+        self._files = files
+
+    def read(self, operands: Sequence[str]) -> str | None:
+        """Return what a filter reads: its operands, or stdin."""
+        names = list(operands) or ["-"]
+        contents = [self._content(name) for name in names]
+        known = [content for content in contents if content is not None]
+        return "".join(known) if len(known) == len(names) else None
+
+    def _content(self, name: str) -> str | None:
+        if name in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
+            return self.stdin
+        return self._files.get(normalized(name, self.cwd))
+
+
+def output_of(argv: Sequence[str], around: Surroundings) -> str | None:
+    """Return what a program writes to stdout, None if that is not known."""
+    function = _OUTPUTS.get(argv[0].rpartition("/")[2])
+    if function is None:
+        return None
+    try:
+        output = function(argv[1:], around)
+    except (ValueError, IndexError, re.error):
+        return None
+    return None if output is None or len(output) > MAX_OUTPUT else output
+
+
+def _echo(arguments: Sequence[str], _around: Surroundings) -> str:
+    rest = list(arguments)
+    newline, escapes = "\n", False
+    while rest and re.fullmatch(r"-[neE]+", rest[0]):
+        newline = "" if "n" in rest[0] else newline
+        escapes = "e" in rest[0] or (escapes and "E" not in rest[0])
+        rest.pop(0)
+    text = " ".join(rest)
+    return (ansi_c(text, octal_zero=True) if escapes else text) + newline
+
+
+_DIRECTIVE: Final = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?([sbdiqcxXouf%])")
+
+
+def _printf(arguments: Sequence[str], _around: Surroundings) -> str | None:
+    rest = list(arguments)
+    if rest[:1] == ["-v"]:
+        return ""
+    if rest[:1] == ["--"]:
+        rest.pop(0)
+    form, *values = rest
+    if UNKNOWN in form:
+        return None
+    form = ansi_c(form)
+    output = ""
+    while True:
+        before = len(values)
+
+        def directive(match: re.Match[str]) -> str:
+            if match[1] == "%":
+                return "%"
+            value = values.pop(0) if values else ""
+            if match[1] == "c":
+                return value[:1]
+            return ansi_c(value, octal_zero=True) if match[1] == "b" else value
+
+        output += _DIRECTIVE.sub(directive, form)
+        if not values or len(values) == before or len(output) > MAX_OUTPUT:
+            return output
+
+
+def _filter(change: Callable[[str], str]) -> Output:
+    def output(arguments: Sequence[str], around: Surroundings) -> str | None:
+        text = around.read(parse_arguments(arguments).operands)
+        return None if text is None or UNKNOWN in text else change(text)
+
+    return output
+
+
+def _cat(arguments: Sequence[str], around: Surroundings) -> str | None:
+    operands = [each for each in arguments if not each.startswith("-") or each == "-"]
+    return around.read(operands)
+
+
+def _tee(_arguments: Sequence[str], around: Surroundings) -> str | None:
+    return around.stdin
+
+
+def _lines(change: Callable[[list[str]], list[str]]) -> Callable[[str], str]:
+    return lambda text: "".join(line + "\n" for line in change(text.splitlines()))
+
+
+def _some_lines(*, first: bool) -> Output:
+    def output(arguments: Sequence[str], around: Surroundings) -> str | None:
+        parsed = parse_arguments(arguments, "nc", ("lines", "bytes"))
+        count = next((each[1:] for each in arguments if re.fullmatch(r"-\d+", each)), None)
+        count = count or parsed.values.get("n") or parsed.values.get("lines") or "10"
+        operands = [each for each in parsed.operands if not each.isdigit() or each != count]
+        text = around.read(operands)
+        if text is None or "c" in parsed.flags or not count.isdigit():
+            return None
+        lines = text.splitlines(keepends=True)
+        return "".join(lines[: int(count)] if first else lines[-int(count) :])
+
+    return output
+
+
+def _base64(arguments: Sequence[str], around: Surroundings) -> str | None:
+    parsed = parse_arguments(arguments, "w", ("wrap",))
+    operands = [each for each in parsed.operands if each not in ("enc", "base64")]
+    text = around.read(operands)
+    if text is None or UNKNOWN in text:
+        return None
+    if parsed.flags & {"d", "D", "decode"} or any("decode".startswith(f) for f in parsed.flags):
+        return _decoded(text)
+    return base64.b64encode(text.encode()).decode() + "\n"
+
+
+def _decoded(text: str) -> str | None:
+    compact = re.sub(r"\s+", "", text)
+    try:
+        data = base64.b64decode(compact + "=" * (-len(compact) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return data.decode("utf-8", "replace")
+
+
+def _openssl(arguments: Sequence[str], around: Surroundings) -> str | None:
+    if "base64" not in arguments and "-base64" not in arguments and "-a" not in arguments:
+        return None
+    text = around.stdin
+    return _decoded(text) if text is not None and "-d" in arguments else None
+
+
+def _base32(arguments: Sequence[str], around: Surroundings) -> str | None:
+    text = around.read(parse_arguments(arguments).operands)
+    if text is None or not parse_arguments(arguments).flags & {"d", "decode"}:
+        return None
+    return base64.b32decode(re.sub(r"\s+", "", text)).decode("utf-8", "replace")
+
+
+def _xxd(arguments: Sequence[str], around: Surroundings) -> str | None:
+    text = around.stdin
+    if text is None or not {"r", "p"} <= set("".join(each.strip("-") for each in arguments)):
+        return None
+    return bytes.fromhex(re.sub(r"\s+", "", text)).decode("utf-8", "replace")
+
+
+def _tr_set(text: str) -> str:
+    for name, members in (
+        ("[:upper:]", "A-Z"),
+        ("[:lower:]", "a-z"),
+        ("[:digit:]", "0-9"),
+        ("[:space:]", " \t\n"),
+    ):
+        text = text.replace(name, members)
+    text = ansi_c(text)
+    return re.sub(
+        r"(.)-(.)",
+        lambda match: "".join(map(chr, range(ord(match[1]), ord(match[2]) + 1))),
+        text,
+        flags=re.S,
+    )
+
+
+def _tr(arguments: Sequence[str], around: Surroundings) -> str | None:
+    text = around.stdin
+    flags = {letter for each in arguments if each.startswith("-") for letter in each[1:]}
+    sets = [_tr_set(each) for each in arguments if not each.startswith("-") or each == "-"]
+    if text is None or UNKNOWN in text or flags & {"c", "C", "s"}:
+        return None
+    if "d" in flags:
+        return text.translate({ord(each): None for each in sets[0]})
+    first, second = sets
+    second = second.ljust(len(first), second[-1])
+    return text.translate({ord(a): b for a, b in zip(first, second, strict=False)})
+
+
+_SUBSTITUTE: Final = re.compile(r"s(.)((?:\\.|(?!\1).)*)\1((?:\\.|(?!\1).)*)\1([gIi]*)", re.S)
+
+
+def _sed(arguments: Sequence[str], around: Surroundings) -> str | None:
+    parsed = parse_arguments(arguments, "ef", ("expression", "file"))
+    scripts = [parsed.values[name] for name in ("e", "expression") if name in parsed.values]
+    operands = parsed.operands
+    if not scripts:
+        scripts, operands = operands[:1], operands[1:]
+    text = around.read(operands)
+    if text is None or UNKNOWN in text or parsed.flags & {"n", "i", "f"}:
+        return None
+    for script in scripts:
+        for command in script.split(";"):
+            match = _SUBSTITUTE.fullmatch(command.strip())
+            if match is None:
+                return None
+            _, pattern, new, flags = match.groups()
+            pattern = re.sub(r"\\([(){}+?|])|([(){}+?|])", _other_way_round, pattern)
+            if "&" in new or re.search(r"\\\d", new):
+                return None
+            new = re.sub(r"\\(\D)", r"\1", new).replace("\\", r"\\")
+            compiled = linear_regex(f"(?i){pattern}" if "i" in flags.lower() else pattern)
+            if compiled is None:
+                return None
+            count = 0 if "g" in flags else 1
+            text = "\n".join(compiled.sub(new, line, count) for line in text.split("\n"))
+    return text
+
+
+def _other_way_round(match: re.Match[str]) -> str:
+    """Basic regular expressions escape what extended ones do not, and the reverse."""
+    return match[1] if match[1] is not None else "\\" + match[2]
+
+
+def _cut(arguments: Sequence[str], around: Surroundings) -> str | None:
+    parsed = parse_arguments(arguments, "dfc", ("delimiter", "fields", "characters"))
+    text = around.read(parsed.operands)
+    characters = parsed.values.get("c") or parsed.values.get("characters")
+    fields = parsed.values.get("f") or parsed.values.get("fields")
+    if text is None or UNKNOWN in text:
+        return None
+    chosen = characters or fields or ""
+    match = re.fullmatch(r"(\d*)(-?)(\d*)", chosen)
+    if match is None or chosen in ("", "-"):
+        return None
+    first = int(match[1] or 1) - 1
+    last = int(match[3]) if match[3] else (None if match[2] else first + 1)
+    delimiter = parsed.values.get("d") or parsed.values.get("delimiter") or "\t"
+    lines = text.splitlines()
+    if characters:
+        return "".join(line[first:last] + "\n" for line in lines)
+    return "".join(delimiter.join(line.split(delimiter)[first:last]) + "\n" for line in lines)
+
+
+def _yes(arguments: Sequence[str], _around: Surroundings) -> str:
+    return (" ".join(arguments) or "y") + "\n"
+
+
+def _dirname(arguments: Sequence[str], _around: Surroundings) -> str:
+    return "".join(
+        (posixpath.dirname(each.rstrip("/") or "/") or ".") + "\n"
+        for each in parse_arguments(arguments).operands
+    )
+
+
+def _basename(arguments: Sequence[str], _around: Surroundings) -> str:
+    name, *suffix = parse_arguments(arguments).operands
+    result = posixpath.basename(name.rstrip("/")) or "/"
+    return (result.removesuffix(suffix[0]) if suffix else result) + "\n"
+
+
+def _realpath(arguments: Sequence[str], around: Surroundings) -> str:
+    operands = parse_arguments(arguments).operands
+    return "".join(normalized(each, around.cwd) + "\n" for each in operands)
+
+
+def _pwd(_arguments: Sequence[str], around: Surroundings) -> str:
+    return around.cwd + "\n"
+
+
+def _which(arguments: Sequence[str], _around: Surroundings) -> str:
+    return "".join(each + "\n" for each in arguments if not each.startswith("-"))
+
+
+def _command(arguments: Sequence[str], around: Surroundings) -> str | None:
+    if arguments and arguments[0] in ("-v", "-V"):
+        return _which(arguments, around)
+    return None
+
+
+def _ls(arguments: Sequence[str], _around: Surroundings) -> str | None:
+    parsed = parse_arguments(arguments)
+    if "d" in parsed.flags and not parsed.flags & {"l", "s", "F", "i"}:
+        return "".join(each + "\n" for each in parsed.operands) or ".\n"
+    return None
+
+
+def _seq(arguments: Sequence[str], _around: Surroundings) -> str | None:
+    numbers = [int(each) for each in arguments]
+    first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
+    step = numbers[1] if len(numbers) == 3 else 1
+    return "".join(f"{number}\n" for number in range(first, last + 1, step)[:1000])
+
+
+_PRINTED: Final = re.compile(
+    r"""\s*(?:print|puts|say|echo|console\.log)\s*\(?\s*(["'])(.*?)(?<!\\)\1\s*\)?\s*;?\s*""", re.S
+)
+
+
+def _interpreter(arguments: Sequence[str], _around: Surroundings) -> str | None:
+    for option, code in itertools.pairwise(arguments):
+        if option in ("-c", "-e", "-r", "-p"):
+            match = _PRINTED.fullmatch(code)
+            return None if match is None else ansi_c(match[2]) + "\n"
+    return None
+
+
+def _awk(arguments: Sequence[str], _around: Surroundings) -> str | None:
+    match = re.fullmatch(r"""\s*BEGIN\s*\{\s*print\s*"(.*?)"\s*;?\s*\}\s*""", arguments[0], re.S)
+    return None if match is None else ansi_c(match[1]) + "\n"
+
+
+Output = Callable[[Sequence[str], Surroundings], str | None]
+
+_OUTPUTS: Final[dict[str, Output]] = {
+    "echo": _echo,
+    "printf": _printf,
+    "cat": _cat,
+    "tee": _tee,
+    "rev": _filter(_lines(lambda lines: [line[::-1] for line in lines])),
+    "tac": _filter(_lines(lambda lines: lines[::-1])),
+    "sort": _filter(_lines(sorted)),
+    "uniq": _filter(lambda text: text),
+    "head": _some_lines(first=True),
+    "tail": _some_lines(first=False),
+    "base64": _base64,
+    "base32": _base32,
+    "openssl": _openssl,
+    "xxd": _xxd,
+    "tr": _tr,
+    "sed": _sed,
+    "cut": _cut,
+    "yes": _yes,
+    "dirname": _dirname,
+    "basename": _basename,
+    "realpath": _realpath,
+    "readlink": _realpath,
+    "pwd": _pwd,
+    "which": _which,
+    "command": _command,
+    "type": _which,
+    "ls": _ls,
+    "seq": _seq,
+    "true": lambda _arguments, _around: "",
+    "false": lambda _arguments, _around: "",
+    ":": lambda _arguments, _around: "",
+    "python": _interpreter,
+    "python3": _interpreter,
+    "perl": _interpreter,
+    "ruby": _interpreter,
+    "node": _interpreter,
+    "php": _interpreter,
+    "awk": _awk,
+    "gawk": _awk,
+}

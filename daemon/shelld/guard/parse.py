@@ -1,0 +1,86 @@
+"""The structure of a script, by tree-sitter-bash, which is imported when it is first needed.
+
+Pure. Knows the shapes of the parser's nodes that need more than their type: what is substituted
+within, and which functions a body calls. Walks are iterative, as nothing bounds how deep a script
+nests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any, Final
+
+Node = Any
+
+
+@cache
+def _parser() -> Any:
+    # Here, as it costs 20 ms that no first answer is to wait for.
+    import tree_sitter  # noqa: PLC0415
+    import tree_sitter_bash  # noqa: PLC0415
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def load() -> None:
+    """Import the parser ahead of need."""
+    _parser()
+
+
+def parse(text: str) -> Node:
+    """Return the root of the tree, which has errors where the text is no script."""
+    return _parser().parse(text.encode("utf-8", "replace")).root_node
+
+
+def text_of(node: Node) -> str:
+    return str(node.text.decode("utf-8", "replace"))
+
+
+_SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})
+
+
+def substitutions_of(node: Node) -> list[str]:
+    """Return the scripts of all substitutions in a node, but not of those within them."""
+    scripts: list[str] = []
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        if current.type in _SUBSTITUTIONS:
+            text = text_of(current)
+            scripts.append(text[1:-1] if text.startswith("`") else text[2:-1])
+        else:
+            todo += reversed(current.children)
+    return scripts
+
+
+_CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "function_definition"})
+
+
+_LOOPS: Final = frozenset({"for_statement", "while_statement", "c_style_for_statement"})
+
+
+def calls_of(body: Node) -> list[tuple[str, bool]]:
+    """Return which commands a function's body runs in any case, and which of them multiply.
+
+    Those are run more than once, and beside others: in the background or in a pipeline.
+    """
+    found: list[tuple[str, bool]] = []
+    counts: Counter[str] = Counter()
+    todo = [(body, False, 1)]
+    while todo:
+        node, spawned, times = todo.pop()
+        if node.type == "command":
+            name = next((each for each in node.children if each.type == "command_name"), None)
+            if name is not None:
+                found.append((text_of(name).strip("\"'"), spawned))
+                counts[found[-1][0]] += times
+        if node.type in _CONDITIONAL:
+            continue
+        times = 2 if node.type in _LOOPS else times
+        members = list(node.children)
+        for index, child in enumerate(members):
+            following = members[index + 1].type if index + 1 < len(members) else ""
+            beside = spawned or node.type == "pipeline" or following == "&"
+            todo.append((child, beside, times))
+    return [(name, spawned and counts[name] > 1) for name, spawned in found]

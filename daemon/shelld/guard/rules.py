@@ -1,0 +1,314 @@
+"""Which commands must not run: a table of programs and what may not be done with them.
+
+Pure: an argument list, as bash would hand it to a program, and where that would run, in; a
+`Finding` out. What a word stands for, and which program a wrapper starts, is known by now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from shelld.guard.words import ANY, ONE, SET, UNKNOWN
+
+
+class Finding(NamedTuple):
+    """`rule` is a stable name, `reason` a sentence. `is_certain` false: it may be harmless."""
+
+    rule: str
+    reason: str
+    is_certain: bool = True
+
+
+class Place(NamedTuple):
+    """Where a program would run. `cwd` can hold `UNKNOWN`; `home` None: not known."""
+
+    cwd: str
+    home: str | None
+
+
+# What a careful maintainer would never have removed as a whole. Below them is everybody's business.
+SYSTEM_DIRECTORIES: Final = frozenset(
+    f"/{name}"
+    for name in (
+        *("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "proc", "root", "sbin"),
+        *("sys", "usr", "var"),
+    )
+)
+# Of those, the ones whose owner and mode are the system's.
+_SYSTEM_OWNED: Final = SYSTEM_DIRECTORIES - {"/home", "/root", "/var"}
+
+_DISK: Final = re.compile(
+    rf"/dev/(?:(?:sd|hd|vd|xvd)[a-zA-Z{ANY}{ONE}{SET}{UNKNOWN}].*"
+    rf"|nvme\d.*|mmcblk\d.*|r?disk\d.*|mapper/.+|dm-\d.*|md\d.*|nbd\d.*|pmem\d.*"
+    rf"|disk/.+|(?:sd|hd|vd|xvd|nvme|mmcblk)[{ANY}{ONE}{SET}{UNKNOWN}].*|[{ANY}{ONE}].*)"
+)
+_BRACKETS: Final = re.compile(rf"{SET}[^\]]*\]")
+
+
+# -- paths ------------------------------------------------------------------------------------
+
+
+def normalized(field: str, cwd: str) -> str:
+    """Return the path without ``//``, ``.`` and ``..``, from the root; "" for an empty one."""
+    if not field:
+        return ""
+    if not field.startswith("/"):
+        if field.startswith(UNKNOWN):
+            return field
+        field = f"{cwd}/{field}"
+    steps: list[str] = []
+    for step in field.split("/"):
+        if step == "..":
+            if steps and steps[-1] != UNKNOWN:
+                steps.pop()
+        elif step not in ("", "."):
+            steps.append(step)
+    return "/" + "/".join(steps)
+
+
+def is_everything(path: str) -> bool:
+    """Whether a path is the root, or a pattern for all that is in it."""
+    if path == "/":
+        return True
+    if not path.startswith("/"):
+        return False
+    return all(_is_any_name(step) for step in path[1:].split("/"))
+
+
+def _is_any_name(step: str) -> bool:
+    without = _BRACKETS.sub("", step)
+    has_glob = without != step or ANY in without or ONE in without
+    # Hidden files too, or names with a point in them.
+    return has_glob and not without.strip(f"{ANY}{ONE}.!")
+
+
+def may_be_everything(path: str) -> bool:
+    """Whether it could be the root, as far as is known."""
+    return all(step == UNKNOWN or _is_any_name(step) for step in path.strip("/").split("/"))
+
+
+def is_disk(path: str) -> bool:
+    return _DISK.fullmatch(path) is not None
+
+
+def _is_directory_or_its_content(path: str, directories: frozenset[str] | set[str]) -> bool:
+    if path in directories:
+        return True
+    parent, _, last = path.rpartition("/")
+    return parent in directories and _is_any_name(last)
+
+
+# -- arguments --------------------------------------------------------------------------------
+
+
+class Arguments(NamedTuple):
+    """`flags` are letters and long names without dashes; `values` what options were given."""
+
+    flags: frozenset[str]
+    operands: list[str]
+    values: dict[str, str]
+
+
+def parse_arguments(
+    arguments: Sequence[str], with_value: str = "", long_with_value: Sequence[str] = ()
+) -> Arguments:
+    """Take arguments apart as getopt_long(3) does, options behind operands included."""
+    flags: set[str] = set()
+    operands: list[str] = []
+    values: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            operands += rest
+            break
+        if argument.startswith("--"):
+            name, equals, value = argument[2:].partition("=")
+            flags.add(name)
+            if equals:
+                values[name] = value
+            elif name in long_with_value and rest:
+                values[name] = rest.pop(0)
+        elif argument.startswith("-") and len(argument) > 1:
+            for index, letter in enumerate(argument[1:], 1):
+                flags.add(letter)
+                if letter in with_value:
+                    value = argument[index + 1 :] or (rest.pop(0) if rest else "")
+                    values[letter] = value
+                    break
+        else:
+            operands.append(argument)
+    return Arguments(frozenset(flags), operands, values)
+
+
+def _is_recursive(arguments: Sequence[str], letters: str) -> bool:
+    for argument in arguments:
+        if argument == "--":
+            return False
+        if argument.startswith("--"):
+            if len(argument) > 2 and "recursive".startswith(argument[2:]):
+                return True
+        elif argument.startswith("-") and any(letter in argument for letter in letters):
+            return True
+    return False
+
+
+# -- the programs -----------------------------------------------------------------------------
+
+
+def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
+    if not _is_recursive(arguments, "rR"):
+        return None
+    for operand in parse_arguments(arguments).operands:
+        path = normalized(operand, place.cwd)
+        if is_everything(path):
+            return Finding("rm-root", "it removes the whole file system")
+        if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
+            return Finding("rm-system", "it removes a system directory or a home as a whole")
+        if path and may_be_everything(path):
+            return Finding("rm-root", "what it removes is not known before it runs", False)
+    return None
+
+
+def _homes(place: Place) -> set[str]:
+    return {normalized(place.home, "/")} - {"/"} if place.home else set()
+
+
+_MODE: Final = re.compile(r"-[rwxXst]+")
+
+
+def _chmod(arguments: Sequence[str], place: Place) -> Finding | None:
+    # One that takes permissions away looks like an option.
+    options = [each for each in arguments if not _MODE.fullmatch(each) or each == "-R"]
+    if not _is_recursive(options, "R"):
+        return None
+    operands = parse_arguments(options).operands
+    has_mode = len(options) == len(arguments) and not any(
+        each.startswith("--ref") for each in options
+    )
+    return _owned(operands[has_mode:], place, "chmod-root", "it changes the mode of every file")
+
+
+def _chown(arguments: Sequence[str], place: Place) -> Finding | None:
+    if not _is_recursive(arguments, "R"):
+        return None
+    operands = parse_arguments(arguments, "", ("from", "reference")).operands
+    has_owner = not any(each.startswith("--ref") for each in arguments)
+    return _owned(operands[has_owner:], place, "chown-root", "it changes who owns every file")
+
+
+def _owned(targets: Sequence[str], place: Place, rule: str, reason: str) -> Finding | None:
+    for target in targets:
+        path = normalized(target, place.cwd)
+        if is_everything(path):
+            return Finding(rule, reason)
+        if _is_directory_or_its_content(path, _SYSTEM_OWNED):
+            return Finding(rule.replace("root", "system"), f"{reason} of a system directory")
+        if path and may_be_everything(path):
+            return Finding(rule, "what it changes is not known before it runs", False)
+    return None
+
+
+def _mv(arguments: Sequence[str], place: Place) -> Finding | None:
+    parsed = parse_arguments(arguments, "tS", ("target-directory", "suffix"))
+    has_target = "t" in parsed.values or "target-directory" in parsed.values
+    sources = parsed.operands if has_target else parsed.operands[:-1]
+    for source in sources:
+        path = normalized(source, place.cwd)
+        if is_everything(path):
+            return Finding("mv-root", "it moves the whole file system")
+        if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
+            return Finding("mv-system", "it moves a system directory or a home")
+    return None
+
+
+def _dd(arguments: Sequence[str], place: Place) -> Finding | None:
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key == "of" and (finding := overwrites(value, place, "dd-disk")) is not None:
+            return finding
+    return None
+
+
+def overwrites(target: str, place: Place, rule: str = "redirect-disk") -> Finding | None:
+    """Return what is wrong with writing to `target`."""
+    if is_disk(normalized(target, place.cwd)):
+        return Finding(rule, "it overwrites a disk")
+    return None
+
+
+def _mkfs(arguments: Sequence[str], _place: Place) -> Finding | None:
+    if any(each in ("-V", "--version", "--help") for each in arguments):
+        return None
+    return Finding("mkfs", "it makes a new file system, and what was there is lost")
+
+
+def _mkfs_ext(arguments: Sequence[str], place: Place) -> Finding | None:
+    # A dry run.
+    return None if "-n" in arguments else _mkfs(arguments, place)
+
+
+def _writes_operands(arguments: Sequence[str], place: Place) -> Finding | None:
+    for operand in parse_arguments(arguments).operands:
+        if (finding := overwrites(operand, place)) is not None:
+            return finding
+    return None
+
+
+def _writes_last(arguments: Sequence[str], place: Place) -> Finding | None:
+    operands = parse_arguments(arguments, "tS").operands
+    return overwrites(operands[-1], place) if len(operands) > 1 else None
+
+
+def _wipefs(arguments: Sequence[str], place: Place) -> Finding | None:
+    if parse_arguments(arguments).flags.isdisjoint({"a", "all"}):
+        return None
+    return _writes_operands(arguments, place)
+
+
+def _rsync(arguments: Sequence[str], place: Place) -> Finding | None:
+    parsed = parse_arguments(arguments, "ef", ("exclude", "include", "rsh"))
+    deletes = any(flag.startswith("delete") or flag == "del" for flag in parsed.flags)
+    if deletes and parsed.operands and is_everything(normalized(parsed.operands[-1], place.cwd)):
+        return Finding("rm-root", "it removes what is not in its source from the whole file system")
+    return None
+
+
+# The names of all rules.
+RULES: Final = frozenset(
+    {
+        *("rm-root", "rm-system", "chmod-root", "chmod-system", "chown-root", "chown-system"),
+        *("mv-root", "mv-system", "dd-disk", "redirect-disk", "mkfs", "fork-bomb"),
+    }
+)
+
+Check = Callable[[Sequence[str], Place], Finding | None]
+
+CHECKS: Final[dict[str, Check]] = {
+    "rm": _rm,
+    "chmod": _chmod,
+    "chown": _chown,
+    "chgrp": _chown,
+    "mv": _mv,
+    "dd": _dd,
+    "mkfs": _mkfs,
+    "mke2fs": _mkfs_ext,
+    "tee": _writes_operands,
+    "shred": _writes_operands,
+    "blkdiscard": _writes_operands,
+    "wipefs": _wipefs,
+    "cp": _writes_last,
+    "install": _writes_last,
+    "rsync": _rsync,
+}
+
+
+def check(program: str, arguments: Sequence[str], place: Place) -> Finding | None:
+    """Return what is wrong with running a program, by its name without directories."""
+    if program.startswith("mkfs."):
+        known = program.removeprefix("mkfs.") in ("ext2", "ext3", "ext4")
+        return (_mkfs_ext if known else _mkfs)(arguments, place)
+    judge = CHECKS.get(program)
+    return None if judge is None else judge(arguments, place)

@@ -1,0 +1,88 @@
+"""What the guard says of a command in its session, and ``explain_command``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+import anyio.to_thread
+
+from shelld.guard import Circumstances, Verdict, is_plainly_harmless, judge
+from shelld.methods.context import Context
+from shelld.shells.session import Session
+from shelld_protocol.errors import blocked
+from shelld_protocol.methods import ExplainCommandParams, ExplainCommandResult
+
+# To look at a longer one may take so long that others would notice.
+_INLINE_CHARACTERS: Final = 4 * 1024
+
+_ALLOWED: Final = Verdict("allow")
+
+
+async def verdict_on(
+    context: Context,
+    command: str,
+    session: str | None,
+    env: Mapping[str, str | None] | None,
+    cwd: str | None,
+    *,
+    traces: bool = False,
+) -> Verdict:
+    """Return what the guard says, whatever the daemon makes of that."""
+    daemon = context.daemon
+    state = daemon.manager.look_at_session(session)
+    if not (traces or env or state.state.names) and is_plainly_harmless(command, daemon.policy):
+        return _ALLOWED
+    circumstances = _circumstances(state, env, cwd)
+    if len(command) <= _INLINE_CHARACTERS:
+        return judge(command, circumstances, daemon.policy, traces=traces)
+    return await anyio.to_thread.run_sync(
+        lambda: judge(command, circumstances, daemon.policy, traces=traces),
+        abandon_on_cancel=True,
+    )
+
+
+async def admit(
+    context: Context,
+    command: str,
+    session: str | None,
+    env: Mapping[str, str | None] | None,
+    cwd: str | None,
+) -> Verdict:
+    """Return the verdict on a command that may run. Raises `RpcError` (blocked)."""
+    mode = context.daemon.options.guard
+    if mode == "off":
+        return _ALLOWED
+    verdict = await verdict_on(context, command, session, env, cwd)
+    is_refused = verdict.verdict == "block" or (mode == "strict" and verdict.verdict != "allow")
+    if is_refused and mode != "warn":
+        raise blocked(
+            verdict.rule or "unresolved", verdict.segment or command[:200], verdict.reason or ""
+        )
+    return verdict
+
+
+def _circumstances(
+    session: Session, env: Mapping[str, str | None] | None, cwd: str | None
+) -> Circumstances:
+    environment = {
+        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for name, value in session.environment(None).items()
+    }
+    for name, value in (env or {}).items():
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = value
+    script = session.state.script.decode("utf-8", "replace")
+    return Circumstances(os.path.join(session.cwd, cwd or ""), environment, script)
+
+
+async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:
+    verdict = await verdict_on(
+        context, params.command, params.session, params.env, params.cwd, traces=True
+    )
+    return ExplainCommandResult(
+        verdict.verdict, verdict.rule, verdict.segment, verdict.reason, verdict.trace
+    )
