@@ -58,7 +58,7 @@ def test_a_fork_bomb_delays_nobody_and_is_killed(limited: Path, mechanism: str, 
     def count() -> int:
         return int((limited / "pids.current").read_text())
 
-    with raw_daemon("--containment", mechanism) as daemon:
+    with raw_daemon("--containment", mechanism, "--guard", "off") as daemon:
         daemon.call("ping")
         bash_id = daemon.background(BOMB.format(cgroup=limited, name=limited.name))
         wait_for(lambda: count() == MOST, "a full cgroup")

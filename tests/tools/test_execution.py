@@ -234,6 +234,22 @@ async def test_what_cannot_be_run_is_a_failed_result(
     assert failed(await call("Bash", **params)) == sentence
 
 
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        ("rm -rf /", "rm-root"),
+        ("rm -rf /*", "rm-root"),
+        (":(){ :|:& };:", "fork-bomb"),
+        ("mkfs.ext4 /dev/sda1", "mkfs"),
+    ],
+)
+async def test_a_dangerous_command_is_blocked(call: Tools, command: str, rule: str) -> None:
+    # In a dry run: should it ever not be blocked, nothing happens.
+    result = await call("Bash", context={"dry_run": True}, command=command)
+    assert failed(result).startswith("Command blocked: dangerous ")
+    assert result.metadata == {"kind": "blocked", "rule": rule, "segment": command}
+
+
 async def test_commands_of_a_session_share_what_they_set(call: Tools) -> None:
     ok(await call("Bash", command="cd /usr; export A=b; f() { echo $A; }"))
     assert ok(await call("Bash", command="pwd; f")) == "/usr\nb\n"

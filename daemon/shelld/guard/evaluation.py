@@ -11,22 +11,18 @@ as unresolved, never as harmless.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
 
 from shelld.guard import parse
 from shelld.guard.fallback import simple_commands, without_heredocs
+from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
+from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.programs import Programs
 from shelld.guard.rules import Finding, Place, normalized, overwrites
+from shelld.guard.units import ExpansionError
 from shelld.guard.verdict import Blocked
-from shelld.guard.words import (
-    UNKNOWN,
-    ExpansionError,
-    expand_heredoc,
-    expand_text,
-    expand_word,
-    plain,
-)
+from shelld.guard.words import expand_heredoc, expand_text, expand_word
 
 MAX_DEPTH: Final = 24
 # Of a longer script the here-documents are not looked at, and if that is not enough, only the
@@ -134,7 +130,7 @@ class Evaluation(Programs):
             if self.budget.depth > 3 * MAX_DEPTH or not self.budget.take():
                 self.unresolved("it is too much to be followed")
                 return UNKNOWN
-            method = _STATEMENTS.get(node.type)
+            method = self._STATEMENTS.get(node.type)
             if method is not None:
                 return str(method(self, node, stdin))
             return self._run_children(node, stdin)
@@ -213,7 +209,7 @@ class Evaluation(Programs):
             elif node.type == "heredoc_redirect":
                 stdin = self._heredoc(node)
             else:
-                operator, word = _redirection(node)
+                operator, word = parse.redirection(node)
                 if word is None:
                     continue
                 path = normalized(expand_text(word, self), self.cwd)
@@ -250,7 +246,7 @@ class Evaluation(Programs):
             given, target = self._redirect(redirects, stdin)
         except ExpansionError:
             return ""
-        inner, tails, more = _heredoc_tails(redirects)
+        inner, tails, more = parse.heredoc_tails(redirects)
         if inner:
             _, target = self._redirect(inner, stdin)
         output = ""
@@ -290,7 +286,9 @@ class Evaluation(Programs):
         return self.copy()._run_children(node, stdin)
 
     def _for(self, node: Node, stdin: str) -> str:
-        name, values, bodies = "", [], []
+        name = ""
+        values: list[str] = []
+        bodies: list[Node] = []
         has_list = any(each.type == "in" for each in node.children)
         for child in node.named_children:
             if child.type == "variable_name":
@@ -312,7 +310,7 @@ class Evaluation(Programs):
 
     def _while(self, node: Node, stdin: str) -> str:
         if re.search(r"\$0[\"']?\s*&(?!&)", parse.text_of(node)):
-            self.report(_BOMB, parse.text_of(node))
+            self.report(FORK_BOMB, parse.text_of(node))
         return self._run_children(node, stdin)
 
     def _case(self, node: Node, stdin: str) -> str:
@@ -332,8 +330,8 @@ class Evaluation(Programs):
         name, body = parse.text_of(node.named_children[0]), node.named_children[-1]
         self.functions[name] = body
         self.calls[name] = parse.calls_of(body)
-        if _is_bomb(name, self.calls):
-            self.report(_BOMB, parse.text_of(node))
+        if is_fork_bomb(name, self.calls):
+            self.report(FORK_BOMB, parse.text_of(node))
         return ""
 
     def _substitutions(self, node: Node, _stdin: str) -> str:
@@ -417,68 +415,33 @@ class Evaluation(Programs):
             return
         raise Blocked(finding.rule, segment or self.segment, finding.reason)
 
+    _STATEMENTS: ClassVar[dict[str, Callable[[Evaluation, Node, str], str]]] = {
+        "command": _command,
+        "redirected_statement": _redirected,
+        "pipeline": _pipeline,
+        "subshell": _subshell,
+        "for_statement": _for,
+        "while_statement": _while,
+        "c_style_for_statement": _while,
+        "case_statement": _case,
+        "function_definition": _function,
+        "variable_assignment": _assignment,
+        "declaration_command": _declaration,
+        "unset_command": _unset,
+        **dict.fromkeys(
+            (
+                *("test_command", "binary_expression", "unary_expression", "postfix_expression"),
+                *("word", "string", "concatenation", "expansion", "simple_expansion", "number"),
+                *("command_substitution", "process_substitution", "arithmetic_expansion", "array"),
+                *("raw_string", "comment", "variable_name", "heredoc_body", "subscript", "regex"),
+                *("parenthesized_expression", "ternary_expression", "file_descriptor"),
+            ),
+            _substitutions,
+        ),
+    }
+
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-
-_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, without end")
-
-
-def _is_bomb(name: str, calls: dict[str, list[tuple[str, bool]]]) -> bool:
-    """Whether a function calls itself, perhaps through others, more than once at the same time."""
-    seen: set[str] = set()
-    todo = [(name, False)]
-    while todo:
-        current, spawned = todo.pop()
-        for callee, is_spawned in calls.get(current, ()):
-            if callee == name and (spawned or is_spawned):
-                return True
-            if callee in calls and callee not in seen:
-                seen.add(callee)
-                todo.append((callee, spawned or is_spawned))
-    return False
-
-
-def _redirection(node: Node) -> tuple[str, str | None]:
-    operator, word = "", None
-    for child in node.children:
-        if child.type == "file_descriptor":
-            continue
-        if not operator and not child.is_named:
-            operator = child.type
-        elif child.is_named and word is None:
-            word = parse.text_of(child)
-    return operator, word
-
-
-def _heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
-    """Return what the parser puts below a here-document although it is beside it.
-
-    Redirections of the same command; what follows ``|``, ``&&`` and the like; further words.
-    """
-    inner: list[Node] = []
-    tails: list[Node] = []
-    words: list[str] = []
-    for redirect in redirects:
-        if redirect.type != "heredoc_redirect":
-            continue
-        for child in redirect.named_children:
-            if child.type.startswith("heredoc_") or child.type == "comment":
-                continue
-            if child.type.endswith("_redirect"):
-                inner.append(child)
-            elif child.type in _WORDS:
-                words.append(parse.text_of(child))
-            else:
-                tails.append(child)
-    return inner, tails, words
-
-
-_WORDS: Final = frozenset(
-    {
-        *("word", "string", "raw_string", "concatenation", "number", "ansi_c_string"),
-        *("simple_expansion", "expansion", "command_substitution", "translated_string"),
-    }
-)
 
 _SPECIAL: Final = {
     "?": "0",
@@ -503,29 +466,4 @@ _SPECIAL: Final = {
     "BASH_VERSION": UNKNOWN,
     "MACHTYPE": UNKNOWN,
     "HOSTTYPE": UNKNOWN,
-}
-
-_STATEMENTS: Final = {
-    "command": Evaluation._command,
-    "redirected_statement": Evaluation._redirected,
-    "pipeline": Evaluation._pipeline,
-    "subshell": Evaluation._subshell,
-    "for_statement": Evaluation._for,
-    "while_statement": Evaluation._while,
-    "c_style_for_statement": Evaluation._while,
-    "case_statement": Evaluation._case,
-    "function_definition": Evaluation._function,
-    "variable_assignment": Evaluation._assignment,
-    "declaration_command": Evaluation._declaration,
-    "unset_command": Evaluation._unset,
-    **dict.fromkeys(
-        (
-            *("test_command", "binary_expression", "unary_expression", "postfix_expression"),
-            *("word", "string", "concatenation", "expansion", "simple_expansion", "number"),
-            *("command_substitution", "process_substitution", "arithmetic_expansion", "array"),
-            *("raw_string", "comment", "variable_name", "heredoc_body", "subscript", "regex"),
-            *("parenthesized_expression", "ternary_expression", "file_descriptor"),
-        ),
-        Evaluation._substitutions,
-    ),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from shelld.guard.words import end_of_unit
+from shelld.guard.units import end_of_unit
 
 MAX_COMMANDS: Final = 500
 

@@ -14,8 +14,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from shelld.guard.escapes import ansi_c
+from shelld.guard.markers import UNKNOWN
+from shelld.guard.patterns import linear_regex
 from shelld.guard.rules import normalized, parse_arguments
-from shelld.guard.words import UNKNOWN, ansi_c, linear_regex
 
 # More than that is not worth looking at, and is not known then.
 MAX_OUTPUT: Final = 64 * 1024

@@ -8,6 +8,7 @@ nests.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -84,3 +85,46 @@ def calls_of(body: Node) -> list[tuple[str, bool]]:
             beside = spawned or node.type == "pipeline" or following == "&"
             todo.append((child, beside, times))
     return [(name, spawned and counts[name] > 1) for name, spawned in found]
+
+
+def redirection(node: Node) -> tuple[str, str | None]:
+    operator, word = "", None
+    for child in node.children:
+        if child.type == "file_descriptor":
+            continue
+        if not operator and not child.is_named:
+            operator = child.type
+        elif child.is_named and word is None:
+            word = text_of(child)
+    return operator, word
+
+
+def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
+    """Return what the parser puts below a here-document although it is beside it.
+
+    Redirections of the same command; what follows ``|``, ``&&`` and the like; further words.
+    """
+    inner: list[Node] = []
+    tails: list[Node] = []
+    words: list[str] = []
+    for redirect in redirects:
+        if redirect.type != "heredoc_redirect":
+            continue
+        for child in redirect.named_children:
+            if child.type.startswith("heredoc_") or child.type == "comment":
+                continue
+            if child.type.endswith("_redirect"):
+                inner.append(child)
+            elif child.type in _WORDS:
+                words.append(text_of(child))
+            else:
+                tails.append(child)
+    return inner, tails, words
+
+
+_WORDS: Final = frozenset(
+    {
+        *("word", "string", "raw_string", "concatenation", "number", "ansi_c_string"),
+        *("simple_expansion", "expansion", "command_substitution", "translated_string"),
+    }
+)

@@ -26,8 +26,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from shelld.guard.markers import plain
 from shelld.guard.rules import RULES, Finding
-from shelld.guard.words import plain
 
 
 class PolicyError(Exception):

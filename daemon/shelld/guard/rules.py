@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from shelld.guard.words import ANY, ONE, SET, UNKNOWN
+from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
 
 
 class Finding(NamedTuple):

@@ -66,16 +66,20 @@ async def admit(
 def _circumstances(
     session: Session, env: Mapping[str, str | None] | None, cwd: str | None
 ) -> Circumstances:
-    environment = {
-        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for name, value in session.environment(None).items()
-    }
-    for name, value in (env or {}).items():
-        if value is None:
-            environment.pop(name, None)
+    script = session.state.script.decode("utf-8", "replace")
+    environment: dict[str, str] = {}
+    for key, content in session.environment(None).items():
+        name, value = key.decode("utf-8", "replace"), content.decode("utf-8", "replace")
+        if name.startswith("BASH_FUNC_"):
+            # As bash hands on functions.
+            script += f"\n{name.removeprefix('BASH_FUNC_').removesuffix('%%')} {value}"
         else:
             environment[name] = value
-    script = session.state.script.decode("utf-8", "replace")
+    for changed, new in (env or {}).items():
+        if new is None:
+            environment.pop(changed, None)
+        else:
+            environment[changed] = new
     return Circumstances(os.path.join(session.cwd, cwd or ""), environment, script)
 
 

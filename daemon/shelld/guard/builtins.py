@@ -1,0 +1,153 @@
+"""The builtins of bash that matter: those that change what a shell knows, or run text.
+
+Each gets a shell, its arguments and what it reads, and returns what it writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from shelld.guard.markers import UNKNOWN
+from shelld.guard.outputs import Surroundings, output_of
+from shelld.guard.rules import normalized
+
+if TYPE_CHECKING:
+    from shelld.guard.programs import Programs
+
+Handler = Callable[["Programs", Sequence[str], str], str]
+
+
+def _cd(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    operands = [each for each in arguments if not each.startswith("-") or each == "-"]
+    if not operands:
+        # Home; or somewhere else, if what was meant to be there is only set where it will run.
+        shell.cwd = UNKNOWN
+    elif operands[0] == "-":
+        shell.cwd = shell.variables.get("OLDPWD", UNKNOWN)
+    elif operands[0]:
+        shell.cwd = normalized(operands[0], shell.cwd)
+    return ""
+
+
+def _eval(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    script = " ".join(arguments)
+    if UNKNOWN in script:
+        shell.unresolved("what is evaluated is not known before")
+    return shell.run_script(script, stdin)
+
+
+def _source(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    if not arguments:
+        return ""
+    path = normalized(arguments[0], shell.cwd)
+    text = stdin if path == "/dev/stdin" else shell.files.get(path, UNKNOWN)
+    if UNKNOWN in text:
+        shell.unresolved("a script is read that is not known before")
+        return UNKNOWN
+    return shell.run_script(text, stdin)
+
+
+def _trap(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    if arguments and not arguments[0].startswith("-"):
+        shell.copy().run_script(arguments[0], "")
+    return ""
+
+
+def _alias(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    for each in arguments:
+        name, equals, value = each.partition("=")
+        if equals:
+            shell.aliases[name] = value
+    return ""
+
+
+def _set(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    rest = list(arguments)
+    while rest and rest[0][:1] in "-+" and len(rest[0]) > 1:
+        if rest.pop(0) == "--":
+            shell.positional = rest
+            return ""
+    if rest:
+        shell.positional = rest
+    return ""
+
+
+def _shift(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    count = int(arguments[0]) if arguments and arguments[0].isdigit() else 1
+    shell.positional = shell.positional[count:]
+    return ""
+
+
+def _read(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    names = [each for each in arguments if re.fullmatch(r"[A-Za-z_]\w*", each)] or ["REPLY"]
+    known = stdin != UNKNOWN and stdin
+    fields = stdin.split("\n", maxsplit=1)[0].split(None, len(names) - 1) if known else []
+    for index, name in enumerate(names):
+        value = fields[index] if index < len(fields) else ("" if known else UNKNOWN)
+        shell.assign(name, value)
+    return ""
+
+
+def _mapfile(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    names = [each for each in arguments if re.fullmatch(r"[A-Za-z_]\w*", each)]
+    shell.arrays[names[-1] if names else "MAPFILE"] = stdin.splitlines()
+    return ""
+
+
+def _printf(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    if len(arguments) > 2 and arguments[0] == "-v":
+        around = Surroundings(stdin, shell.files, shell.cwd)
+        text = output_of(["printf", *arguments[2:]], around)
+        shell.assign(arguments[1], UNKNOWN if text is None else text)
+        return ""
+    around = Surroundings(stdin, shell.files, shell.cwd)
+    output = output_of(["printf", *arguments], around)
+    return UNKNOWN if output is None else output
+
+
+def _export(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    for each in arguments:
+        name, equals, value = each.partition("=")
+        if equals:
+            shell.assign(name, value)
+        shell.exported = shell.exported | {name}
+    return ""
+
+
+def _declare(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    if any(each.startswith("-") and "x" in each for each in arguments):
+        return _export(shell, arguments, stdin)
+    for each in arguments:
+        name, equals, value = each.partition("=")
+        if equals:
+            shell.assign(name, value)
+    return ""
+
+
+def _nothing(_shell: Programs, _arguments: Sequence[str], _stdin: str) -> str:
+    return ""
+
+
+BUILTINS: Final[dict[str, Handler]] = {
+    "cd": _cd,
+    "pushd": _cd,
+    "eval": _eval,
+    "source": _source,
+    ".": _source,
+    "trap": _trap,
+    "alias": _alias,
+    "set": _set,
+    "shift": _shift,
+    "read": _read,
+    "mapfile": _mapfile,
+    "readarray": _mapfile,
+    "printf": _printf,
+    "export": _export,
+    "declare": _declare,
+    "typeset": _declare,
+    "local": _declare,
+    "readonly": _declare,
+    **dict.fromkeys(("[", "test", "exit", "return", "wait", "shopt"), _nothing),
+}

@@ -1,0 +1,49 @@
+"""``$'...'``, and what ``echo -e`` and ``printf`` make of backslashes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# What stands for more than text in a field; see `words`.
+PRIVATE: Final = re.compile("[\ue000-\ue004]")
+
+_ESCAPES: Final = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "e": "\x1b",
+    "E": "\x1b",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "?": "?",
+}
+_ESCAPE: Final = re.compile(
+    r"\\(?:([ntrabfveE\\'\"?])|([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})"
+    r"|U([0-9A-Fa-f]{1,8})|c(.))",
+    re.DOTALL,
+)
+
+
+def ansi_c(text: str, *, octal_zero: bool = False) -> str:
+    """Return what ``$'...'`` stands for; `octal_zero`: as ``echo -e``, which writes ``\\0nnn``."""
+
+    def replaced(match: re.Match[str]) -> str:
+        simple, octal, *hexes, control = match.groups()
+        if simple is not None:
+            return _ESCAPES[simple]
+        if octal is not None:
+            return chr(int(octal, 8) & 0xFF)
+        if control is not None:
+            return chr(ord(control) & 0x1F)
+        number = int(next(each for each in hexes if each is not None), 16)
+        return chr(number) if number < 0x110000 and not 0xD800 <= number < 0xE000 else "?"
+
+    if octal_zero:
+        text = re.sub(r"\\0([0-7]{1,3})", r"\\\1", text)
+    return PRIVATE.sub("?", _ESCAPE.sub(replaced, text))

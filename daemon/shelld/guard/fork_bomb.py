@@ -1,0 +1,24 @@
+"""Functions that start themselves again and again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shelld.guard.rules import Finding
+
+FORK_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, without end")
+
+
+def is_fork_bomb(name: str, calls: dict[str, list[tuple[str, bool]]]) -> bool:
+    """Whether a function calls itself, perhaps through others, more than once at the same time."""
+    seen: set[str] = set()
+    todo = [(name, False)]
+    while todo:
+        current, spawned = todo.pop()
+        for callee, is_spawned in calls.get(current, ()):
+            if callee == name and (spawned or is_spawned):
+                return True
+            if callee in calls and callee not in seen:
+                seen.add(callee)
+                todo.append((callee, spawned or is_spawned))
+    return False

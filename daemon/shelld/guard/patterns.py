@@ -1,0 +1,78 @@
+"""Bash's patterns, in linear time."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
+
+# Of what a pattern is matched against.
+MAX_MATCHED: Final = 4 * 1024
+
+
+@lru_cache(maxsize=64)
+def linear_regex(pattern: str) -> Any | None:
+    """Return a compiled pattern that takes linear time, None if it is none."""
+    # Here, as most commands need none.
+    re2: Any = importlib.import_module("re2")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options=options)
+    except cast("type[Exception]", re2.error):
+        return None
+
+
+def _regex(pattern: str) -> str:
+    """Return a glob as a regular expression."""
+    result = ""
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character in (ANY, "*"):
+            result += ".*"
+        elif character in (ONE, "?"):
+            result += "."
+        elif character in (SET, "[") and (end := pattern.find("]", position + 2)) > 0:
+            members = pattern[position + 1 : end].replace("\\", r"\\")
+            result += "[" + ("^" + members[1:] if members[:1] in "!^" else members) + "]"
+            position = end
+        else:
+            result += re.escape(character)
+        position += 1
+    return result
+
+
+def trimmed(value: str, pattern: str, *, at_start: bool, greedy: bool) -> str:
+    """Return what ``${name#pattern}`` and its like make of a value."""
+    matcher = linear_regex(f"(?s:{_regex(pattern)})")
+    if matcher is None or len(value) > MAX_MATCHED:
+        return UNKNOWN
+    ends = range(len(value) + 1)
+    if at_start:
+        for end in reversed(ends) if greedy else ends:
+            if matcher.fullmatch(value[:end]):
+                return value[end:]
+    else:
+        for start in ends if greedy else reversed(ends):
+            if matcher.fullmatch(value[start:]):
+                return value[:start]
+    return value
+
+
+def replaced(value: str, pattern: str, new: str, *, every: bool) -> str:
+    """Return what ``${name/pattern/new}`` makes of a value."""
+    anchor = pattern[:1] if pattern[:1] in ("#", "%") and not every else ""
+    expression = _regex(pattern[len(anchor) :])
+    expression = {"#": rf"\A{expression}", "%": rf"{expression}\z"}.get(anchor, expression)
+    matcher = linear_regex(f"(?s:{expression})")
+    if matcher is None or len(value) > MAX_MATCHED:
+        return UNKNOWN
+
+    def substitute(_match: object) -> str:
+        return new
+
+    return str(matcher.sub(substitute, value, 0 if every else 1))

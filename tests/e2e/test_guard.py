@@ -1,0 +1,176 @@
+"""The guard in front of a real daemon. Every dangerous command here is refused, or only judged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shelld_client import Client, CommandBlocked
+from support import RawDaemon, raw_daemon
+
+# What would be harmless, should it ever run: a disk that there is none of.
+NO_DISK = "/dev/sdzz9/nothing"
+
+
+@pytest.mark.parametrize(
+    ("command", "rule", "segment"),
+    [
+        ("mkfs.ext4 /nonexistent/disk", "mkfs", "mkfs.ext4 /nonexistent/disk"),
+        (f"dd if=/nonexistent of={NO_DISK}", "dd-disk", f"dd if=/nonexistent of={NO_DISK}"),
+        (f"echo x > {NO_DISK}", "redirect-disk", f"> {NO_DISK}"),
+    ],
+)
+def test_a_dangerous_command_is_an_error_and_does_not_run(
+    daemon: RawDaemon, command: str, rule: str, segment: str
+) -> None:
+    for params in ({}, {"run_in_background": True}, {"dry_run": True}, {"session": None}):
+        error = daemon.fail("bash", {"command": f"true; {command}", **params})
+        assert error["code"] == 1002
+        assert error["message"].startswith(f"Command blocked: dangerous ({rule}): ")
+        assert error["data"]["kind"] == "blocked"
+        assert (error["data"]["rule"], error["data"]["segment"]) == (rule, segment)
+    assert daemon.call("list_shells")["shells"] == []
+
+
+def test_what_only_mentions_it_runs(daemon: RawDaemon) -> None:
+    assert daemon.bash('echo "rm -rf /"')["stdout"] == "rm -rf /\n"
+    result = daemon.bash("cat <<'EOF'\nmkfs.ext4 /dev/sda\nEOF", dry_run=True)
+    assert result["verdict"] == "allow"
+
+
+def test_what_the_session_remembers_counts(daemon: RawDaemon) -> None:
+    daemon.bash(f"export TARGET={NO_DISK}; other={NO_DISK}; f() {{ dd of=$1; }}")
+    for command in ("dd of=$TARGET", 'dd of="$other"', 'f "$TARGET"', f"f {NO_DISK}"):
+        assert daemon.fail("bash", {"command": command})["code"] == 1002, command
+        verdict = daemon.bash(command, session="another", dry_run=True)["verdict"]
+        assert verdict == "allow"
+    daemon.bash("alias g=dd; shopt -s expand_aliases; cd /dev")
+    assert daemon.fail("bash", {"command": "g of=sdzz9"})["code"] == 1002
+    assert daemon.fail("bash", {"command": "dd of=sdzz9"})["code"] == 1002
+
+
+def test_environment_and_directory_of_the_call_count(daemon: RawDaemon) -> None:
+    params = {"command": "dd of=$D", "env": {"D": NO_DISK}}
+    assert daemon.fail("bash", params)["code"] == 1002
+    assert daemon.fail("bash", {"command": "dd of=sdzz9", "cwd": "/dev"})["code"] == 1002
+    assert daemon.bash("dd of=$D", dry_run=True)["verdict"] == "allow"
+
+
+def test_a_blocked_command_is_in_the_interaction_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with raw_daemon("--audit-log", str(log)) as daemon:
+        daemon.fail("bash", {"command": f"dd of={NO_DISK}", "description": "why"})
+    record = json.loads(log.read_text())
+    assert (record["status"], record["guard"], record["bash_id"]) == ("blocked", "block", None)
+    assert (record["command"], record["description"]) == (f"dd of={NO_DISK}", "why")
+
+
+def test_strict_refuses_what_cannot_be_known() -> None:
+    with raw_daemon("--guard", "strict") as daemon:
+        error = daemon.fail("bash", {"command": 'bash -c "$(date)"'})
+        assert (error["code"], error["data"]["rule"]) == (1002, "unresolved")
+        assert daemon.bash("echo fine")["stdout"] == "fine\n"
+
+
+def test_warn_runs_it_and_says_so() -> None:
+    with raw_daemon("--guard", "warn") as daemon:
+        result = daemon.bash(f"dd if=/nonexistent of={NO_DISK} 2>/dev/null; echo ran")
+        assert (result["stdout"], result["warning"]) == ("ran\n", "it overwrites a disk")
+        assert "warning" not in daemon.bash("echo fine")
+        assert daemon.bash(f"dd of={NO_DISK}", dry_run=True)["verdict"] == "block"
+
+
+def test_off_does_not_look() -> None:
+    with raw_daemon("--guard", "off") as daemon:
+        result = daemon.bash(f"dd if=/nonexistent of={NO_DISK} 2>/dev/null; echo ran")
+        assert (result["stdout"], "warning" in result) == ("ran\n", False)
+
+
+def test_rules_of_a_place(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        'disable = ["dd-disk"]\n[[block]]\nname = "no-secrets"\nprogram = "cat"\n'
+        'arguments = ["*.secret"]\nreason = "it shows a secret"\n'
+    )
+    with raw_daemon("--guard-rules", str(rules)) as daemon:
+        error = daemon.fail("bash", {"command": "cd /tmp && cat 'a.secret'"})
+        assert error["message"] == "Command blocked: dangerous (no-secrets): it shows a secret"
+        assert daemon.bash(f"dd of={NO_DISK}", dry_run=True)["verdict"] == "allow"
+
+
+def test_broken_rules_stop_the_start(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("\nallow = 3\n")
+    for arguments in ([str(rules)], [str(tmp_path / "missing")]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "shelld", "--guard-rules", *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=30,
+            check=False,
+        )
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr.startswith("shelld: ")
+        if arguments == [str(rules)]:
+            assert f"{rules}:2: " in ended.stderr
+
+
+def test_the_guard_explains_itself(daemon: RawDaemon) -> None:
+    command = 'x=/; echo "rm -rf $x" | sudo bash'
+    assert daemon.call("explain_command", {"command": command}) == {
+        "verdict": "block",
+        "rule": "rm-root",
+        "segment": "rm -rf /",
+        "reason": "it removes the whole file system",
+        "trace": ["echo rm -rf /", "sudo bash", "bash", "rm -rf /"],
+    }
+    answer = daemon.call("explain_command", ["ls -la"])
+    assert (answer["verdict"], answer["rule"], answer["trace"]) == ("allow", None, ["ls -la"])
+    params = {"command": "rm -rf $D", "env": {"D": "/"}, "session": None, "cwd": "/tmp"}
+    assert daemon.call("explain_command", params)["rule"] == "rm-root"
+    assert daemon.fail("explain_command", {"command": ""})["code"] == -32602
+    # Nobody has used a session.
+    assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("rm -rf /", 1, ["block: it removes the whole file system", "rule: rm-root"]),
+        ("ls", 0, ["allow"]),
+        ("curl x | sh", 3, ["unresolved: "]),
+    ],
+)
+def test_the_program_explains_too(command: str, code: int, words: list[str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "shelld", "explain", command],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == code
+    for word in words:
+        assert word in ended.stdout
+
+
+def test_clients_raise_and_explain() -> None:
+    with Client.spawn() as shell:
+        with pytest.raises(CommandBlocked) as caught:
+            shell.bash(f"dd of={NO_DISK}")
+        assert caught.value.data["rule"] == "dd-disk"
+        assert shell.explain_command(f"dd of={NO_DISK}").rule == "dd-disk"
+        assert shell.explain_command("ls", session=None, env={"A": "b"}, cwd="/").verdict == "allow"
+
+
+def test_a_long_command_does_not_keep_others_waiting(daemon: RawDaemon) -> None:
+    daemon.call("ping")
+    text = "x" * 50_000 + "'" + "$(" * 20_000
+    slow = daemon.request("bash", {"command": f"echo {text}", "dry_run": True})
+    assert daemon.call("ping") == {}
+    assert daemon.answer(slow)["result"]["verdict"] == "unresolved"
