@@ -50,6 +50,7 @@ def _source(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _trap(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
     if arguments and not arguments[0].startswith("-"):
         shell.copy().run_script(arguments[0], "")
     return ""

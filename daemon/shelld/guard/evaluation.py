@@ -120,6 +120,9 @@ class Evaluation(Programs):
         for target in targets:
             path = normalized(expand_text(target, self), self.cwd)
             self.report(overwrites(path, Place(self.cwd, None)))
+        if words[:1] == ["for"] and words[2:3] == ["in"]:
+            self.assign(words[1], "".join(self._expanded(words[3:4])))
+            return
         while words and _ASSIGNMENT.match(words[0]):
             self.assign(*self.assigned(words.pop(0)))
         self.execute(self._expanded(words), UNKNOWN)
@@ -149,6 +152,7 @@ class Evaluation(Programs):
                 assignments.append(child)
             elif child.type.endswith("_redirect"):
                 redirects.append(child)
+                words += parse.words_behind(child)
             elif child.type != "comment":
                 words.append(parse.text_of(child))
         words += more
@@ -213,7 +217,9 @@ class Evaluation(Programs):
                 if word is None:
                     continue
                 path = normalized(expand_text(word, self), self.cwd)
-                if operator.startswith("<") and operator != "<>":
+                if operator == "<" and parse.is_herestring(node):
+                    stdin = expand_text(word, self) + "\n"
+                elif operator.startswith("<") and operator != "<>":
                     stdin = self.files.get(path, UNKNOWN)
                 elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdigit():
                     self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
@@ -247,6 +253,7 @@ class Evaluation(Programs):
         except ExpansionError:
             return ""
         inner, tails, more = parse.heredoc_tails(redirects)
+        more += [word for each in redirects for word in parse.words_behind(each)]
         if inner:
             _, target = self._redirect(inner, stdin)
         output = ""
@@ -346,7 +353,7 @@ class Evaluation(Programs):
             if array is not None:
                 name = parse.text_of(node).partition("=")[0].removesuffix("+")
                 members = [parse.text_of(each) for each in array.named_children]
-                fields = self._expanded(members)
+                fields = [self._member(name, each) for each in self._expanded(members)]
                 before = self.list_of(name) if parse.text_of(node)[len(name)] == "+" else []
                 self.arrays[name] = [*before, *fields]
             else:
@@ -354,6 +361,14 @@ class Evaluation(Programs):
         except ExpansionError:
             pass
         return ""
+
+    def _member(self, name: str, field: str) -> str:
+        """Return the value of a member, which may have a key of its own."""
+        match = re.match(r"\ue003?\[?([^\]]*)\]=(.*)", field, re.S)
+        if match is None:
+            return field
+        self.variables[f"{name}[{match[1]}]"] = match[2]
+        return match[2]
 
     def _assigned(self, node: Node) -> tuple[str, str]:
         return self.assigned(parse.text_of(node))
@@ -367,9 +382,7 @@ class Evaluation(Programs):
             value = (self.value_of(name) or "") + value
         if "[" in name:
             self._substitutions(parse.parse(name), "")
-            name = name.partition("[")[0]
-            self.arrays.setdefault(name, []).append(value)
-            return name + "[]", value
+            self.arrays.setdefault(name.partition("[")[0], []).append(value)
         return name, value
 
     def _declaration(self, node: Node, _stdin: str) -> str:

@@ -16,7 +16,8 @@ def is_fork_bomb(name: str, calls: dict[str, list[tuple[str, bool]]]) -> bool:
     while todo:
         current, spawned = todo.pop()
         for callee, is_spawned in calls.get(current, ()):
-            if callee == name and (spawned or is_spawned):
+            is_itself = callee in (name, "$FUNCNAME", "${FUNCNAME}", "${FUNCNAME[0]}")
+            if is_itself and (spawned or is_spawned):
                 return True
             if callee in calls and callee not in seen:
                 seen.add(callee)

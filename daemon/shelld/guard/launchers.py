@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shelld.guard import rules
+from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.outputs import Surroundings, output_of
 from shelld.guard.rules import Place
@@ -18,6 +19,8 @@ from shelld.guard.rules import Place
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
 
 _MAX_ITEMS: Final = 32
+# Programs that do to each of all files what they do recursively to the directory they are in.
+_RECURSIVE: Final = frozenset({"rm", "chmod", "chown", "chgrp"})
 
 if TYPE_CHECKING:
     from shelld.guard.programs import Programs
@@ -69,6 +72,9 @@ def _is_wide(expression: Sequence[str]) -> bool:
             if pattern.strip("*?/."):
                 return False
             index += 1
+        elif word in ("!", "-not"):
+            # All but some is nearly all.
+            index += 1 + _WIDE_TESTS.get("".join(expression[index + 1 : index + 2]), 1)
         elif word in _WIDE_TESTS:
             index += _WIDE_TESTS[word]
         else:
@@ -77,31 +83,55 @@ def _is_wide(expression: Sequence[str]) -> bool:
     return True
 
 
-def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+class _Xargs(NamedTuple):
+    """What options of xargs say: what is replaced, and what parts its items."""
+
+    command: list[str]
+    replaced: str | None
+    separator: str | None
+
+
+def _xargs_options(arguments: Sequence[str]) -> _Xargs:
     rest = list(arguments)
     replaced: str | None = None
+    separator: str | None = None
     while rest and rest[0].startswith("-") and len(rest[0]) > 1:
         option = rest.pop(0)
+        if option == "--":
+            break
         if option.startswith("-I"):
             replaced = option[2:] or (rest.pop(0) if rest else "{}")
         elif option.startswith(("-i", "--replace")):
             replaced = option.partition("=")[2] or "{}"
-        elif option in ("-n", "-P", "-d", "-L", "-s", "-a", "-E", "--max-args", "--max-procs"):
-            if rest:
-                rest.pop(0)
-        elif option == "--":
-            break
-    if not rest:
+        elif option in ("-0", "--null"):
+            separator = "\0"
+        elif option in ("-d", "--delimiter") and rest:
+            separator = ansi_c(rest.pop(0))
+        elif option in _XARGS_VALUES and rest:
+            rest.pop(0)
+    return _Xargs(rest, replaced, separator)
+
+
+_XARGS_VALUES: Final = frozenset({"-n", "-P", "-L", "-s", "-a", "-E", "--max-args", "--max-procs"})
+
+
+def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    command, replaced, separator = _xargs_options(arguments)
+    if not command:
         return stdin
-    stdin = stdin.replace("\0", "\n")
-    items = stdin.splitlines() if replaced else stdin.split()
+    if separator is not None and UNKNOWN not in stdin:
+        items = [item for item in stdin.split(separator) if item]
+    else:
+        # What find writes has line ends here, whatever it is told to write.
+        items = stdin.splitlines() if replaced else stdin.split()
+    items = items[:_MAX_ITEMS]
     if replaced is not None:
-        outputs = [
-            shell.copy().execute([word.replace(replaced, item) for word in rest], "")
-            for item in items[:_MAX_ITEMS]
-        ]
-        return "".join(outputs)
-    return str(shell.copy().execute([*rest, *items[:_MAX_ITEMS]], ""))
+        commands = [[word.replace(replaced, item) for word in command] for item in items]
+        return "".join([shell.copy().execute(each, "") for each in commands])
+    if UNKNOWN in items and command[0] in _RECURSIVE:
+        # Somebody has found all there is below the others.
+        command.insert(1, "-R")
+    return shell.copy().execute([*command, *items], "")
 
 
 def _parallel(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
@@ -143,7 +173,7 @@ def _find(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
             )
             for item in found:
                 command = [word.replace("{}", item) for word in rest[index + 1 : end]]
-                if is_wide and command[:1] and command[0] in ("rm", "chmod", "chown", "chgrp"):
+                if is_wide and command[:1] and command[0] in _RECURSIVE:
                     # What is done to each of all files is done to all.
                     command.insert(1, "-R")
                 shell.copy().execute(command, "")

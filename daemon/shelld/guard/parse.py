@@ -58,6 +58,14 @@ def substitutions_of(node: Node) -> list[str]:
 _CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "function_definition"})
 
 
+def _started(node: Node, name: str) -> str:
+    """Return what a command starts, behind ``exec`` and its like."""
+    words = [text_of(each) for each in node.named_children if each.type in _WORDS]
+    while name in ("exec", "command", "builtin", "eval", "nohup", "sudo") and words:
+        name = words.pop(0)
+    return name.strip("\"'")
+
+
 _LOOPS: Final = frozenset({"for_statement", "while_statement", "c_style_for_statement"})
 
 
@@ -74,7 +82,7 @@ def calls_of(body: Node) -> list[tuple[str, bool]]:
         if node.type == "command":
             name = next((each for each in node.children if each.type == "command_name"), None)
             if name is not None:
-                found.append((text_of(name).strip("\"'"), spawned))
+                found.append((_started(node, text_of(name)), spawned))
                 counts[found[-1][0]] += times
         if node.type in _CONDITIONAL:
             continue
@@ -97,6 +105,20 @@ def redirection(node: Node) -> tuple[str, str | None]:
         elif child.is_named and word is None:
             word = text_of(child)
     return operator, word
+
+
+def is_herestring(node: Node) -> bool:
+    """Whether a redirection is the end of a ``<<<`` that the parser has not recognized."""
+    before = node.prev_sibling
+    return before is not None and before.type == "ERROR" and text_of(before) == "<<"
+
+
+def words_behind(node: Node) -> list[str]:
+    """Return words of the command that the parser puts below a redirection before them."""
+    if node.type == "herestring_redirect":
+        return []
+    words = [each for each in node.named_children if each.type in _WORDS]
+    return [text_of(each) for each in words[1:]] if node.type == "file_redirect" else []
 
 
 def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:

@@ -132,6 +132,8 @@ class Programs(abc.ABC):
         inner = unwrapped(argv)
         if inner is not None:
             return self._unwrapped(inner, stdin)
+        if "/" in argv[0] and (script := self.files.get(normalized(argv[0], self.cwd))) is not None:
+            return self._shell(argv, stdin) if script else ""
         around = Surroundings(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
         output = output_of(argv, around)
         if program == "tee" and output is not None:

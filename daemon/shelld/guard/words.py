@@ -310,6 +310,9 @@ def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str |
         return (BREAK if separate else " ").join(members) if members else None
     if index is not None:
         members = scope.list_of(name)
+        member = scope.value_of(f"{name}[{index}]")
+        if member is not None:
+            return member
         if index.lstrip("-").isdigit() and -len(members) <= int(index) < len(members):
             return members[int(index)]
         return UNKNOWN if members else scope.value_of(name)

@@ -6,6 +6,7 @@ command as one string, to be run by a shell, say so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -36,6 +37,7 @@ class _Shape(NamedTuple):
 
 
 _PLAIN: Final = _Shape()
+_ALL: Final = 9
 
 _SHAPES: Final[dict[str, _Shape]] = {
     "sudo": _Shape(
@@ -112,9 +114,9 @@ _SHAPES: Final[dict[str, _Shape]] = {
     "hyperfine": _Shape("wrmMNpcsu", ("warmup", "runs", "shell", "prepare", "setup"), joins=True),
     "entr": _PLAIN,
     "flock": _Shape("wEc", ("timeout", "conflict-exit-code"), operands=1, scripts=("c", "command")),
-    "script": _Shape("cEIOBTmo", ("command",), operands=9, scripts=("c", "command")),
-    "su": _Shape("cgGsw", ("command", "group", "shell"), operands=9, scripts=("c", "command")),
-    "runuser": _Shape("cgGsuw", ("command", "user"), scripts=("c", "command")),
+    "script": _Shape("cEIOBTmo", ("command",), operands=_ALL, scripts=("c", "command")),
+    "su": _Shape("cgGsw", ("command", "group", "shell"), operands=_ALL, scripts=("c", "command")),
+    "runuser": _Shape("cgGsuw", ("command", "user"), operands=_ALL, scripts=("c", "command")),
     "tmux": _Shape("fLSctnF", operands=1, joins=True),
 }
 
@@ -147,7 +149,7 @@ def _command(arguments: Sequence[str]) -> Inner | None:
 def _of_shape(program: str, shape: _Shape, arguments: Sequence[str]) -> Inner | None:
     rest = list(arguments)
     script: str | None = None
-    operands = shape.operands
+    operands = _operands_before(shape, rest)
     assignments: dict[str, str] = {}
     while rest:
         argument = rest[0]
@@ -160,7 +162,6 @@ def _of_shape(program: str, shape: _Shape, arguments: Sequence[str]) -> Inner | 
             name, value = _option(argument, shape, rest)
             if name in shape.scripts and value is not None:
                 script = value
-            # ``taskset -c LIST``, ``taskset -p MASK PID``.
         elif shape.assigns and "=" in argument.split("/")[0] and not operands:
             name, _, value = argument.partition("=")
             assignments[name] = value
@@ -172,8 +173,22 @@ def _of_shape(program: str, shape: _Shape, arguments: Sequence[str]) -> Inner | 
             break
     if script is not None:
         return Inner([], assignments, script)
-    if not rest:
-        return None
+    if program == "coproc" and "{" in rest:
+        # With a name.
+        rest = rest[rest.index("{") + 1 :]
+    return _started(program, shape, rest, assignments) if rest else None
+
+
+def _operands_before(shape: _Shape, arguments: Sequence[str]) -> int:
+    """Return how many operands come before the program."""
+    has_script = any(each == "--command" or re.match(r"-\w*c", each) for each in arguments)
+    # Without a text for a shell, what follows is a program.
+    return 0 if shape.operands == _ALL and not has_script else shape.operands
+
+
+def _started(
+    program: str, shape: _Shape, rest: list[str], assignments: dict[str, str]
+) -> Inner | None:
     if program == "flock" and rest[0] in ("-c", "--command"):
         return Inner([], assignments, rest[1]) if len(rest) > 1 else None
     if shape.joins:
