@@ -55,7 +55,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
 
     from shelld.app import run  # noqa: PLC0415
     from shelld.audit import AuditLog  # noqa: PLC0415
-    from shelld.guard.policy import DEFAULT_POLICY, PolicyError, load  # noqa: PLC0415
+    from shelld.guard.policy import DEFAULT_POLICY  # noqa: PLC0415
 
     try:
         _configure_logging(options)
@@ -67,6 +67,8 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         return _refuse("cannot write to the spool directory")
     policy = DEFAULT_POLICY
     if options.guard_rules is not None:
+        from shelld.guard.policy_file import PolicyError, load  # noqa: PLC0415
+
         try:
             policy = load(Path(options.guard_rules))
         except (OSError, UnicodeDecodeError):

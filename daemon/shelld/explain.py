@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from shelld.guard import Circumstances, judge
-from shelld.guard.policy import DEFAULT_POLICY, PolicyError, load
+from shelld.guard import Circumstances
+from shelld.guard.judgement import judge
+from shelld.guard.policy import DEFAULT_POLICY
+from shelld.guard.policy_file import PolicyError, load
 from shelld_protocol.structs import GuardVerdict
 
 _EXIT_CODES: Final[dict[GuardVerdict, int]] = {"allow": 0, "block": 1, "unresolved": 3}

@@ -17,7 +17,6 @@ import anyio
 import msgspec
 from anyio.lowlevel import current_token
 
-from shelld.guard import parse
 from shelld.methods.context import Context, Daemon
 from shelld.shells.home import do_soon
 from shelld_protocol.tool_methods import (
@@ -75,6 +74,9 @@ class Toolbox:
 
     def _load(self) -> ToolExecutor:
         # Not a tool, but no command is to wait for it either.
+        from shelld.guard import judgement, parse  # noqa: PLC0415
+
+        assert judgement
         parse.load()
         from shelld.tools import ToolExecutor, ToolRegistry, register_execution_tools  # noqa: PLC0415
         from shelld.tools.plugins import load_plugins  # noqa: PLC0415

@@ -17,11 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shelld.guard import Circumstances, Policy, is_plainly_harmless, judge, parse
+from shelld.guard import Circumstances, parse
 from shelld.guard.fallback import simple_commands
+from shelld.guard.judgement import judge
+from shelld.guard.launchers import SHELLS, STARTERS
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.policy import BlockRule, PolicyError, load
+from shelld.guard.policy import BlockRule, Policy
+from shelld.guard.policy_file import PolicyError, load
+from shelld.guard.quick import TELLING, is_plainly_harmless
+from shelld.guard.rules import CHECKS
 from shelld.guard.words import expand_word
+from shelld.guard.wrappers import WRAPPERS
 
 ENV = {"HOME": "/home/me", "USER": "me", "PATH": "/usr/bin", "TMPDIR": "/tmp"}
 HERE = Circumstances("/work/project", ENV)
@@ -257,7 +263,7 @@ PLAIN_LINES = [
     *("rm -rf /", "rm -rf /*", "mkfs.ext4 /dev/sda1", "dd if=/dev/zero of=/dev/sda"),
     *("chmod -R 777 /", "chown -R nobody /", "mv / /dev/null"),
 ]
-WRAPPERS = r"""
+WRAPPED = r"""
 sudo {}
 sudo -u root -E A=1 {}
 doas {}
@@ -306,7 +312,7 @@ cat <<EOF
 $({})
 EOF
 """
-SHELLS = r"""
+AS_SCRIPT = r"""
 bash -c Q
 sh -ec Q
 bash -lc Q
@@ -356,13 +362,13 @@ def lines_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", PLAIN_LINES)
-@pytest.mark.parametrize("wrapper", lines_of(WRAPPERS))
+@pytest.mark.parametrize("wrapper", lines_of(WRAPPED))
 def test_a_blocked_line_stays_blocked_behind_every_wrapper(wrapper: str, line: str) -> None:
     assert judge(wrapper.format(line), HERE).verdict == "block"
 
 
 @pytest.mark.parametrize("line", [*PLAIN_LINES, "echo x > /dev/sda", ":(){ :|:& };:"])
-@pytest.mark.parametrize("shell", lines_of(SHELLS))
+@pytest.mark.parametrize("shell", lines_of(AS_SCRIPT))
 def test_a_blocked_line_stays_blocked_as_what_a_shell_runs(shell: str, line: str) -> None:
     assert judge(shell.replace("Q", shlex.quote(line)), HERE).verdict == "block"
 
@@ -433,6 +439,13 @@ def test_the_answer_names_rule_segment_and_trace() -> None:
 @pytest.mark.parametrize("line", [line for _, line in BLOCKED_LINES])
 def test_the_short_way_lets_nothing_through(line: str) -> None:
     assert not is_plainly_harmless(line)
+
+
+def test_the_short_way_knows_every_name_that_means_something() -> None:
+    named = {*CHECKS, *WRAPPERS, *STARTERS, *SHELLS, "env", "command", "busybox", "toybox"}
+    named |= {"eval", "source", "trap", "alias", "cd", "pushd", "python3", "perl", "ruby", "node"}
+    assert named <= TELLING
+    assert is_plainly_harmless("git status && npm test; make -j4 | head -5")
 
 
 # -- words, against bash itself ---------------------------------------------------------------

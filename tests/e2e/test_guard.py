@@ -76,12 +76,15 @@ def test_strict_refuses_what_cannot_be_known() -> None:
         assert daemon.bash("echo fine")["stdout"] == "fine\n"
 
 
-def test_warn_runs_it_and_says_so() -> None:
-    with raw_daemon("--guard", "warn") as daemon:
+def test_warn_runs_it_and_says_so(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with raw_daemon("--guard", "warn", "--log-file", str(log)) as daemon:
         result = daemon.bash(f"dd if=/nonexistent of={NO_DISK} 2>/dev/null; echo ran")
         assert (result["stdout"], result["warning"]) == ("ran\n", "it overwrites a disk")
         assert "warning" not in daemon.bash("echo fine")
         assert daemon.bash(f"dd of={NO_DISK}", dry_run=True)["verdict"] == "block"
+    assert log.read_text().count("a dangerous command runs") == 1
+    assert log.read_text().count("dd-disk") == 1
 
 
 def test_off_does_not_look() -> None:

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from shelld.guard import parse
+from shelld.guard.budget import Blocked
 from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.programs import Programs
-from shelld.guard.rules import Finding, Place, normalized, overwrites
+from shelld.guard.rules import Place, normalized, overwrites
 from shelld.guard.units import ExpansionError
-from shelld.guard.verdict import Blocked
+from shelld.guard.verdict import Finding
 from shelld.guard.words import expand_heredoc, expand_text, expand_word
 
 MAX_DEPTH: Final = 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shelld.guard.rules import Finding
+from shelld.guard.verdict import Finding
 
 FORK_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, without end")
 

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from shelld.guard import rules
+from shelld.guard.budget import Budget
 from shelld.guard.builtins import BUILTINS
 from shelld.guard.launchers import SHELLS, STARTERS
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.outputs import Surroundings, output_of
-from shelld.guard.rules import Finding, Place, normalized
-from shelld.guard.verdict import Budget
-from shelld.guard.wrappers import WRAPPERS, unwrapped
+from shelld.guard.rules import Place, normalized
+from shelld.guard.verdict import Finding
+from shelld.guard.wrappers import unwrapped
 
 _INTERPRETERS: Final = re.compile(r"(?:python|perl|ruby|node|php|lua|bun|deno)[\d.]*")
 # How often a function is followed that calls itself.
@@ -222,16 +223,3 @@ class Programs(abc.ABC):
                 opened = re.search(r"""open\s*\(\s*["'](/dev/[^"']+)["']\s*,\s*["'][wa]""", code)
                 if opened:
                     self.report(rules.overwrites(opened[1], Place(self.cwd, None)))
-
-
-# Programs that rules are about, or that start what is among their words.
-TELLING: Final = frozenset(
-    {
-        *rules.CHECKS,
-        *WRAPPERS,
-        *STARTERS,
-        *SHELLS,
-        *("eval", "source", "trap", "alias", "exec", "command", "builtin", "env", "busybox"),
-        *("toybox", "cd", "pushd", "python", "python2", "python3", "perl", "ruby", "node", "php"),
-    }
-)

@@ -11,14 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
-
-
-class Finding(NamedTuple):
-    """`rule` is a stable name, `reason` a sentence. `is_certain` false: it may be harmless."""
-
-    rule: str
-    reason: str
-    is_certain: bool = True
+from shelld.guard.verdict import Finding
 
 
 class Place(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 
@@ -9,7 +10,7 @@ import anyio
 import msgspec
 
 from shelld.audit import AuditRecord, timestamp
-from shelld.guard import Verdict
+from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
 from shelld.methods.guard import admit
 from shelld.output.reader import read_head
@@ -21,6 +22,8 @@ from shelld.shells.process import ShellProcess
 from shelld_protocol.errors import RpcError, invalid_params, timed_out
 from shelld_protocol.methods import BackgroundResult, BashParams, BashResult, DryRunResult, Usage
 from shelld_protocol.structs import GuardVerdict
+
+logger = logging.getLogger("shelld.guard")
 
 MAX_RESULT_BYTES = 1024 * 1024
 
@@ -51,6 +54,8 @@ async def run_command(
     default. Raises `RpcError`.
     """
     verdict = await _admitted(context, params)
+    if verdict.verdict == "block":
+        logger.warning("a dangerous command runs, as the guard is to warn only: %s", verdict.rule)
     request = StartRequest(
         command=params.command,
         description=params.description,

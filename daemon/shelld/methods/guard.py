@@ -8,7 +8,9 @@ from typing import Final
 
 import anyio.to_thread
 
-from shelld.guard import Circumstances, Verdict, is_plainly_harmless, judge
+from shelld.guard import Circumstances
+from shelld.guard.quick import is_plainly_harmless
+from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
 from shelld.shells.session import Session
 from shelld_protocol.errors import blocked
@@ -34,6 +36,9 @@ async def verdict_on(
     state = daemon.manager.look_at_session(session)
     if not (traces or env or state.state.names) and is_plainly_harmless(command, daemon.policy):
         return _ALLOWED
+    # Most commands never get here, and the first should not wait for this.
+    from shelld.guard.judgement import judge  # noqa: PLC0415
+
     circumstances = _circumstances(state, env, cwd)
     if len(command) <= _INLINE_CHARACTERS:
         return judge(command, circumstances, daemon.policy, traces=traces)

@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from shelld.guard import DANGEROUS_PATTERNS, Circumstances, judge
+from shelld.guard import DANGEROUS_PATTERNS, Circumstances
+from shelld.guard.judgement import judge
 from shelld.methods.bash import dry_run, run_command
 from shelld.methods.bash_output import wait_and_read
 from shelld.methods.context import Context
