@@ -42,6 +42,7 @@ bench: $(READY) ## Measure
 	$(BIN)/python benchmarks/output.py
 	$(BIN)/python benchmarks/sessions.py
 	$(BIN)/python benchmarks/tools.py
+	$(BIN)/python benchmarks/guard.py
 
 fuzz: $(READY) ## Look for output that is read differently in different ways, for a minute
 	$(BIN)/python -m pip install --quiet --group fuzz

@@ -60,6 +60,12 @@ def test_environment_and_directory_of_the_call_count(daemon: RawDaemon) -> None:
     assert daemon.bash("dd of=$D", dry_run=True)["verdict"] == "allow"
 
 
+def test_what_the_command_reads_counts(daemon: RawDaemon) -> None:
+    for command, stdin in (("sh", f"dd of={NO_DISK}"), ("xargs dd", f"of={NO_DISK}")):
+        assert daemon.fail("bash", {"command": command, "stdin": stdin})["code"] == 1002
+    assert daemon.bash("cat", stdin=f"dd of={NO_DISK}")["stdout"] == f"dd of={NO_DISK}"
+
+
 def test_a_blocked_command_is_in_the_interaction_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with raw_daemon("--audit-log", str(log)) as daemon:

@@ -30,9 +30,10 @@ class Circumstances(Struct, frozen=True):
     """What the shell of a command would know.
 
     `env` is what it is started with. `script` makes the rest of its state: other variables,
-    functions, aliases.
+    functions, aliases. `stdin` is what the command reads.
     """
 
     cwd: str
     env: Mapping[str, str]
     script: str = ""
+    stdin: str = ""

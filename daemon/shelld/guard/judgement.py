@@ -31,7 +31,7 @@ def judge(
     shell.exported = frozenset(circumstances.env)
     shell.cwd, shell.home = circumstances.cwd, circumstances.env.get("HOME")
     try:
-        shell.run_script(_PRIVATE.sub("?", command), "")
+        shell.run_script(_PRIVATE.sub("?", command), _PRIVATE.sub("?", circumstances.stdin))
     except Blocked as blocked:
         return Verdict("block", blocked.rule, blocked.segment, blocked.reason, budget.trace)
     except RecursionError:

@@ -10,6 +10,7 @@ from typing import Final
 
 # What a brace expansion may make of one word.
 MAX_FIELDS: Final = 512
+_MAX_BRACE_STEPS: Final = 500_000
 
 
 class ExpansionError(Exception):
@@ -26,7 +27,7 @@ def expand_braces(word: str) -> list[str]:
         end = end_of_unit(word, position)
         if word[position] == "{":
             attempts += 1
-            if attempts > MAX_FIELDS:
+            if attempts * len(word) > _MAX_BRACE_STEPS:
                 # Each looks for its end.
                 raise ExpansionError
             alternatives, end = _alternatives(word, position)

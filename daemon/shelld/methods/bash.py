@@ -192,7 +192,7 @@ async def _admitted(context: Context, params: BashParams) -> Verdict:
     """Return what the guard says of a command that may run. Raises `RpcError`."""
     check_text(params)
     try:
-        return await admit(context, params.command, params.session, params.env, params.cwd)
+        return await admit(context, params)
     except RpcError:
         _log(context, params, "blocked", "block")
         raise

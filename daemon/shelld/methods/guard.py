@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Final
 
 import anyio.to_thread
@@ -14,33 +13,31 @@ from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
 from shelld.shells.session import Session
 from shelld_protocol.errors import blocked
-from shelld_protocol.methods import ExplainCommandParams, ExplainCommandResult
+from shelld_protocol.methods import BashParams, ExplainCommandParams, ExplainCommandResult
 
 # To look at a longer one may take so long that others would notice.
 _INLINE_CHARACTERS: Final = 4 * 1024
+
+# Of a command whose dangerous part is not known.
+MAX_SEGMENT: Final = 200
 
 _ALLOWED: Final = Verdict("allow")
 
 
 async def verdict_on(
-    context: Context,
-    command: str,
-    session: str | None,
-    env: Mapping[str, str | None] | None,
-    cwd: str | None,
-    *,
-    traces: bool = False,
+    context: Context, params: BashParams | ExplainCommandParams, *, traces: bool = False
 ) -> Verdict:
     """Return what the guard says, whatever the daemon makes of that."""
-    daemon = context.daemon
-    state = daemon.manager.look_at_session(session)
-    if not (traces or env or state.state.names) and is_plainly_harmless(command, daemon.policy):
+    daemon, command = context.daemon, params.command
+    session = daemon.manager.look_at_session(params.session)
+    is_plain = not (traces or params.env or session.state.names)
+    if is_plain and is_plainly_harmless(command, daemon.policy):
         return _ALLOWED
     # Most commands never get here, and the first should not wait for this.
     from shelld.guard.judgement import judge  # noqa: PLC0415
 
-    circumstances = _circumstances(state, env, cwd)
-    if len(command) <= _INLINE_CHARACTERS:
+    circumstances = _circumstances(session, params)
+    if len(command) + len(circumstances.stdin) <= _INLINE_CHARACTERS:
         return judge(command, circumstances, daemon.policy, traces=traces)
     return await anyio.to_thread.run_sync(
         lambda: judge(command, circumstances, daemon.policy, traces=traces),
@@ -48,29 +45,20 @@ async def verdict_on(
     )
 
 
-async def admit(
-    context: Context,
-    command: str,
-    session: str | None,
-    env: Mapping[str, str | None] | None,
-    cwd: str | None,
-) -> Verdict:
+async def admit(context: Context, params: BashParams) -> Verdict:
     """Return the verdict on a command that may run. Raises `RpcError` (blocked)."""
     mode = context.daemon.options.guard
     if mode == "off":
         return _ALLOWED
-    verdict = await verdict_on(context, command, session, env, cwd)
+    verdict = await verdict_on(context, params)
     is_refused = verdict.verdict == "block" or (mode == "strict" and verdict.verdict != "allow")
     if is_refused and mode != "warn":
-        raise blocked(
-            verdict.rule or "unresolved", verdict.segment or command[:200], verdict.reason or ""
-        )
+        segment = verdict.segment or params.command[:MAX_SEGMENT]
+        raise blocked(verdict.rule or "unresolved", segment, verdict.reason or "")
     return verdict
 
 
-def _circumstances(
-    session: Session, env: Mapping[str, str | None] | None, cwd: str | None
-) -> Circumstances:
+def _circumstances(session: Session, params: BashParams | ExplainCommandParams) -> Circumstances:
     script = session.state.script.decode("utf-8", "replace")
     environment: dict[str, str] = {}
     for key, content in session.environment(None).items():
@@ -80,18 +68,17 @@ def _circumstances(
             script += f"\n{name.removeprefix('BASH_FUNC_').removesuffix('%%')} {value}"
         else:
             environment[name] = value
-    for changed, new in (env or {}).items():
+    for changed, new in (params.env or {}).items():
         if new is None:
             environment.pop(changed, None)
         else:
             environment[changed] = new
-    return Circumstances(os.path.join(session.cwd, cwd or ""), environment, script)
+    stdin = params.stdin or "" if isinstance(params, BashParams) else ""
+    return Circumstances(os.path.join(session.cwd, params.cwd or ""), environment, script, stdin)
 
 
 async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:
-    verdict = await verdict_on(
-        context, params.command, params.session, params.env, params.cwd, traces=True
-    )
+    verdict = await verdict_on(context, params, traces=True)
     return ExplainCommandResult(
         verdict.verdict, verdict.rule, verdict.segment, verdict.reason, verdict.trace
     )
