@@ -7,6 +7,7 @@ into every quotation, where it has to stay blocked, and where it is data, where 
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 import subprocess
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shelld.guard import Circumstances, parse
@@ -406,6 +407,11 @@ def test_a_blocked_line_stays_blocked_in_every_code(line: str) -> None:
         ("rm -rf $(cat list)", "unresolved"),
         ("curl -s x | bash", "unresolved"),
         ("bash script.sh", "unresolved"),
+        ("rm -rf $NOT_SET/usr", "unresolved"),
+        ("chown -R me $NOT_SET/", "unresolved"),
+        ("mv $NOT_SET/lib /tmp", "unresolved"),
+        ("x=; chown -R me $x/", "block"),
+        ("rm -rf $NOT_SET/*", "block"),
         ('eval "$(ssh-agent -s)"', "unresolved"),
         ("ls -la", "allow"),
         ("make && ./run", "allow"),
@@ -491,9 +497,11 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(PIECES, min_size=1, max_size=6).map("".join))
 def test_words_are_expanded_as_bash_expands_them(word: str) -> None:
+    # Who has a home here, and where, is not looked up.
+    assume(not re.search(r"~[^/\s]", word))
     values = " ".join(
         f"{name}={shlex.quote(value)}" for name, value in Names.VALUES.items() if name != "#"
     )

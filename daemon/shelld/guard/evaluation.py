@@ -20,7 +20,7 @@ from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.programs import Programs
-from shelld.guard.rules import Place, normalized, overwrites
+from shelld.guard.rules import RULES, Place, normalized, overwrites
 from shelld.guard.units import ExpansionError
 from shelld.guard.verdict import Finding
 from shelld.guard.words import expand_heredoc, expand_text, expand_word
@@ -43,6 +43,11 @@ class Evaluation(Programs):
     # -- what words ask for -----------------------------------------------------------------
 
     def value_of(self, name: str) -> str | None:
+        value = self._value_of(name)
+        self.has_unset = self.has_unset or value is None
+        return value
+
+    def _value_of(self, name: str) -> str | None:
         if name.isdigit():
             parameters = [self.name, *self.positional]
             return parameters[int(name)] if int(name) < len(parameters) else None
@@ -111,7 +116,7 @@ class Evaluation(Programs):
             self.unresolved("it is too long to be followed")
             text = text[:_MAX_FRAGMENTS_TEXT]
         for words, targets in simple_commands(text):
-            shell.segment = " ".join(words)
+            shell.segment, shell.has_unset = " ".join(words), False
             try:
                 shell._run_fragment(words, targets)
             except ExpansionError:
@@ -145,6 +150,7 @@ class Evaluation(Programs):
         return "".join([self._run(child, stdin) for child in node.named_children])
 
     def _command(self, node: Node, stdin: str, more: Sequence[str] = ()) -> str:
+        self.has_unset = False
         words: list[str] = []
         assignments: list[Node] = []
         redirects: list[Node] = []
@@ -424,6 +430,9 @@ class Evaluation(Programs):
             return
         if finding.rule in self.budget.policy.disable:
             return
+        if self.has_unset and finding.rule in _LENIENT_RULES:
+            self.unresolved("a variable in it has no value here")
+            return
         if not finding.is_certain:
             self.unresolved(finding.reason)
             return
@@ -454,6 +463,10 @@ class Evaluation(Programs):
         ),
     }
 
+
+# Of a command with a variable that has no value: who wrote it may have meant it for a place where
+# it has one. To remove everything is too much to be lenient.
+_LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 

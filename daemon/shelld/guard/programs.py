@@ -46,8 +46,9 @@ class Programs(abc.ABC):
         self.name = "bash"
         self.cwd = cwd
         self.home = home
-        # The text that is being looked at.
+        # The text that is being looked at, and whether it names a variable that is not set.
         self.segment = ""
+        self.has_unset = False
 
     def copy(self, budget: Budget | None = None) -> Self:
         """Return another shell that knows the same; what it learns it keeps for itself."""
@@ -60,7 +61,7 @@ class Programs(abc.ABC):
         # Files are everybody's who works on the same command.
         other.files = self.files if budget is None else {}
         other.positional, other.name = self.positional, self.name
-        other.segment = self.segment
+        other.segment, other.has_unset = self.segment, self.has_unset
         return other
 
     @abc.abstractmethod

@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 # What a brace expansion may make of one word.
-MAX_FIELDS: Final = 512
+MAX_FIELDS: Final = 1024
 _MAX_BRACE_STEPS: Final = 500_000
 
 

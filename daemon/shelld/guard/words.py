@@ -112,6 +112,11 @@ def _end_of_literal(text: str, position: int, special: re.Pattern[str]) -> int:
     return len(text) if match is None else match.start()
 
 
+# Also behind what looks like an assignment, wherever it is.
+_BEFORE_TILDE: Final = re.compile(r"(?:[A-Za-z_]\w*=)?(?=~)")
+_TILDE: Final = re.compile(r"~([A-Za-z_][\w-]*|[+-])?(?=/|$)")
+
+
 class _Scanner:
     def __init__(self, text: str, scope: Scope) -> None:
         self.pieces: list[_Piece] = []
@@ -124,7 +129,9 @@ class _Scanner:
 
     def read_word(self) -> None:
         text = self._text
-        if text.startswith("~"):
+        if (name := _BEFORE_TILDE.match(text)) is not None:
+            self._add(name[0])
+            self._position = name.end()
             self._read_tilde()
         while self._position < len(text):
             character = text[self._position]
@@ -161,7 +168,7 @@ class _Scanner:
                 self._position = end
 
     def _read_tilde(self) -> None:
-        match = re.match(r"~([A-Za-z_][\w-]*|[+-])?(?=/|$)", self._text)
+        match = _TILDE.match(self._text, self._position)
         if match is None:
             return
         user = match[1]
