@@ -55,7 +55,7 @@ def _atom(tokens: list[str], value_of: ValueOf) -> tuple[int, list[str]]:
     if first in "+-":
         value, rest = _atom(rest, value_of)
         return (-value if first == "-" else value), rest
-    if first[0].isdigit():
+    if first[0].isdecimal():
         base, _, digits = first.rpartition("#")
         if base:
             return int(digits, int(base)), rest

@@ -76,7 +76,7 @@ def _set(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
 
 
 def _shift(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
-    count = int(arguments[0]) if arguments and arguments[0].isdigit() else 1
+    count = int(arguments[0]) if arguments and arguments[0].isdecimal() else 1
     shell.positional = shell.positional[count:]
     return ""
 

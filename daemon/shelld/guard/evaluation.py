@@ -48,7 +48,7 @@ class Evaluation(Programs):
         return value
 
     def _value_of(self, name: str) -> str | None:
-        if name.isdigit():
+        if name.isdecimal():
             parameters = [self.name, *self.positional]
             return parameters[int(name)] if int(name) < len(parameters) else None
         if name == "#":
@@ -228,7 +228,7 @@ class Evaluation(Programs):
                     stdin = expand_text(word, self) + "\n"
                 elif operator.startswith("<") and operator != "<>":
                     stdin = self.files.get(path, UNKNOWN)
-                elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdigit():
+                elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdecimal():
                     self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
                     target = path
         return stdin, target
@@ -266,7 +266,7 @@ class Evaluation(Programs):
         output = ""
         for body in bodies:
             if body.type == "command":
-                if more and parse.text_of(body).isdigit():
+                if more and parse.text_of(body).isdecimal():
                     # ``0<<EOF bash``: the number is a descriptor.
                     output += self._execute_words(more, given, parse.text_of(node))
                 else:

@@ -6,13 +6,18 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from shelld.guard import Circumstances
+from shelld.guard import Circumstances, parse
 from shelld.guard.budget import Blocked, Budget
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.verdict import Verdict
 
 _PRIVATE: Final = re.compile("[\ue000-\ue004]")
+
+
+def load() -> None:
+    """Import ahead of need what the first judgement would wait for."""
+    parse.load()
 
 
 def judge(

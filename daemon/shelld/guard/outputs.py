@@ -123,9 +123,9 @@ def _some_lines(*, first: bool) -> Output:
         parsed = parse_arguments(arguments, "nc", ("lines", "bytes"))
         count = next((each[1:] for each in arguments if re.fullmatch(r"-\d+", each)), None)
         count = count or parsed.values.get("n") or parsed.values.get("lines") or "10"
-        operands = [each for each in parsed.operands if not each.isdigit() or each != count]
+        operands = [each for each in parsed.operands if not each.isdecimal() or each != count]
         text = around.read(operands)
-        if text is None or "c" in parsed.flags or not count.isdigit():
+        if text is None or "c" in parsed.flags or not count.isdecimal():
             return None
         lines = text.splitlines(keepends=True)
         return "".join(lines[: int(count)] if first else lines[-int(count) :])

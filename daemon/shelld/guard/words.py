@@ -320,7 +320,7 @@ def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str |
         member = scope.value_of(f"{name}[{index}]")
         if member is not None:
             return member
-        if index.lstrip("-").isdigit() and -len(members) <= int(index) < len(members):
+        if re.fullmatch(r"-?\d+", index) and -len(members) <= int(index) < len(members):
             return members[int(index)]
         return UNKNOWN if members else scope.value_of(name)
     return scope.value_of(name)
@@ -395,7 +395,7 @@ def _substring(value: str, rest: str, scope: Scope) -> str:
 
 def _number(text: str, scope: Scope) -> int | None:
     result = _calculated(text, scope)
-    return int(result) if result.lstrip("-").isdigit() else None
+    return int(result) if re.fullmatch(r"-?\d+", result) else None
 
 
 def _calculated(text: str, scope: Scope) -> str:

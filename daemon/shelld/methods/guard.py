@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Final
 
@@ -14,6 +15,8 @@ from shelld.methods.context import Context
 from shelld.shells.session import Session
 from shelld_protocol.errors import blocked
 from shelld_protocol.methods import BashParams, ExplainCommandParams, ExplainCommandResult
+
+logger = logging.getLogger("shelld.guard")
 
 # To look at a longer one may take so long that others would notice.
 _INLINE_CHARACTERS: Final = 4 * 1024
@@ -37,12 +40,18 @@ async def verdict_on(
     from shelld.guard.judgement import judge  # noqa: PLC0415
 
     circumstances = _circumstances(session, params)
+
+    def verdict() -> Verdict:
+        try:
+            return judge(command, circumstances, daemon.policy, traces=traces)
+        except Exception:
+            # A mistake of the guard's is not the command's.
+            logger.exception("the guard cannot follow a command")
+            return Verdict("unresolved", reason="it cannot be followed")
+
     if len(command) + len(circumstances.stdin) <= _INLINE_CHARACTERS:
-        return judge(command, circumstances, daemon.policy, traces=traces)
-    return await anyio.to_thread.run_sync(
-        lambda: judge(command, circumstances, daemon.policy, traces=traces),
-        abandon_on_cancel=True,
-    )
+        return verdict()
+    return await anyio.to_thread.run_sync(verdict, abandon_on_cancel=True)
 
 
 async def admit(context: Context, params: BashParams) -> Verdict:
