@@ -564,7 +564,19 @@ def test_no_text_makes_it_fail(data: st.DataObject) -> None:
     [
         *("shift ²", "x=a; echo ${x:²}", "echo ${a[--1]}", "head -n ² f", "echo $((²))"),
         *("printf '%²d' 1", "seq ²", "echo ${²}", "xargs -n", "find -exec", "sudo -u", "env -S"),
-        *("find", "xargs", "flock", "timeout", "sed", "awk", "tr", "printf", "base64", "cut -c²"),
+        *(
+            "xargs -d '' rm",
+            "find",
+            "xargs",
+            "flock",
+            "timeout",
+            "sed",
+            "awk",
+            "tr",
+            "printf",
+            "base64",
+            "cut -c²",
+        ),
         *("trap", "eval", ".", "read", "mapfile", "export", "docker run -v", "parallel :::"),
     ],
 )

@@ -106,7 +106,7 @@ def _xargs_options(arguments: Sequence[str]) -> _Xargs:
         elif option in ("-0", "--null"):
             separator = "\0"
         elif option in ("-d", "--delimiter") and rest:
-            separator = ansi_c(rest.pop(0))
+            separator = ansi_c(rest.pop(0)) or None
         elif option in _XARGS_VALUES and rest:
             rest.pop(0)
     return _Xargs(rest, replaced, separator)
