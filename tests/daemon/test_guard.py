@@ -29,6 +29,7 @@ from shelld.guard.quick import TELLING, is_plainly_harmless
 from shelld.guard.rules import CHECKS
 from shelld.guard.words import expand_word
 from shelld.guard.wrappers import WRAPPERS
+from support import in_threads
 
 ENV = {"HOME": "/home/me", "USER": "me", "PATH": "/usr/bin", "TMPDIR": "/tmp"}
 HERE = Circumstances("/work/project", ENV)
@@ -583,6 +584,24 @@ def test_no_text_makes_it_fail(data: st.DataObject) -> None:
 def test_commands_that_are_wrong_are_followed_all_the_same(command: str) -> None:
     for text in (command, f"echo 1 2 3 | {command}", f"$({command})"):
         assert judge(text, HERE).verdict in ("allow", "unresolved")
+
+
+def test_commands_are_judged_in_many_threads_at_once() -> None:
+    lines = [(line, judge(line, HERE)) for line in [*ALLOWED_LINES, *PLAIN_LINES]]
+
+    def work(_number: int) -> None:
+        for _ in range(5):
+            for line, verdict in lines:
+                assert judge(line, HERE) == verdict
+
+    in_threads(4, work)
+
+
+def test_what_a_command_defines_is_not_there_for_others() -> None:
+    assert judge("a(){ b|b& }", HERE).verdict == "allow"
+    assert judge("b(){ a|a& }", HERE).verdict == "allow"
+    assert judge("f() { rm -rf /; }; alias g=f", HERE).verdict == "allow"
+    assert judge("f; g", HERE).verdict == "allow"
 
 
 def test_characters_of_ours_mean_nothing_in_a_command() -> None:

@@ -7,6 +7,7 @@ nests.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -16,22 +17,36 @@ Node = Any
 
 
 @cache
-def _parser() -> Any:
+def _language() -> Any:
     # Here, as it costs 20 ms that no first answer is to wait for.
     import tree_sitter  # noqa: PLC0415
     import tree_sitter_bash  # noqa: PLC0415
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+class _Parsers(threading.local):
+    """A parser works for one thread at a time."""
+
+    def __init__(self) -> None:
+        import tree_sitter  # noqa: PLC0415
+
+        self.parser: Any = tree_sitter.Parser(_language())
+
+
+@cache
+def _parsers() -> _Parsers:
+    return _Parsers()
 
 
 def load() -> None:
     """Import the parser ahead of need."""
-    _parser()
+    _parsers()
 
 
 def parse(text: str) -> Node:
     """Return the root of the tree, which has errors where the text is no script."""
-    return _parser().parse(text.encode("utf-8", "replace")).root_node
+    return _parsers().parser.parse(text.encode("utf-8", "replace")).root_node
 
 
 def text_of(node: Node) -> str:

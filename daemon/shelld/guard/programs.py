@@ -56,10 +56,10 @@ class Programs(abc.ABC):
         other.exported = self.exported
         other.arrays = dict(self.arrays)
         other.functions = dict(self.functions)
-        other.calls = self.calls
         other.aliases = dict(self.aliases)
-        # Files are everybody's who works on the same command.
+        # Files and functions' calls are everybody's who works on the same command.
         other.files = self.files if budget is None else {}
+        other.calls = self.calls if budget is None else dict(self.calls)
         other.positional, other.name = self.positional, self.name
         other.segment, other.has_unset = self.segment, self.has_unset
         return other
