@@ -20,6 +20,7 @@ from shelld.audit import AuditLog
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
 from shelld.methods.context import Daemon, audit_shell
+from shelld.methods.guard import load_soon
 from shelld.options import Options
 from shelld.routes import routes
 from shelld.serve import Server
@@ -103,6 +104,7 @@ async def _run(
             watchers.start_soon(_watch_signals, reading, hurry)
             watchers.start_soon(_watch_output, output, reading)
             watchers.start_soon(_watch_children, pool)
+            watchers.start_soon(load_soon)
             watchers.start_soon(toolbox.load)
             if options.parent_pid is not None:
                 watchers.start_soon(_watch_process, options.parent_pid, reading)

@@ -73,10 +73,6 @@ class Toolbox:
         return self._executor
 
     def _load(self) -> ToolExecutor:
-        # Not a tool, but no command is to wait for it either.
-        from shelld.guard import judgement  # noqa: PLC0415
-
-        judgement.load()
         from shelld.tools import ToolExecutor, ToolRegistry, register_execution_tools  # noqa: PLC0415
         from shelld.tools.plugins import load_plugins  # noqa: PLC0415
 

@@ -6,6 +6,7 @@ import logging
 import os
 from typing import Final
 
+import anyio
 import anyio.to_thread
 
 from shelld.guard import Circumstances
@@ -17,6 +18,9 @@ from shelld_protocol.errors import blocked
 from shelld_protocol.methods import BashParams, ExplainCommandParams, ExplainCommandResult
 
 logger = logging.getLogger("shelld.guard")
+
+# After the start; until then the first command has been answered, if it came with that.
+LOAD_DELAY_S: Final = 0.03
 
 # To look at a longer one may take so long that others would notice.
 _INLINE_CHARACTERS: Final = 4 * 1024
@@ -65,6 +69,18 @@ async def admit(context: Context, params: BashParams) -> Verdict:
         segment = verdict.segment or params.command[:MAX_SEGMENT]
         raise blocked(verdict.rule or "unresolved", segment, verdict.reason or "")
     return verdict
+
+
+async def load_soon() -> None:
+    """Import what the guard needs, before the first command that is not plain if possible."""
+    await anyio.sleep(LOAD_DELAY_S)
+    await anyio.to_thread.run_sync(_load, abandon_on_cancel=True)
+
+
+def _load() -> None:
+    from shelld.guard import judgement  # noqa: PLC0415
+
+    judgement.load()
 
 
 def _circumstances(session: Session, params: BashParams | ExplainCommandParams) -> Circumstances:
