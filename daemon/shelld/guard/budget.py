@@ -11,6 +11,7 @@ MAX_SEGMENT: Final = 200
 MAX_TRACE: Final = 200
 MAX_STEPS: Final = 3_000
 MAX_SECONDS: Final = 0.25
+MAX_DEPTH: Final = 72
 
 
 class Blocked(Exception):
@@ -38,9 +39,9 @@ class Budget:
         self._traces = traces
 
     def take(self) -> bool:
-        """Whether another step may be taken."""
+        """Whether another step may be taken, and at this depth."""
         self.steps -= 1
-        return self.steps > 0 and self.has_time()
+        return self.steps > 0 and self.depth <= MAX_DEPTH and self.has_time()
 
     def has_time(self) -> bool:
         return time.monotonic() < self._give_up_at

@@ -4,8 +4,8 @@ Keeps what a shell keeps (variables, functions, aliases, the working directory, 
 command itself writes), as far as it can be known, and asks `rules` about every program. Raises
 `Blocked` at the first that must not run.
 
-Every walk is bounded: by `Budget.steps` in length and `MAX_DEPTH` in depth. What is beyond counts
-as unresolved, never as harmless.
+Every walk is bounded: by `MAX_STEPS` in length and `MAX_DEPTH` in depth, for scripts within scripts
+by `MAX_SCRIPT_DEPTH`. What is beyond counts as unresolved, never as harmless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from shelld.guard.units import ExpansionError
 from shelld.guard.verdict import Finding
 from shelld.guard.words import expand_heredoc, expand_text, expand_word
 
-MAX_DEPTH: Final = 24
+# Statements count too: no script or alias is begun below this.
+MAX_SCRIPT_DEPTH: Final = 24
 # Of a longer script the here-documents are not looked at, and if that is not enough, only the
 # beginning of the rest is.
 MAX_PARSED: Final = 64 * 1024
@@ -88,7 +89,7 @@ class Evaluation(Programs):
 
     def run_script(self, text: str, stdin: str) -> str:
         """Follow a script; return what it writes, with `UNKNOWN` for what is not known."""
-        if self.budget.depth >= MAX_DEPTH:
+        if self.budget.depth >= MAX_SCRIPT_DEPTH:
             self.unresolved("it is nested too deeply to be followed")
             return UNKNOWN
         self.budget.depth += 1
@@ -136,7 +137,7 @@ class Evaluation(Programs):
     def _run(self, node: Node, stdin: str) -> str:
         self.budget.depth += 1
         try:
-            if self.budget.depth > 3 * MAX_DEPTH or not self.budget.take():
+            if not self.budget.take():
                 self.unresolved("it is too much to be followed")
                 return UNKNOWN
             method = self._STATEMENTS.get(node.type)
@@ -169,7 +170,7 @@ class Evaluation(Programs):
                 self._assignment(each, stdin)
             return ""
         alias = self.aliases.get(words[0])
-        if alias is not None and self.budget.depth < MAX_DEPTH:
+        if alias is not None and self.budget.depth < MAX_SCRIPT_DEPTH:
             return self.run_script(" ".join([alias, *words[1:]]), stdin)
         try:
             argv = self._expanded(words)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
-from typing import Final
 
 from shelld.guard import Circumstances, parse
 from shelld.guard.budget import Blocked, Budget
+from shelld.guard.escapes import PRIVATE
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.verdict import Verdict
-
-_PRIVATE: Final = re.compile("[\ue000-\ue004]")
 
 
 def load() -> None:
@@ -36,7 +33,7 @@ def judge(
     shell.exported = frozenset(circumstances.env)
     shell.cwd, shell.home = circumstances.cwd, circumstances.env.get("HOME")
     try:
-        shell.run_script(_PRIVATE.sub("?", command), _PRIVATE.sub("?", circumstances.stdin))
+        shell.run_script(PRIVATE.sub("?", command), PRIVATE.sub("?", circumstances.stdin))
     except Blocked as blocked:
         return Verdict("block", blocked.rule, blocked.segment, blocked.reason, budget.trace)
     except RecursionError:
@@ -52,5 +49,5 @@ def _prepared(script: str) -> Evaluation:
     budget = Budget(policy=DEFAULT_POLICY, traces=False, reports=False)
     shell = Evaluation(budget, {}, "/", None)
     if script:
-        shell.run_script(_PRIVATE.sub("?", script), "")
+        shell.run_script(PRIVATE.sub("?", script), "")
     return shell

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 from shelld.guard import rules
 from shelld.guard.budget import Budget
 from shelld.guard.builtins import BUILTINS
+from shelld.guard.fork_bomb import FORK_BOMB
 from shelld.guard.launchers import SHELLS, STARTERS
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.outputs import Surroundings, output_of
@@ -88,7 +89,7 @@ class Programs(abc.ABC):
         """Follow a command; return what it writes, `UNKNOWN` if that is not known."""
         if not argv:
             return ""
-        if not self.budget.take() or self.budget.depth > 72:
+        if not self.budget.take():
             self.unresolved("it is too much to be followed")
             return UNKNOWN
         self.budget.note(" ".join(plain(each).replace(UNKNOWN, "<unknown>") for each in argv))
@@ -212,7 +213,7 @@ class Programs(abc.ABC):
             if re.search(r"""(?:rmtree|rmSync|remove_dir_all|rm_rf)\s*\(?\s*(["'])/+\1""", code):
                 self.report(Finding("rm-root", "it removes the whole file system"))
             if re.search(r"fork\s+while\s+fork|while\s*[(1T].*fork\s*\(", code, re.S):
-                self.report(Finding("fork-bomb", "it starts itself again and again, without end"))
+                self.report(FORK_BOMB)
             if re.search(r"system|popen|subprocess|exec|spawn|qx|`|Popen|sh\b", code):
                 literals = [
                     match[1] or match[2] or match[3] or ""
