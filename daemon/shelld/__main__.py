@@ -71,8 +71,6 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
 
         try:
             policy = load(Path(options.guard_rules))
-        except (OSError, UnicodeDecodeError):
-            return _refuse("cannot read the rules of the guard")
         except PolicyError as error:
             return _refuse(str(error))
     audit = None

@@ -36,9 +36,6 @@ def explain(arguments: Sequence[str]) -> int:
     if options.guard_rules is not None:
         try:
             policy = load(Path(options.guard_rules))
-        except (OSError, UnicodeDecodeError):
-            sys.stderr.write("shelld: cannot read the rules of the guard\n")
-            return 2
         except PolicyError as error:
             sys.stderr.write(f"shelld: {error}\n")
             return 2

@@ -26,7 +26,7 @@ from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.policy import BlockRule, Policy
 from shelld.guard.policy_file import PolicyError, load
 from shelld.guard.quick import TELLING, is_plainly_harmless
-from shelld.guard.rules import CHECKS
+from shelld.guard.rules import CHECKS, RULES
 from shelld.guard.words import expand_word
 from shelld.guard.wrappers import WRAPPERS
 from support import in_threads
@@ -167,6 +167,18 @@ chgrp -R me /
 for d in / ; do chown -R me $d; done
 """,
     "mv-root": "mv / *\nmv / /dev/null\nmv /* /x\nmv -t /tmp /\nmv // /x\ncd / && mv * /tmp",
+    "chmod-system": r"""
+chmod -R 777 /etc
+sudo chmod -R o+w /usr/*
+""",
+    "chown-system": r"""
+chown -R me /etc
+sudo chown -R "$USER" /usr
+""",
+    "mv-system": r"""
+mv /etc /tmp
+mv -t /tmp ~
+""",
     "fork-bomb": r"""
 :(){ :|:& };:
 bomb() { bomb | bomb & }; bomb
@@ -414,6 +426,8 @@ def test_a_blocked_line_stays_blocked_in_every_code(line: str) -> None:
         ("x=; chown -R me $x/", "block"),
         ("rm -rf $NOT_SET/*", "block"),
         ('eval "$(ssh-agent -s)"', "unresolved"),
+        ('trap "rm -rf $(cat list)" EXIT', "unresolved"),
+        ('parallel "rm -rf $(cat list)" ::: x', "unresolved"),
         ("ls -la", "allow"),
         ("make && ./run", "allow"),
     ],
@@ -606,6 +620,12 @@ def test_what_a_command_defines_is_not_there_for_others() -> None:
 
 def test_characters_of_ours_mean_nothing_in_a_command() -> None:
     assert judge(f"rm -rf {UNKNOWN}", HERE).verdict == "allow"
+    encoded = base64.b64encode(f"rm -rf {UNKNOWN}".encode()).decode()
+    assert judge(f"base64 -d <<< {encoded} | bash", HERE).verdict == "allow"
+
+
+def test_every_rule_has_its_lines() -> None:
+    assert set(BLOCKED) == RULES
 
 
 # -- the parser's shapes ----------------------------------------------------------------------

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from shelld.guard.markers import UNKNOWN
-from shelld.guard.outputs import Surroundings, output_of
 from shelld.guard.rules import normalized
 
 if TYPE_CHECKING:
@@ -99,13 +98,9 @@ def _mapfile(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
 
 def _printf(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     if len(arguments) > 2 and arguments[0] == "-v":
-        around = Surroundings(stdin, shell.files, shell.cwd)
-        text = output_of(["printf", *arguments[2:]], around)
-        shell.assign(arguments[1], UNKNOWN if text is None else text)
+        shell.assign(arguments[1], shell.written_by(["printf", *arguments[2:]], stdin))
         return ""
-    around = Surroundings(stdin, shell.files, shell.cwd)
-    output = output_of(["printf", *arguments], around)
-    return UNKNOWN if output is None else output
+    return shell.written_by(["printf", *arguments], stdin)
 
 
 def _export(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:

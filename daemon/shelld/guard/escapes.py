@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# What stands for more than text in a field; see `words`.
-PRIVATE: Final = re.compile("[\ue000-\ue004]")
+from shelld.guard.markers import cleaned
 
 _ESCAPES: Final = {
     "n": "\n",
@@ -46,4 +45,4 @@ def ansi_c(text: str, *, octal_zero: bool = False) -> str:
 
     if octal_zero:
         text = re.sub(r"\\0([0-7]{1,3})", r"\\\1", text)
-    return PRIVATE.sub("?", _ESCAPE.sub(replaced, text))
+    return cleaned(_ESCAPE.sub(replaced, text))

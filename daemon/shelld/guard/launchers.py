@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from shelld.guard import rules
 from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.outputs import Surroundings, output_of
 from shelld.guard.rules import Place
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
@@ -193,16 +192,14 @@ def _crontab(shell: Programs, _arguments: Sequence[str], stdin: str) -> str:
 
 
 def _at(shell: Programs, _arguments: Sequence[str], stdin: str) -> str:
-    return shell.run_text(shell.copy(), stdin, "")
+    return shell.copy().run_text(stdin, "")
 
 
 def _sed(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     for each in arguments:
         if (match := re.match(r"(?:\d+|\$|/[^/]*/)?\s*e\s+(.+)", each)) is not None:
             shell.copy().run_script(match[1], "")
-    around = Surroundings(None if stdin == UNKNOWN else stdin, shell.files, shell.cwd)
-    output = output_of(["sed", *arguments], around)
-    return UNKNOWN if output is None else output
+    return shell.written_by(["sed", *arguments], stdin)
 
 
 def _docker(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
@@ -222,9 +219,7 @@ def _awk(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     for each in arguments:
         for match in re.finditer(r'system\s*\(\s*"((?:[^"\\]|\\.)*)"', each):
             shell.copy().run_script(match[1], "")
-    around = Surroundings(None if stdin == UNKNOWN else stdin, shell.files, shell.cwd)
-    output = output_of(["awk", *arguments], around)
-    return UNKNOWN if output is None else output
+    return shell.written_by(["awk", *arguments], stdin)
 
 
 STARTERS: Final[dict[str, Handler]] = {

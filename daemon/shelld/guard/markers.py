@@ -6,6 +6,7 @@ file names with. Quoted or escaped ones are the characters themselves.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 UNKNOWN: Final = "\ue000"
@@ -17,7 +18,13 @@ BREAK: Final = "\ue004"
 
 GLOBS: Final = {"*": ANY, "?": ONE, "[": SET}
 ACTIVE: Final = {ord(written): active for written, active in GLOBS.items()}
+_ALL: Final = re.compile("[\ue000-\ue004]")
 _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
+
+
+def cleaned(text: str) -> str:
+    """Return text from outside, in which such a character would be no more than itself."""
+    return _ALL.sub("?", text)
 
 
 def plain(field: str) -> str:

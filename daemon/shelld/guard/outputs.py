@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from shelld.guard.escapes import ansi_c
-from shelld.guard.markers import UNKNOWN
+from shelld.guard.markers import UNKNOWN, cleaned
 from shelld.guard.patterns import linear_regex
 from shelld.guard.rules import normalized, parse_arguments
 
@@ -144,13 +144,17 @@ def _base64(arguments: Sequence[str], around: Surroundings) -> str | None:
     return base64.b64encode(text.encode()).decode() + "\n"
 
 
+def _text(data: bytes) -> str:
+    return cleaned(data.decode("utf-8", "replace"))
+
+
 def _decoded(text: str) -> str | None:
     compact = re.sub(r"\s+", "", text)
     try:
         data = base64.b64decode(compact + "=" * (-len(compact) % 4))
     except (binascii.Error, ValueError):
         return None
-    return data.decode("utf-8", "replace")
+    return _text(data)
 
 
 def _openssl(arguments: Sequence[str], around: Surroundings) -> str | None:
@@ -164,14 +168,14 @@ def _base32(arguments: Sequence[str], around: Surroundings) -> str | None:
     text = around.read(parse_arguments(arguments).operands)
     if text is None or not parse_arguments(arguments).flags & {"d", "decode"}:
         return None
-    return base64.b32decode(re.sub(r"\s+", "", text)).decode("utf-8", "replace")
+    return _text(base64.b32decode(re.sub(r"\s+", "", text)))
 
 
 def _xxd(arguments: Sequence[str], around: Surroundings) -> str | None:
     text = around.stdin
     if text is None or not {"r", "p"} <= set("".join(each.strip("-") for each in arguments)):
         return None
-    return bytes.fromhex(re.sub(r"\s+", "", text)).decode("utf-8", "replace")
+    return _text(bytes.fromhex(re.sub(r"\s+", "", text)))
 
 
 def _tr_set(text: str) -> str:

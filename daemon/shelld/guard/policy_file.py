@@ -28,12 +28,15 @@ from shelld.guard.rules import RULES
 
 
 class PolicyError(Exception):
-    """The text is for who starts the daemon: file, line and what is wrong."""
+    """The text is for who starts the daemon: what is wrong, and in which line of the file."""
 
 
 def load(path: Path) -> Policy:
-    """Return the policy of a file. Raises OSError, and `PolicyError` for one that is broken."""
-    text = path.read_text(encoding="utf-8")
+    """Return the policy of a file. Raises `PolicyError`, also if it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise PolicyError("cannot read the rules of the guard") from None
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

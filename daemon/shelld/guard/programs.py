@@ -137,12 +137,17 @@ class Programs(abc.ABC):
             return self._unwrapped(inner, stdin)
         if "/" in argv[0] and (script := self.files.get(normalized(argv[0], self.cwd))) is not None:
             return self._shell(argv, stdin) if script else ""
-        around = Surroundings(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
-        output = output_of(argv, around)
-        if program == "tee" and output is not None:
+        output = self.written_by(argv, stdin)
+        if program == "tee" and output != UNKNOWN:
             for each in argv[1:]:
                 if not each.startswith("-"):
                     self.files[normalized(each, self.cwd)] = output
+        return output
+
+    def written_by(self, argv: Sequence[str], stdin: str) -> str:
+        """Return what a program that changes nothing writes, `UNKNOWN` if that is not known."""
+        around = Surroundings(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
+        output = output_of(argv, around)
         return UNKNOWN if output is None else output
 
     def _unwrapped(self, inner: Any, stdin: str) -> str:
@@ -189,21 +194,22 @@ class Programs(abc.ABC):
             if not rest:
                 return ""
             script, child.name, child.positional = rest[0], (rest[1:2] or ["bash"])[0], rest[2:]
-            return self.run_text(child, script, stdin)
+            return child.run_text(script, stdin)
         if rest and not reads_stdin:
             child.name, child.positional = rest[0], rest[1:]
             path = normalized(rest[0], self.cwd)
             text = stdin if path in ("/dev/stdin", "/dev/fd/0") else self.files.get(path, UNKNOWN)
-            return self.run_text(child, text, "")
+            return child.run_text(text, "")
         child.positional = rest
-        return self.run_text(child, stdin, "")
+        return child.run_text(stdin, "")
 
-    def run_text(self, child: Any, script: str, stdin: str) -> str:
+    def run_text(self, script: str, stdin: str) -> str:
+        """Follow a script that may not be known, or not in full."""
         if UNKNOWN in script:
             self.unresolved("a shell runs what is not known before")
         if script in ("", UNKNOWN):
-            return UNKNOWN if script else ""
-        return str(child.run_script(script, stdin))
+            return script
+        return self.run_script(script, stdin)
 
     def _interpreter(self, arguments: Sequence[str]) -> None:
         """Look for shell commands, and for what removes trees, in code on the command line."""
@@ -211,7 +217,7 @@ class Programs(abc.ABC):
             if option not in ("-c", "-e", "-E", "-r", "-pe", "-ne", "--eval"):
                 continue
             if re.search(r"""(?:rmtree|rmSync|remove_dir_all|rm_rf)\s*\(?\s*(["'])/+\1""", code):
-                self.report(Finding("rm-root", "it removes the whole file system"))
+                self.report(rules.REMOVES_ROOT)
             if re.search(r"fork\s+while\s+fork|while\s*[(1T].*fork\s*\(", code, re.S):
                 self.report(FORK_BOMB)
             if re.search(r"system|popen|subprocess|exec|spawn|qx|`|Popen|sh\b", code):

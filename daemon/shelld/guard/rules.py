@@ -151,13 +151,16 @@ def _is_recursive(arguments: Sequence[str], letters: str) -> bool:
 # -- the programs -----------------------------------------------------------------------------
 
 
+REMOVES_ROOT: Final = Finding("rm-root", "it removes the whole file system")
+
+
 def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
     if not _is_recursive(arguments, "rR"):
         return None
     for operand in parse_arguments(arguments).operands:
         path = normalized(operand, place.cwd)
         if is_everything(path):
-            return Finding("rm-root", "it removes the whole file system")
+            return REMOVES_ROOT
         if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
             return Finding("rm-system", "it removes a system directory or a home as a whole")
         if path and may_be_everything(path):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from shelld.guard.arithmetic import arithmetic
-from shelld.guard.escapes import PRIVATE, ansi_c
+from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import ACTIVE, BREAK, GLOBS, UNKNOWN, plain
 from shelld.guard.patterns import replaced, trimmed
 from shelld.guard.units import (
@@ -98,7 +98,7 @@ def expand_heredoc(body: str, scope: Scope) -> str:
 
 
 def _pieces(word: str, scope: Scope) -> list[_Piece]:
-    scanner = _Scanner(PRIVATE.sub("?", word), scope)
+    scanner = _Scanner(word, scope)
     scanner.read_word()
     return scanner.pieces
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Final
 
@@ -16,8 +15,6 @@ from shelld.methods.context import Context
 from shelld.shells.session import Session
 from shelld_protocol.errors import blocked
 from shelld_protocol.methods import BashParams, ExplainCommandParams, ExplainCommandResult
-
-logger = logging.getLogger("shelld.guard")
 
 # After the start; until then the first command has been answered, if it came with that.
 LOAD_DELAY_S: Final = 0.03
@@ -46,12 +43,7 @@ async def verdict_on(
     circumstances = _circumstances(session, params)
 
     def verdict() -> Verdict:
-        try:
-            return judge(command, circumstances, daemon.policy, traces=traces)
-        except Exception:
-            # A mistake of the guard's is not the command's.
-            logger.exception("the guard cannot follow a command")
-            return Verdict("unresolved", reason="it cannot be followed")
+        return judge(command, circumstances, daemon.policy, traces=traces)
 
     if len(command) + len(circumstances.stdin) <= _INLINE_CHARACTERS:
         return verdict()
