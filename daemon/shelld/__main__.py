@@ -1,6 +1,7 @@
 """``shelld`` and ``python -m shelld``.
 
-``shelld explain COMMAND`` is a program of its own; see `explain`.
+``shelld explain COMMAND`` and ``shelld mcp-config HOST`` are programs of their own; see `explain`
+and `mcp_config`.
 
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
 2 for arguments, files or streams that cannot be used.
@@ -15,7 +16,7 @@ import sys
 
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
-from shelld.options import Options, is_explain, parse_options
+from shelld.options import Options, parse_options
 from shelld.startup import claim_stdio, raise_file_limit, undo_locale_coercion
 
 USAGE_ERROR = 2
@@ -24,10 +25,17 @@ USAGE_ERROR = 2
 def main() -> int:
     # Until all is imported: to look through it again and again takes a tenth of the start-up.
     gc.disable()
-    if is_explain(sys.argv[1:]):
-        from shelld.explain import explain  # noqa: PLC0415
+    match sys.argv[1:]:
+        case ["explain", *arguments]:
+            from shelld.explain import explain  # noqa: PLC0415
 
-        return explain(sys.argv[2:])
+            return explain(arguments)
+        case ["mcp-config", *arguments]:
+            from shelld.mcp_config import mcp_config  # noqa: PLC0415
+
+            return mcp_config(arguments)
+        case _:
+            pass
     options = parse_options(sys.argv[1:])
     try:
         streams = claim_stdio()

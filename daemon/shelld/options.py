@@ -43,11 +43,6 @@ class Options(NamedTuple):
     max_in_flight: int = 4_096
 
 
-def is_explain(arguments: Sequence[str]) -> bool:
-    """Whether this is ``shelld explain COMMAND``."""
-    return bool(arguments) and arguments[0] == "explain"
-
-
 def parse_options(arguments: Sequence[str]) -> Options:
     """Return the options. Exits: 0 after --help and --version, 2 with the usage for bad ones."""
     if not arguments:
@@ -78,7 +73,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="shelld",
         description="Run shell commands for agents and editors: JSON-RPC 2.0 on stdin and stdout.",
         allow_abbrev=False,
-        epilog="shelld explain COMMAND tells what the guard sees in a command; nothing runs.",
+        epilog="shelld explain COMMAND tells what the guard sees in a command; nothing runs. "
+        "shelld mcp-config HOST prints what an MCP host is to be told.",
     )
     parser.add_argument("--version", action="version", version=f"shelld {__version__}")
     parser.add_argument("--stdio", action="store_true", help="serve stdin and stdout (the default)")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import shelld_protocol as wire
 from shelld.dispatch import Method, as_method
-from shelld.methods.about import discover, ping, server_info, shutdown
+from shelld.mcp.methods import McpMethods
+from shelld.methods.about import discover, server_info, shutdown
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
 from shelld.methods.guard import explain_command
@@ -18,10 +19,12 @@ from shelld.methods.shells import (
     list_shells,
 )
 from shelld.toolbox import Toolbox
+from shelld_protocol import mcp
 
 
 def routes(toolbox: Toolbox) -> Mapping[str, Method]:
     """Return all methods but `exit`, which ends the loop that would answer it."""
+    hosts = McpMethods(toolbox)
     return {
         "bash": as_method(wire.BashParams, bash),
         "bash_output": as_method(wire.BashOutputParams, bash_output),
@@ -34,7 +37,12 @@ def routes(toolbox: Toolbox) -> Mapping[str, Method]:
         "list_tools": as_method(wire.ListToolsParams, toolbox.list_tools),
         "call_tool": as_method(wire.CallToolParams, toolbox.call_tool),
         "server_info": as_method(wire.NoParams, server_info),
-        "ping": as_method(wire.NoParams, ping),
         "rpc.discover": as_method(wire.NoParams, discover),
         "shutdown": as_method(wire.NoParams, shutdown),
+        # MCP's; `ping` is everybody's.
+        "ping": as_method(mcp.PingParams, hosts.ping),
+        "initialize": as_method(mcp.InitializeParams, hosts.initialize),
+        "server/discover": as_method(mcp.McpParams, hosts.discover),
+        "tools/list": as_method(mcp.ListToolsMcpParams, hosts.list_tools),
+        "tools/call": as_method(mcp.CallToolMcpParams, hosts.call_tool),
     }

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -43,6 +43,7 @@ from shelld_protocol.jsonrpc import (
     decode_message,
     encode_batch,
     encode_error,
+    encode_request,
     encode_result,
     id_key,
 )
@@ -209,7 +210,7 @@ class Server:
             deliver(refusal)
             return
         logger.debug("request %.100r", request.method)
-        entry = InFlight(request.id, Context(self._daemon), deliver)
+        entry = InFlight(request.id, Context(self._daemon, self._notify), deliver)
         self._in_flight.setdefault(entry.key, []).append(entry)
         self._in_flight_count += 1
         self._tasks.start_soon(self._answer, entry, request)
@@ -267,6 +268,11 @@ class Server:
         if reply is not None:
             framing = self._frames.framing or Framing.LINES
             self._output.write(encode_frame(reply, framing))
+
+    def _notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification, but none to a client that does not even read answers."""
+        if self._output.backlog < MAX_BACKLOG_BYTES:
+            self._write(encode_request(method, params))
 
     # -- stopping ---------------------------------------------------------------------------
 

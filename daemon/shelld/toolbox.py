@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
 from anyio.lowlevel import current_token
 
-from shelld.methods.context import Context, Daemon
+from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.shells.home import do_soon
 from shelld_protocol.tool_methods import (
     CallContext,
@@ -25,7 +26,7 @@ from shelld_protocol.tool_methods import (
     ListToolsParams,
     ListToolsResult,
 )
-from shelld_protocol.tools import ExecutionContext, ToolResult
+from shelld_protocol.tools import ToolResult
 
 if TYPE_CHECKING:
     from shelld.tools import ToolExecutor
@@ -65,7 +66,8 @@ class Toolbox:
         self._executor = outcome.result()
         self._loaded.set()
 
-    async def _ready(self) -> ToolExecutor:
+    async def ready(self) -> ToolExecutor:
+        """Return what executes the tools, once they are loaded."""
         if self._executor is None:
             self._wanted.set()
             await self._loaded.wait()
@@ -87,28 +89,36 @@ class Toolbox:
         return ToolExecutor(registry, max_executions=0)
 
     async def list_tools(self, _context: Context, params: ListToolsParams) -> ListToolsResult:
-        executor = await self._ready()
+        executor = await self.ready()
         return ListToolsResult(executor.get_all_schemas(params.format))
 
-    async def call_tool(self, _context: Context, params: CallToolParams) -> msgspec.Raw:
+    async def call_tool(self, context: Context, params: CallToolParams) -> msgspec.Raw:
         """Return a `ToolResult`, encoded."""
-        executor = await self._ready()
-        context = _execution_context(params.context or CallContext())
-        result = await executor.execute(params.name, context, **(params.arguments or {}))
+        call_context = _call_context(context, params.context or CallContext())
+        _, encoded = await self.execute(params.name, params.arguments, call_context)
+        return encoded
+
+    async def execute(
+        self, name: str, arguments: Mapping[str, Any] | None, context: RequestContext
+    ) -> tuple[ToolResult, msgspec.Raw]:
+        """Return what came of it, and that as JSON; a result that has none is a failure."""
+        executor = await self.ready()
+        result = await executor.execute(name, context, **(arguments or {}))
         try:
-            return msgspec.Raw(msgspec.json.encode(result))
+            return result, msgspec.Raw(msgspec.json.encode(result))
         except (TypeError, ValueError):
-            failure = ToolResult.fail(f"The result of {params.name} has no JSON")
-            return msgspec.Raw(msgspec.json.encode(failure))
+            failure = ToolResult.fail(f"The result of {name} has no JSON")
+            return failure, msgspec.Raw(msgspec.json.encode(failure))
 
 
-def _execution_context(given: CallContext) -> ExecutionContext:
-    context = ExecutionContext(
+def _call_context(request: Context, given: CallContext) -> RequestContext:
+    context = RequestContext(
         given.working_dir or "",
         given.session_id,
         given.agent_id,
         given.dry_run,
         math.inf if given.timeout is None else given.timeout,
+        request=request,
     )
     if given.max_output_size is not None:
         context.max_output_size = given.max_output_size

@@ -4,7 +4,7 @@ Nothing else in the project spells a code or a kind. Sentences are for people, k
 No sentence and no data member ever carries an exception's text, a traceback or a path that the
 peer did not send itself.
 
-Codes below -32000 are JSON-RPC's and LSP's. Ours are positive: -32768..-32000 is reserved by
+Codes below -32000 are JSON-RPC's, LSP's and MCP's. Ours are positive: -32768..-32000 is reserved by
 JSON-RPC, and MCP claims most of the part that is left to servers.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import errno as errno_module
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 
@@ -34,6 +34,7 @@ class ErrorKind(enum.Enum):
     RESOURCE_EXHAUSTED = ("resource_exhausted", 1005)
     SHUTTING_DOWN = ("shutting_down", 1006)
     SESSION_NOT_FOUND = ("session_not_found", 1007)
+    UNSUPPORTED_VERSION = ("unsupported_version", -32022)
 
     def __new__(cls, kind: str, code: int) -> ErrorKind:
         member = object.__new__(cls)
@@ -70,6 +71,13 @@ def method_not_found(method: str) -> RpcError:
 
 def invalid_params(message: str, parameter: str | None = None) -> RpcError:
     return RpcError(ErrorKind.INVALID_PARAMS, message, {"parameter": parameter})
+
+
+def unsupported_version(requested: str, supported: Sequence[str]) -> RpcError:
+    """The one error with a code of MCP's; `data` is as MCP has it, too."""
+    shown = requested if len(requested) <= 100 else requested[:100] + "..."
+    data = {"supported": list(supported), "requested": shown}
+    return RpcError(ErrorKind.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
 def internal_error() -> RpcError:

@@ -58,11 +58,12 @@ def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
                 values[name] = None
             continue
         values[name] = _checked(parameter, bytes(given[name]), within)
-    for name in given:
-        if name not in parameters:
-            shown = within + (name if len(name) <= 100 else name[:100] + "...")
-            raise invalid_params(f"Unknown parameter: {shown}", shown)
-    return params_type(**values)
+    if params_type.__struct_config__.forbid_unknown_fields:
+        for name in given:
+            if name not in parameters:
+                shown = within + (name if len(name) <= 100 else name[:100] + "...")
+                raise invalid_params(f"Unknown parameter: {shown}", shown)
+    return msgspec.convert(values, params_type)
 
 
 def _by_name(parameters: dict[str, Parameter], raw: bytes) -> dict[str, msgspec.Raw]:

@@ -15,7 +15,7 @@ import msgspec
 
 from shelld_protocol.errors import ErrorKind
 from shelld_protocol.methods import METHODS
-from shelld_protocol.tools import ToolParameter
+from shelld_protocol.tools import JsonType, ToolParameter
 
 OPENRPC_VERSION: Final = "1.3.2"
 _REFERENCES: Final = "#/components/schemas/{name}"
@@ -98,23 +98,31 @@ def anthropic_tool(
     return {"name": name, "description": description, "input_schema": schema}
 
 
-# What a ToolResult is. Without type arrays, which not every host of MCP understands.
-TOOL_RESULT_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "success": {"type": "boolean"},
-        "output": {"description": "Null if it failed."},
-        "error": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-        "metadata": {"type": "object"},
-    },
-    "required": ["success", "output", "error", "metadata"],
-}
+def tool_result_schema(output_types: Iterable[JsonType]) -> dict[str, Any]:
+    """Return what a ToolResult is whose output, unless it failed, is of one of those types.
+
+    Without type arrays, which not every host of MCP understands.
+    """
+    return {
+        "type": "object",
+        "properties": {
+            "success": {"type": "boolean"},
+            "output": {
+                "description": "Null if it failed.",
+                "anyOf": [{"type": each} for each in (*output_types, "null")],
+            },
+            "error": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "metadata": {"type": "object", "additionalProperties": True},
+        },
+        "required": ["success", "output", "error", "metadata"],
+    }
 
 
 def mcp_tool(
     name: str,
     description: str,
     parameters: Iterable[ToolParameter],
+    output_types: Iterable[JsonType],
     annotations: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return a member of the answer to ``tools/list`` of the Model Context Protocol."""
@@ -122,7 +130,7 @@ def mcp_tool(
         "name": name,
         "description": description,
         "inputSchema": parameters_schema(parameters),
-        "outputSchema": TOOL_RESULT_SCHEMA,
+        "outputSchema": tool_result_schema(output_types),
     }
     if annotations:
         tool["annotations"] = annotations

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from shelld.dispatch import as_method
 from shelld.methods.context import Context, Daemon
 from shelld.options import Options
-from shelld.serve import Server
+from shelld.serve import MAX_BACKLOG_BYTES, Server
 from shelld.shells.manager import ShellManager
 from shelld.stdio import Input, Output
 from shelld_protocol.errors import ErrorKind, RpcError
@@ -92,6 +92,12 @@ BODIES: dict[str, Body] = {
 METHODS = {name: as_method(NoParams, body) for name, body in BODIES.items()}
 
 
+async def talks(context: Context, _params: NoParams) -> None:
+    """Far more than a client that does not read should make anybody keep."""
+    for number in range(3 * MAX_BACKLOG_BYTES // 10_000):
+        context.notify("progress", {"number": number, "text": "x" * 10_000})
+
+
 class Peer:
     """The client's ends of the pipes."""
 
@@ -134,8 +140,10 @@ async def served(max_in_flight: int = 4096) -> AsyncGenerator[Peer]:
     try:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
+                methods = {**METHODS, "talks": as_method(NoParams, talks)}
                 daemon = Daemon(Options(max_in_flight=max_in_flight), ShellManager())
-                server = Server(daemon, METHODS, Input(stdin), Output(stdout_end), tasks)
+                output = Output(stdout_end)
+                server = Server(daemon, methods, Input(stdin), output, tasks)
 
                 async def serve() -> None:
                     await server.read_requests()
@@ -145,6 +153,7 @@ async def served(max_in_flight: int = 4096) -> AsyncGenerator[Peer]:
                 tasks.start_soon(serve)
                 yield peer
                 peer.end()
+                output.close()
     finally:
         peer.end()
         for descriptor in (stdin, stdout, stdout_end):
@@ -216,6 +225,17 @@ async def test_at_the_cap_reading_stops_and_goes_on_when_there_is_room() -> None
         peer.send(request("forever", 1), request("deaf", 2), request("nothing", 3))
         assert (await peer.receive())["id"] == 2
         assert (await peer.receive())["id"] == 3
+
+
+async def test_notifications_are_sent_in_order_and_not_piled_up_for_who_does_not_read() -> None:
+    async with served() as peer:
+        peer.send(request("talks", 1))
+        messages = [await peer.receive()]
+        while "id" not in messages[-1]:
+            messages.append(await peer.receive())
+        numbers = [message["params"]["number"] for message in messages[:-1]]
+        assert numbers == list(range(len(numbers)))
+        assert MAX_BACKLOG_BYTES <= 10_100 * len(numbers) < 2 * MAX_BACKLOG_BYTES
 
 
 async def test_requests_that_wait_for_ever_delay_no_other() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shelld_protocol.schemas import TOOL_RESULT_SCHEMA
+from shelld_protocol.schemas import tool_result_schema
 from support import RawDaemon, is_alive, raw_daemon, running_below, wait_for
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
@@ -36,7 +36,7 @@ def test_a_failed_result_is_a_result(daemon: RawDaemon) -> None:
     assert result["output"] is None
     assert result["error"] == "Command failed with exit code 2\nhi\n"
     assert result["metadata"]["exit_code"] == 2
-    jsonschema.validate(result, TOOL_RESULT_SCHEMA)
+    jsonschema.validate(result, tool_result_schema(["string"]))
 
 
 def test_an_unknown_tool_is_a_failed_result(daemon: RawDaemon) -> None:

@@ -1,4 +1,4 @@
-"""Methods about the daemon itself: ``server_info``, ``ping``, ``rpc.discover``, ``shutdown``."""
+"""Methods about the daemon itself: ``server_info``, ``rpc.discover``, ``shutdown``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from shelld import __version__
 from shelld.methods.context import Context, Daemon
 from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
-from shelld_protocol.structs import Empty, NoParams
+from shelld_protocol.structs import NoParams
 
 
 async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
@@ -52,10 +52,6 @@ async def _containment(daemon: Daemon) -> Containment | None:
     mechanism: Literal["subreaper", "process-group"]
     mechanism = "subreaper" if runner.subreaper else "process-group"
     return Containment(mechanism, runner.cgroup)
-
-
-async def ping(_context: Context, _params: NoParams) -> Empty:
-    return Empty()
 
 
 async def discover(_context: Context, _params: NoParams) -> dict[str, Any]:

@@ -71,7 +71,7 @@ async def run_command(
     manager = context.daemon.manager
     if params.run_in_background:
         return await manager.start_and_wait(request)
-    shell = await manager.start(request)
+    shell = context.shell = await manager.start(request)
     await _wait_in_foreground(context, shell)
     raise_failure(shell)
     return shell

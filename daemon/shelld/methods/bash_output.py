@@ -16,7 +16,7 @@ from shelld_protocol.methods import BashOutputParams, BashOutputResult, OutputRa
 
 async def bash_output(context: Context, params: BashOutputParams) -> BashOutputResult:
     daemon = context.daemon
-    shell = daemon.manager.get(params.bash_id)
+    shell = context.shell = daemon.manager.get(params.bash_id)
     async with daemon.manager.filters.open(params.filter) as line_filter:
         reads = await wait_and_read(shell, params, _readers(shell, params, line_filter))
     result = result_of(shell, reads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.options import Options
 from shelld.shells.manager import ShellManager
 from shelld.shells.process import ShellProcess
+from shelld_protocol.tools import ExecutionContext
 
 
 @dataclass(slots=True)
@@ -26,12 +28,31 @@ class Daemon:
     draining: bool = False
 
 
+Notify = Callable[[str, Mapping[str, Any]], None]
+
+
+def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> None:
+    """Of a request that nobody has sent."""
+
+
 @dataclass(slots=True)
 class Context:
-    """One request. `error_data` is added to the error if the request ends cancelled."""
+    """One request. `notify` sends its client a notification (method, params) at once.
+
+    `error_data` is added to the error if the request ends cancelled. `shell` is the one that it
+    waits for, once there is one.
+    """
 
     daemon: Daemon
+    notify: Notify = _tell_nobody
     error_data: dict[str, Any] = field(default_factory=dict[str, Any])
+    shell: ShellProcess | None = None
+
+
+class RequestContext(ExecutionContext):
+    """The circumstances of a tool's execution that a request has asked for."""
+
+    request: Context | None = None
 
 
 def audit_shell(log: AuditLog, shell: ShellProcess) -> None:

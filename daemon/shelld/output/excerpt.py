@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
-from shelld.output.text import begins_within_line, last_states, read_text
+from shelld.output.text import begins_within_line, last_states, plain_text, read_text
 
 # What a head may lose at its end, and a tail at its beginning, to be whole lines: a part of each.
 _LINE_SHARE: Final = 5
@@ -24,6 +24,9 @@ _WINDOW_BYTES: Final = 1024 * 1024
 
 # Attempts to find as much text as there is room for, where it has fewer characters than bytes.
 _ATTEMPTS: Final = 5
+
+# How near the end a line is that says what goes on.
+_GLANCE_BYTES: Final = 4096
 
 
 class Notice(Protocol):
@@ -147,3 +150,14 @@ def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
             break
         best = more
     return best
+
+
+def last_line(store: StreamStore, max_characters: int) -> str:
+    """Return the last line of a stream that is not blank, or the end of a longer one.
+
+    For a glance at what goes on: what is not finished counts, and "" means that there is none near.
+    """
+    data = store.read(max(0, store.written - _GLANCE_BYTES), _GLANCE_BYTES).data
+    text = last_states(plain_text(data, strip=True, is_end=True))
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line[-max_characters:] for line in reversed(lines) if line), "")

@@ -11,14 +11,20 @@ import abc
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import anyio
 import msgspec
 
 from shelld_protocol.schemas import anthropic_tool, mcp_tool, openai_tool
 from shelld_protocol.tool_methods import ToolFormat
-from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolParameter, ToolResult
+from shelld_protocol.tools import (
+    ExecutionContext,
+    JsonType,
+    ToolCategory,
+    ToolParameter,
+    ToolResult,
+)
 
 if TYPE_CHECKING:
     from langchain_core.tools import StructuredTool
@@ -27,9 +33,13 @@ logger = logging.getLogger("shelld.tools")
 
 
 class BaseTool(abc.ABC):
-    """`aliases` are other names that a registry knows it by; `annotations` are MCP's hints."""
+    """`aliases` are other names that a registry knows it by; `annotations` are MCP's hints.
+
+    `output_types`: what the output of a successful execution may be; null is always possible.
+    """
 
     aliases: ClassVar[Sequence[str]] = ()
+    output_types: ClassVar[Sequence[JsonType]] = get_args(JsonType)
     annotations: ClassVar[Mapping[str, Any]] = {}
 
     @property
@@ -128,7 +138,13 @@ class BaseTool(abc.ABC):
         if format == "anthropic":
             return anthropic_tool(self.name, self.description, self.parameters)
         if format == "mcp":
-            return mcp_tool(self.name, self.description, self.parameters, dict(self.annotations))
+            return mcp_tool(
+                self.name,
+                self.description,
+                self.parameters,
+                self.output_types,
+                dict(self.annotations),
+            )
         raise ValueError(f"unknown format: {format!r}")
 
     def to_openai_schema(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class BashOutputTool(ExecutionTool):
 
 
 async def _news(daemon: Context, request: BashOutputParams, limit: int) -> ToolResult:
-    shell = daemon.daemon.manager.get(request.bash_id)
+    shell = daemon.shell = daemon.daemon.manager.get(request.bash_id)
     readers = excerpt_readers(shell, limit)
     reads = await wait_and_read(shell, request, readers)
     is_cut = any(reader.is_cut for reader in readers.values())

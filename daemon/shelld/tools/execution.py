@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from shelld.methods.context import Context, Daemon
+from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.options import Options
 from shelld.shells.manager import ShellManager
 from shelld.tools.base import BaseTool
@@ -37,6 +37,7 @@ class ExecutionTool(BaseTool):
     `daemon` None: commands run in this program.
     """
 
+    output_types = ("string",)
     params_type: ClassVar[type[Params]]
     taken: ClassVar[Mapping[str, str]]
     # Of the fields that have a default which depends on the context.
@@ -90,7 +91,8 @@ class ExecutionTool(BaseTool):
     async def _with_daemon(self, body: Body, context: ExecutionContext, params: Any) -> ToolResult:
         try:
             if self._daemon is not None:
-                return await body(Context(self._daemon), context, params)
+                request = context.request if isinstance(context, RequestContext) else None
+                return await body(request or Context(self._daemon), context, params)
             manager = ShellManager()
             daemon = Daemon(Options(), manager)
             return await manager.run(body, Context(daemon), context, params)

@@ -1,0 +1,142 @@
+"""``initialize``, ``server/discover``, ``ping``, ``tools/list`` and ``tools/call``.
+
+Owns what the last ``initialize`` has agreed on, and no other state: sessions and shells are named
+by the arguments of a call, and shared with all that speaks on the same stream.
+
+A tool that fails is a result with ``isError``. Errors are for what is no call of a tool: one that
+there is not, a request without its revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from shelld import __version__
+from shelld.mcp.progress import progress
+from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, require_modern, revision_of
+from shelld.methods.context import Context, RequestContext
+from shelld.toolbox import Toolbox
+from shelld_protocol.errors import invalid_params
+from shelld_protocol.mcp import (
+    ANNOTATIONS_SINCE,
+    MODERN_REVISIONS,
+    SERVER_INFO_KEY,
+    STRUCTURED_SINCE,
+    CallToolMcpParams,
+    CallToolMcpResult,
+    DiscoverResult,
+    Implementation,
+    InitializeParams,
+    InitializeResult,
+    ListToolsMcpParams,
+    ListToolsMcpResult,
+    McpParams,
+    McpResult,
+    PingParams,
+    TextContent,
+)
+from shelld_protocol.structs import Empty
+from shelld_protocol.tools import ToolResult
+
+# Tools are loaded once, so they change only when the host starts another daemon.
+TTL_MS: Final = 3_600_000
+
+R = TypeVar("R", bound=McpResult)
+
+_IMPLEMENTATION: Final = Implementation("shelld", __version__)
+_INSTRUCTIONS: Final = (
+    "Runs commands on this machine, as its user. Commands of one session follow each other as in "
+    "one terminal; another session is another terminal. What runs in the background is named by "
+    "its bash_id, and ends with this server."
+)
+_CAPABILITIES: Final[dict[str, Any]] = {"tools": {}}
+
+
+class McpMethods:
+    """What MCP's methods do for one client."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+        self._agreed: str | None = None
+
+    async def ping(self, _context: Context, params: PingParams) -> Empty:
+        refuse_modern(params.meta, "ping")
+        return Empty()
+
+    async def initialize(self, _context: Context, params: InitializeParams) -> InitializeResult:
+        refuse_modern(params.meta, "initialize")
+        self._agreed = agreed_on(params.protocol_version)
+        return InitializeResult(
+            protocol_version=self._agreed,
+            capabilities=_CAPABILITIES,
+            server_info=_IMPLEMENTATION,
+            instructions=_INSTRUCTIONS,
+        )
+
+    async def discover(self, _context: Context, params: McpParams) -> DiscoverResult:
+        require_modern(params.meta)
+        result = DiscoverResult(
+            supported_versions=list(MODERN_REVISIONS),
+            capabilities=_CAPABILITIES,
+            instructions=_INSTRUCTIONS,
+            ttl_ms=TTL_MS,
+            cache_scope="private",
+        )
+        return _complete(result)
+
+    async def list_tools(self, _context: Context, params: ListToolsMcpParams) -> ListToolsMcpResult:
+        revision = revision_of(params.meta, self._agreed)
+        if params.cursor is not None:
+            raise invalid_params("Invalid value for cursor: all tools are on one page", "cursor")
+        executor = await self._toolbox.ready()
+        tools = [_as_of(revision, tool) for tool in executor.get_all_schemas("mcp")]
+        result = ListToolsMcpResult(tools=tools)
+        if is_modern(revision):
+            # Which they are depends on what is installed beside the daemon.
+            result.ttl_ms, result.cache_scope = TTL_MS, "private"
+            return _complete(result)
+        return result
+
+    async def call_tool(self, context: Context, params: CallToolMcpParams) -> CallToolMcpResult:
+        revision = revision_of(params.meta, self._agreed)
+        executor = await self._toolbox.ready()
+        if executor.registry.get(params.name) is None:
+            raise invalid_params(f"Unknown tool: {params.name[:100]}", "name")
+        tool_result, encoded = await self._execute(context, params)
+        result = CallToolMcpResult(
+            content=[TextContent(_text_of(tool_result))], is_error=not tool_result.success
+        )
+        if revision >= STRUCTURED_SINCE:
+            result.structured_content = encoded
+        return _complete(result) if is_modern(revision) else result
+
+    async def _execute(
+        self, context: Context, params: CallToolMcpParams
+    ) -> tuple[ToolResult, msgspec.Raw]:
+        circumstances = RequestContext("", timeout=float("inf"), request=context)
+        async with progress(context, params.meta):
+            return await self._toolbox.execute(params.name, params.arguments, circumstances)
+
+
+def _complete(result: R) -> R:
+    result.result_type = "complete"
+    result.meta = {SERVER_INFO_KEY: _IMPLEMENTATION}
+    return result
+
+
+def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the description of a tool without what that revision does not have."""
+    unknown: set[str] = set()
+    if revision < ANNOTATIONS_SINCE:
+        unknown.add("annotations")
+    if revision < STRUCTURED_SINCE:
+        unknown.add("outputSchema")
+    return {key: value for key, value in tool.items() if key not in unknown}
+
+
+def _text_of(result: ToolResult) -> str:
+    """Return what the model reads; that it is an error, `isError` says."""
+    return result.to_display() if result.error is None else result.error

@@ -1,0 +1,77 @@
+"""Which revision of MCP a request is of. Pure.
+
+Each request tells: one that names its revision in ``_meta`` is of the modern era, whatever came
+before it; any other is of what the last ``initialize`` has agreed on. So both eras can share a
+stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shelld_protocol.errors import invalid_params, method_not_found, unsupported_version
+from shelld_protocol.mcp import (
+    CLIENT_CAPABILITIES_KEY,
+    HANDSHAKE_REVISIONS,
+    MODERN_REVISIONS,
+    PROTOCOL_VERSION_KEY,
+)
+
+_META = Mapping[str, Any] | None
+
+
+def is_modern(revision: str) -> bool:
+    return revision in MODERN_REVISIONS
+
+
+def agreed_on(requested: str) -> str:
+    """Return what ``initialize`` answers to a client that asks for this revision."""
+    return requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[-1]
+
+
+def revision_of(meta: _META, agreed: str | None) -> str:
+    """Return the revision of a request; `agreed` is what the last ``initialize`` came to.
+
+    Raises `RpcError`: invalid_params if nothing says, unsupported_version if we do not have it.
+    """
+    if meta is None or PROTOCOL_VERSION_KEY not in meta:
+        if agreed is None:
+            raise _missing(PROTOCOL_VERSION_KEY)
+        return agreed
+    return _modern_revision(meta)
+
+
+def require_modern(meta: _META) -> None:
+    """Refuse a request for a method that only the modern era has. Raises `RpcError`."""
+    if meta is None or PROTOCOL_VERSION_KEY not in meta:
+        raise _missing(PROTOCOL_VERSION_KEY)
+    _modern_revision(meta)
+
+
+def refuse_modern(meta: _META, method: str) -> None:
+    """Refuse a request of the modern era for a method that it does not have. Raises `RpcError`."""
+    if meta is not None and PROTOCOL_VERSION_KEY in meta:
+        _modern_revision(meta)
+        raise method_not_found(method)
+
+
+def _modern_revision(meta: Mapping[str, Any]) -> str:
+    revision, capabilities = meta[PROTOCOL_VERSION_KEY], meta.get(CLIENT_CAPABILITIES_KEY)
+    if not isinstance(revision, str):
+        raise _wrong_type(PROTOCOL_VERSION_KEY, "string")
+    if revision not in MODERN_REVISIONS:
+        raise unsupported_version(revision, MODERN_REVISIONS)
+    if capabilities is None:
+        raise _missing(CLIENT_CAPABILITIES_KEY)
+    if not isinstance(capabilities, dict):
+        raise _wrong_type(CLIENT_CAPABILITIES_KEY, "object")
+    return revision
+
+
+def _missing(key: str) -> Exception:
+    return invalid_params(f"Missing required parameter: _meta.{key}", f"_meta.{key}")
+
+
+def _wrong_type(key: str, expected: str) -> Exception:
+    return invalid_params(f"Invalid type for _meta.{key}: expected {expected}", f"_meta.{key}")

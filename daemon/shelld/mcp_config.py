@@ -1,0 +1,96 @@
+"""``shelld mcp-config [HOST] [-- OPTION ...]``: what a host of MCP needs to be told, to start this.
+
+The configuration goes to stdout, ready to be merged into the host's file; which file that is, to
+stderr. Exit codes: 0, and 2 for arguments that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from shelld.options import parse_options
+
+NAME: Final = "shelld"
+
+
+class _Host(NamedTuple):
+    """`snippet` makes the text of the command line that starts the daemon."""
+
+    file: str
+    snippet: Callable[[list[str]], str]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
+    """Return what makes the usual entry: under `key`, with further members."""
+
+    def snippet(command: list[str]) -> str:
+        return _json({key: {NAME: {**more, "command": command[0], "args": command[1:]}}})
+
+    return snippet
+
+
+def _codex(command: list[str]) -> str:
+    # Strings and arrays of strings are in TOML as in JSON.
+    program, arguments = (
+        json.dumps(each, ensure_ascii=False) for each in (command[0], command[1:])
+    )
+    return f"[mcp_servers.{NAME}]\ncommand = {program}\nargs = {arguments}"
+
+
+def _opencode(command: list[str]) -> str:
+    return _json({"mcp": {NAME: {"type": "local", "command": command, "enabled": True}}})
+
+
+HOSTS: Final = {
+    "claude-code": _Host(".mcp.json", _servers("mcpServers", type="stdio")),
+    "claude-desktop": _Host("claude_desktop_config.json", _servers("mcpServers")),
+    "codex": _Host("~/.codex/config.toml", _codex),
+    "cursor": _Host(".cursor/mcp.json", _servers("mcpServers")),
+    "gemini-cli": _Host(".gemini/settings.json", _servers("mcpServers")),
+    "opencode": _Host("opencode.json", _opencode),
+    "vscode": _Host(".vscode/mcp.json", _servers("servers", type="stdio")),
+    "windsurf": _Host("~/.codeium/windsurf/mcp_config.json", _servers("mcpServers")),
+    "zed": _Host("~/.config/zed/settings.json", _servers("context_servers", source="custom")),
+}
+# What most others read.
+_ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
+
+
+def mcp_config(arguments: Sequence[str]) -> int:
+    """Write the configuration of one host; return the exit code."""
+    options: list[str] = []
+    if "--" in arguments:
+        at = list(arguments).index("--")
+        arguments, options = arguments[:at], list(arguments[at + 1 :])
+    parser = argparse.ArgumentParser(
+        prog="shelld mcp-config",
+        usage="%(prog)s [-h] [HOST] [-- OPTION ...]",
+        description="Print what lets an MCP host start this program. Options behind -- are its.",
+        epilog=f"hosts: {', '.join(HOSTS)}; any other that reads mcpServers needs none to be named",
+    )
+    parser.add_argument("host", nargs="?", metavar="HOST", choices=HOSTS, help="the program")
+    named = parser.parse_args(arguments).host
+    # A mistake is better found now than by the host.
+    parse_options(options)
+    host = _ANY if named is None else HOSTS[named]
+    sys.stderr.write(f"# for {host.file}\n")
+    sys.stdout.write(host.snippet([*_this_program(), *options]) + "\n")
+    return 0
+
+
+def _this_program() -> list[str]:
+    """Return a command line that works from any directory."""
+    program = Path(sys.argv[0])
+    if program.name == NAME and program.is_file():
+        return [str(program.absolute())]
+    # Without -P, modules of the directory that the host is in would be imported.
+    return [sys.executable, "-P", "-m", NAME]

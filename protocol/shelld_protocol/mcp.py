@@ -1,0 +1,109 @@
+"""The Model Context Protocol: its revisions, its requests, its results.
+
+Pure. Two eras: up to 2025-11-25 a handshake (``initialize``) agrees on a revision; since 2026-07-28
+every request names its own, in ``_meta``. A member that a revision does not have is left out there.
+
+References: https://modelcontextprotocol.io/specification/2026-07-28, .../2025-11-25 and before.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import Meta, Raw, Struct, field
+
+from shelld_protocol.structs import Params, Result
+
+MODERN_REVISIONS: Final = ("2026-07-28",)
+HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+# Revisions are dates, and those that we know compare as such.
+ANNOTATIONS_SINCE: Final = "2025-03-26"
+STRUCTURED_SINCE: Final = "2025-06-18"
+
+PROTOCOL_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+PROGRESS_TOKEN_KEY: Final = "progressToken"
+
+CacheScope: TypeAlias = Literal["public", "private"]
+
+
+# -- params: a later revision may add members, which are ignored -----------------------------
+
+
+class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
+    """Base of all; also all that ``server/discover`` takes."""
+
+    meta: Annotated[dict[str, Any], Meta(description="Of the protocol.")] | None = field(
+        name="_meta", default=None
+    )
+
+
+class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
+    """Not only MCP's method, so as strict as others."""
+
+
+class InitializeParams(McpParams, kw_only=True):
+    protocol_version: str = field(name="protocolVersion")
+    capabilities: dict[str, Any] | None = None
+    client_info: dict[str, Any] | None = field(name="clientInfo", default=None)
+
+
+class ListToolsMcpParams(McpParams, kw_only=True):
+    cursor: str | None = None
+
+
+class CallToolMcpParams(McpParams, kw_only=True):
+    name: str
+    arguments: dict[str, Any] | None = None
+
+
+# -- results ----------------------------------------------------------------------------------
+
+
+class Implementation(Result):
+    name: str
+    version: str
+
+
+class McpResult(Result, kw_only=True):
+    """`result_type` and `meta` are set in the modern era."""
+
+    result_type: Literal["complete"] | None = None
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class InitializeResult(McpResult, kw_only=True):
+    protocol_version: str
+    capabilities: dict[str, Any]
+    server_info: Implementation
+    instructions: str
+
+
+class DiscoverResult(McpResult, kw_only=True):
+    """`ttl_ms`: for how long it may be kept."""
+
+    supported_versions: list[str]
+    capabilities: dict[str, Any]
+    instructions: str
+    ttl_ms: int
+    cache_scope: CacheScope
+
+
+class ListToolsMcpResult(McpResult, kw_only=True):
+    tools: list[dict[str, Any]]
+    ttl_ms: int | None = None
+    cache_scope: CacheScope | None = None
+
+
+class TextContent(Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class CallToolMcpResult(McpResult, kw_only=True):
+    """`structured_content`: a `ToolResult`, as JSON."""
+
+    content: list[TextContent]
+    is_error: bool
+    structured_content: Raw | None = None

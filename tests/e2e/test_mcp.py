@@ -1,0 +1,391 @@
+"""MCP on the wire, message by message: both eras, what each has, and what neither may see."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from support import Gate, Json, RawDaemon, is_alive, raw_daemon, running_below, wait_for
+
+MODERN = "2026-07-28"
+HANDSHAKES = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+META: Json = {VERSION_KEY: MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+
+
+def modern(daemon: RawDaemon, method: str, **params: Any) -> Any:
+    return daemon.call(method, {**params, "_meta": {**META, **params.get("_meta", {})}})
+
+
+def initialize(daemon: RawDaemon, version: str = HANDSHAKES[-1]) -> Json:
+    client = {"name": "test", "version": "1"}
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
+    result: Json = daemon.call("initialize", params)
+    daemon.notify("notifications/initialized", {})
+    return result
+
+
+def bash(daemon: RawDaemon, command: str, **arguments: Any) -> Json:
+    result: Json = modern(
+        daemon, "tools/call", name="Bash", arguments={"command": command, **arguments}
+    )
+    return result
+
+
+@pytest.fixture
+def host(daemon: RawDaemon) -> RawDaemon:
+    """A daemon that has been through a handshake."""
+    initialize(daemon)
+    return daemon
+
+
+# -- the modern era ---------------------------------------------------------------------------
+
+
+def test_discovery_tells_versions_and_capabilities(daemon: RawDaemon) -> None:
+    result = modern(daemon, "server/discover")
+    assert result["supportedVersions"] == [MODERN]
+    assert result["capabilities"] == {"tools": {}}
+    assert result["resultType"] == "complete"
+    assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "shelld"
+    assert isinstance(result["ttlMs"], int)
+    assert result["cacheScope"] == "private"
+
+
+def test_every_modern_result_says_what_it_is(daemon: RawDaemon) -> None:
+    for result in (modern(daemon, "tools/list"), bash(daemon, "true")):
+        assert result["resultType"] == "complete"
+        assert "io.modelcontextprotocol/serverInfo" in result["_meta"]
+    assert "ttlMs" not in bash(daemon, "true")
+
+
+def test_the_tools_are_described_portably_and_honestly(daemon: RawDaemon) -> None:
+    tools = {tool["name"]: tool for tool in modern(daemon, "tools/list")["tools"]}
+    assert list(tools) == ["Bash", "BashOutput", "KillShell"]
+    for tool in tools.values():
+        assert '"type":["' not in str(tool).replace(" ", "").replace("'", '"')
+        jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
+        jsonschema.Draft202012Validator.check_schema(tool["outputSchema"])
+    assert tools["Bash"]["annotations"]["destructiveHint"] is True
+    assert tools["Bash"]["annotations"]["openWorldHint"] is True
+    assert tools["BashOutput"]["annotations"]["readOnlyHint"] is True
+    assert tools["KillShell"]["annotations"]["destructiveHint"] is True
+
+
+@pytest.mark.parametrize(
+    ("command", "is_error", "text"),
+    [
+        ("echo hi", False, "hi\n"),
+        ("echo no; exit 3", True, "Command failed with exit code 3\nno\n"),
+    ],
+)
+def test_a_result_is_text_and_a_tool_result(
+    daemon: RawDaemon, command: str, is_error: bool, text: str
+) -> None:
+    schema = modern(daemon, "tools/list")["tools"][0]["outputSchema"]
+    result = bash(daemon, command)
+    assert result["isError"] is is_error
+    assert result["content"] == [{"type": "text", "text": text}]
+    structured = result["structuredContent"]
+    jsonschema.validate(structured, schema)
+    assert structured["success"] is not is_error
+    assert (structured["error"] if is_error else structured["output"]) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, "Missing required parameter: command"),
+        ({"command": 1}, "Invalid type for command: expected string"),
+        ({"command": "ls", "timeout": 1}, "Value for timeout is below minimum: 1000"),
+        ({"command": "ls", "nope": 1}, "Unknown parameter: nope"),
+    ],
+)
+def test_what_a_model_did_wrong_is_a_failed_result(
+    daemon: RawDaemon, arguments: Json, text: str
+) -> None:
+    result = modern(daemon, "tools/call", name="Bash", arguments=arguments)
+    assert result["isError"] is True
+    assert result["content"][0]["text"].startswith(text)
+
+
+def test_a_blocked_command_is_a_failed_result_that_says_why() -> None:
+    with raw_daemon() as daemon:
+        # Of a disk that there is none of, should it ever run.
+        result = bash(daemon, "dd if=/nonexistent of=/dev/sdzz9/nothing")
+        assert result["isError"] is True
+        assert result["content"][0]["text"].startswith("Command blocked: dangerous (dd-disk)")
+        assert result["structuredContent"]["metadata"]["rule"] == "dd-disk"
+
+
+def test_a_timeout_is_a_failed_result_with_the_partial_output(daemon: RawDaemon) -> None:
+    result = bash(daemon, "echo before; sleep 300", timeout=1000)
+    assert result["isError"] is True
+    assert result["content"][0]["text"] == "Command timed out after 1000ms\nbefore\n"
+    assert result["structuredContent"]["metadata"]["status"] == "timeout"
+
+
+def test_background_shells_are_named_by_their_ids(daemon: RawDaemon) -> None:
+    started = bash(daemon, "echo one; sleep 300", run_in_background=True)
+    bash_id = started["structuredContent"]["metadata"]["bash_id"]
+    assert bash_id in started["content"][0]["text"]
+    read = modern(
+        daemon, "tools/call", name="BashOutput", arguments={"bash_id": bash_id, "wait": 5000}
+    )
+    assert read["content"][0]["text"].startswith("one\n")
+    killed = modern(daemon, "tools/call", name="KillShell", arguments={"shell_id": bash_id})
+    assert killed["isError"] is False
+    assert killed["structuredContent"]["metadata"]["status"] == "killed"
+
+
+def test_a_session_is_named_by_an_argument_and_else_main(daemon: RawDaemon) -> None:
+    bash(daemon, "x=1; cd /")
+    bash(daemon, "x=2", session="other")
+    assert bash(daemon, 'echo "$x $PWD"')["content"][0]["text"] == "1 /\n"
+    assert bash(daemon, 'echo "$x"', session="other")["content"][0]["text"] == "2\n"
+    assert daemon.bash('echo "$x"')["stdout"] == "1\n"
+
+
+def test_other_names_of_a_tool_are_understood(daemon: RawDaemon) -> None:
+    result = modern(daemon, "tools/call", name="bash", arguments={"command": "echo hi"})
+    assert result["content"][0]["text"] == "hi\n"
+
+
+# -- the handshake era ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", HANDSHAKES)
+def test_a_handshake_agrees_on_a_version_that_both_have(daemon: RawDaemon, version: str) -> None:
+    result = initialize(daemon, version)
+    assert result["protocolVersion"] == version
+    assert result["capabilities"] == {"tools": {}}
+    assert result["serverInfo"]["name"] == "shelld"
+    assert result["instructions"]
+    assert daemon.call("ping") == {}
+    assert daemon.call("ping", {"_meta": {"progressToken": 1}}) == {}
+
+
+@pytest.mark.parametrize("version", ["1999-01-01", "2026-07-28", "", "latest"])
+def test_an_unknown_version_is_answered_with_the_newest(daemon: RawDaemon, version: str) -> None:
+    assert initialize(daemon, version)["protocolVersion"] == "2025-11-25"
+
+
+@pytest.mark.parametrize("version", HANDSHAKES)
+def test_a_revision_is_given_only_what_it_has(daemon: RawDaemon, version: str) -> None:
+    initialize(daemon, version)
+    listed = daemon.call("tools/list")
+    assert listed.keys() == {"tools"}
+    result = daemon.call("tools/call", {"name": "Bash", "arguments": {"command": "echo hi"}})
+    assert result["content"] == [{"type": "text", "text": "hi\n"}]
+    assert result["isError"] is False
+    for tool in listed["tools"]:
+        assert ("annotations" in tool) == (version >= "2025-03-26")
+        assert ("outputSchema" in tool) == (version >= "2025-06-18")
+    assert ("structuredContent" in result) == (version >= "2025-06-18")
+    assert not {"resultType", "_meta"} & result.keys()
+
+
+def test_a_second_handshake_replaces_the_first(daemon: RawDaemon) -> None:
+    initialize(daemon, "2024-11-05")
+    initialize(daemon, "2025-11-25")
+    assert "outputSchema" in daemon.call("tools/list")["tools"][0]
+
+
+def test_messages_of_both_eras_and_plain_ones_share_the_stream(host: RawDaemon) -> None:
+    assert "ttlMs" in modern(host, "tools/list")
+    assert "ttlMs" not in host.call("tools/list")
+    assert host.bash("echo plain")["stdout"] == "plain\n"
+    assert bash(host, "echo modern")["resultType"] == "complete"
+
+
+def test_mcp_works_in_both_framings() -> None:
+    with raw_daemon() as daemon:
+        body = b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"%b":"%b",'
+        body += b'"io.modelcontextprotocol/clientCapabilities":{}}}}'
+        body %= VERSION_KEY.encode(), MODERN.encode()
+        daemon.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        assert daemon.answer(1)["result"]["supportedVersions"] == [MODERN]
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+BROKEN_META: list[tuple[Any, int]] = [
+    (None, -32602),
+    ({}, -32602),
+    ({"progressToken": 1}, -32602),
+    ("x", -32602),
+    ({VERSION_KEY: MODERN}, -32602),
+    ({**META, "io.modelcontextprotocol/clientCapabilities": []}, -32602),
+    ({**META, VERSION_KEY: 20260728}, -32602),
+    ({**META, VERSION_KEY: None}, -32602),
+    ({**META, VERSION_KEY: "2025-11-25"}, -32022),
+    ({**META, VERSION_KEY: "1999-01-01"}, -32022),
+]
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "server/discover"])
+@pytest.mark.parametrize(("meta", "code"), BROKEN_META)
+def test_a_request_that_does_not_say_its_revision_is_refused(
+    daemon: RawDaemon, method: str, meta: Any, code: int
+) -> None:
+    params: Json = {"name": "Bash", "arguments": {"command": "true"}, "_meta": meta}
+    error = daemon.fail(method, params)
+    assert error["code"] == code
+    if code == -32022:
+        requested = meta[VERSION_KEY]
+        assert error["data"] == {
+            "kind": "unsupported_version",
+            "supported": [MODERN],
+            "requested": requested,
+        }
+
+
+@pytest.mark.parametrize("method", ["ping", "initialize", "logging/setLevel", "resources/list"])
+def test_the_modern_era_does_not_have_what_was_removed(host: RawDaemon, method: str) -> None:
+    params: Json = {"_meta": META}
+    if method == "initialize":
+        params["protocolVersion"] = MODERN
+    assert host.fail(method, params)["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "message"),
+    [
+        ("initialize", None, "Missing required parameter: protocolVersion"),
+        ("initialize", {"protocolVersion": 1}, "Invalid type for protocolVersion: expected string"),
+        ("tools/call", None, "Missing required parameter: name"),
+        ("tools/call", {"name": "Nope"}, "Unknown tool: Nope"),
+        ("tools/call", {"name": 1}, "Invalid type for name: expected string"),
+        (
+            "tools/call",
+            {"name": "Bash", "arguments": []},
+            "Invalid type for arguments: expected object",
+        ),
+        (
+            "tools/call",
+            {"name": "Bash", "arguments": {"command": "true"}, "_meta": {"progressToken": True}},
+            "Invalid type for _meta.progressToken: expected string",
+        ),
+        ("tools/list", {"cursor": "x"}, "Invalid value for cursor: all tools are on one page"),
+    ],
+)
+def test_what_is_no_call_of_a_tool_is_an_error(
+    host: RawDaemon, method: str, params: Any, message: str
+) -> None:
+    error = host.fail(method, params)
+    assert (error["code"], error["message"]) == (-32602, message)
+
+
+def test_members_of_later_revisions_are_ignored(host: RawDaemon) -> None:
+    assert host.call("tools/list", {"later": 1, "_meta": {"also/later": {}}})["tools"]
+    params = {"name": "Bash", "arguments": {"command": "echo hi"}, "task": {"ttl": 1}}
+    assert host.call("tools/call", params)["isError"] is False
+
+
+def test_unknown_notifications_are_ignored(host: RawDaemon) -> None:
+    for method in ("notifications/roots/list_changed", "notifications/progress", "notifications/x"):
+        host.notify(method, {"progressToken": 1, "progress": 1})
+    assert host.call("ping") == {}
+
+
+# -- progress and cancellation ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["abc", 0, 7])
+def test_a_call_that_takes_long_reports_its_progress(
+    daemon: RawDaemon, tmp_path: Path, token: Any
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    meta = {**META, "progressToken": token}
+    arguments = {"command": f"echo first line; {gate.wait}; echo done"}
+    began = time.monotonic()
+    request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
+    first, second = daemon.receive(), daemon.receive()
+    assert time.monotonic() - began < 3
+    gate.open()
+    answer = daemon.receive()
+    for notification in (first, second):
+        assert notification["method"] == "notifications/progress"
+        assert "id" not in notification
+        assert notification["params"]["progressToken"] == token
+        assert notification["params"]["message"] == "first line"
+    assert second["params"]["progress"] > first["params"]["progress"]
+    assert answer["id"] == request
+    # Nothing about it comes any more.
+    daemon.request("bash", {"command": "sleep 1"})
+    assert "result" in daemon.receive()
+
+
+def test_the_first_report_comes_within_a_second(daemon: RawDaemon) -> None:
+    bash(daemon, "true")
+    meta = {**META, "progressToken": 1}
+    arguments = {"command": "sleep 300"}
+    began = time.monotonic()
+    request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
+    report = daemon.receive()
+    assert time.monotonic() - began < 1
+    assert report["params"]["message"] == "Running for 1 s"
+    daemon.notify("notifications/cancelled", {"requestId": request})
+
+
+def test_who_waits_for_a_background_shell_hears_of_it_too(daemon: RawDaemon) -> None:
+    started = bash(daemon, "echo booting; sleep 300", run_in_background=True)
+    bash_id = started["structuredContent"]["metadata"]["bash_id"]
+    arguments = {"bash_id": bash_id, "wait": 60_000, "until": "exit"}
+    params = {
+        "name": "BashOutput",
+        "arguments": arguments,
+        "_meta": {**META, "progressToken": "t"},
+    }
+    daemon.request("tools/call", params)
+    assert daemon.receive()["params"]["message"] == "booting"
+
+
+def test_nobody_hears_of_progress_who_did_not_ask(host: RawDaemon) -> None:
+    arguments = {"command": "sleep 1"}
+    host.request("tools/call", {"name": "Bash", "arguments": arguments})
+    assert "result" in host.receive()
+
+
+def test_cancelled_kills_and_gets_no_answer(daemon: RawDaemon) -> None:
+    meta = {**META, "progressToken": 1}
+    arguments = {"command": "setsid sleep 3141 & sleep 3141"}
+    request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
+    wait_for(lambda: len(running_below(daemon.pid, "3141")) >= 2, "both to run")
+    sleepers = running_below(daemon.pid, "3141")
+    daemon.notify("notifications/cancelled", {"requestId": request, "reason": "enough"})
+    wait_for(lambda: not any(map(is_alive, sleepers)), "their end")
+    # Reports that were under way may come before; the answer to what follows is the next else.
+    following = daemon.request("ping")
+    messages = [daemon.receive()]
+    while messages[-1].get("id") != following:
+        messages.append(daemon.receive())
+    assert all("id" not in message for message in messages[:-1])
+
+
+def test_a_client_that_spoke_only_mcp_sees_only_mcp(daemon: RawDaemon) -> None:
+    initialize(daemon)
+    meta = {"progressToken": "p"}
+    ids = [
+        daemon.request("tools/call", {"name": "Bash", "arguments": {"command": command}, **more})
+        for command, more in (
+            ("sleep 1; echo slow", {"_meta": meta}),
+            ("echo fast", {}),
+            ("exit 1", {}),
+            ("kill -KILL $$", {}),
+        )
+    ]
+    ids += [daemon.request("tools/list"), daemon.request("ping"), daemon.request("nope")]
+    seen: list[Any] = []
+    while len(seen) < len(ids):
+        message = daemon.receive()
+        assert message["jsonrpc"] == "2.0"
+        if "id" in message:
+            seen.append(message["id"])
+        else:
+            assert message["method"] == "notifications/progress"
+    assert sorted(seen) == sorted(ids)
