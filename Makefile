@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check lint types bench fuzz clean
+.PHONY: help demo clients test test-long check lint types bench fuzz clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -16,6 +17,14 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
+
+$(CLIENTS): $(READY) tests/third_party/package.json
+	$(BIN)/python -m pip install --quiet --group clients
+	cd tests/third_party && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --silent --ignore-scripts \
+		--no-package-lock --no-audit --no-fund
+	@touch $@
+
+clients: $(CLIENTS) ## Install clients of others, for the tests that drive the daemon with them
 
 demo: $(READY) ## Run a short session with a real daemon
 	@$(BIN)/python examples/demo.py
@@ -50,5 +59,5 @@ fuzz: $(READY) ## Look for output that is read differently in different ways, fo
 	$(BIN)/python -m tests.fuzz.text_pipeline -max_total_time=60 -max_len=600 .fuzz/text
 
 clean: ## Remove the virtual environment and all caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz build dist
+	rm -rf $(VENV) tests/third_party/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -80,6 +80,10 @@ def unsupported_version(requested: str, supported: Sequence[str]) -> RpcError:
     return RpcError(ErrorKind.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
+def missing_parameter(name: str) -> RpcError:
+    return invalid_params(f"Missing required parameter: {name}", name)
+
+
 def internal_error() -> RpcError:
     return RpcError(ErrorKind.INTERNAL_ERROR, "Internal error")
 

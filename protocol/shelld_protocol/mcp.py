@@ -29,11 +29,15 @@ PROGRESS_TOKEN_KEY: Final = "progressToken"
 CacheScope: TypeAlias = Literal["public", "private"]
 
 
-# -- params: a later revision may add members, which are ignored -----------------------------
+# -- params -----------------------------------------------------------------------------------
 
 
 class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
-    """Base of all; also all that ``server/discover`` takes."""
+    """Base of all; also all that ``server/discover`` takes.
+
+    Members that a later revision may add are ignored. None is required by its type, as first of all
+    `meta` has to say whether this is a request for such a method at all.
+    """
 
     meta: Annotated[dict[str, Any], Meta(description="Of the protocol.")] | None = field(
         name="_meta", default=None
@@ -45,7 +49,7 @@ class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
 
 
 class InitializeParams(McpParams, kw_only=True):
-    protocol_version: str = field(name="protocolVersion")
+    protocol_version: str | None = field(name="protocolVersion", default=None)
     capabilities: dict[str, Any] | None = None
     client_info: dict[str, Any] | None = field(name="clientInfo", default=None)
 
@@ -55,7 +59,7 @@ class ListToolsMcpParams(McpParams, kw_only=True):
 
 
 class CallToolMcpParams(McpParams, kw_only=True):
-    name: str
+    name: str | None = None
     arguments: dict[str, Any] | None = None
 
 

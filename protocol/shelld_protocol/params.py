@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from shelld_protocol.errors import invalid_params
+from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.parameters import Parameter, parameters_of
 from shelld_protocol.structs import Params
 
@@ -50,7 +50,7 @@ def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
     for name, parameter in parameters.items():
         if name not in given:
             if parameter.model.required:
-                raise invalid_params(f"Missing required parameter: {within}{name}", within + name)
+                raise missing_parameter(within + name)
             continue
         if bytes(given[name]) == b"null" and not parameter.model.required:
             # Null is a value only where it differs from leaving the parameter out.

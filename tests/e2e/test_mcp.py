@@ -244,12 +244,10 @@ def test_a_request_that_does_not_say_its_revision_is_refused(
         }
 
 
-@pytest.mark.parametrize("method", ["ping", "initialize", "logging/setLevel", "resources/list"])
+@pytest.mark.parametrize("method", ["initialize", "logging/setLevel", "resources/list"])
 def test_the_modern_era_does_not_have_what_was_removed(host: RawDaemon, method: str) -> None:
-    params: Json = {"_meta": META}
-    if method == "initialize":
-        params["protocolVersion"] = MODERN
-    assert host.fail(method, params)["code"] == -32601
+    for params in ({"_meta": META}, {"_meta": META, "protocolVersion": MODERN}):
+        assert host.fail(method, params)["code"] == -32601
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,16 @@ there is not, a request without its revision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
-
-import msgspec
 
 from shelld import __version__
 from shelld.mcp.progress import progress
 from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, require_modern, revision_of
 from shelld.methods.context import Context, RequestContext
 from shelld.toolbox import Toolbox
-from shelld_protocol.errors import invalid_params
+from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.mcp import (
     ANNOTATIONS_SINCE,
     MODERN_REVISIONS,
@@ -68,6 +67,8 @@ class McpMethods:
 
     async def initialize(self, _context: Context, params: InitializeParams) -> InitializeResult:
         refuse_modern(params.meta, "initialize")
+        if params.protocol_version is None:
+            raise missing_parameter("protocolVersion")
         self._agreed = agreed_on(params.protocol_version)
         return InitializeResult(
             protocol_version=self._agreed,
@@ -102,23 +103,22 @@ class McpMethods:
 
     async def call_tool(self, context: Context, params: CallToolMcpParams) -> CallToolMcpResult:
         revision = revision_of(params.meta, self._agreed)
+        if (name := params.name) is None:
+            raise missing_parameter("name")
         executor = await self._toolbox.ready()
-        if executor.registry.get(params.name) is None:
-            raise invalid_params(f"Unknown tool: {params.name[:100]}", "name")
-        tool_result, encoded = await self._execute(context, params)
+        if executor.registry.get(name) is None:
+            raise invalid_params(f"Unknown tool: {name[:100]}", "name")
+        circumstances = RequestContext("", timeout=math.inf, request=context)
+        async with progress(context, params.meta):
+            tool_result, encoded = await self._toolbox.execute(
+                name, params.arguments, circumstances
+            )
         result = CallToolMcpResult(
             content=[TextContent(_text_of(tool_result))], is_error=not tool_result.success
         )
         if revision >= STRUCTURED_SINCE:
             result.structured_content = encoded
         return _complete(result) if is_modern(revision) else result
-
-    async def _execute(
-        self, context: Context, params: CallToolMcpParams
-    ) -> tuple[ToolResult, msgspec.Raw]:
-        circumstances = RequestContext("", timeout=float("inf"), request=context)
-        async with progress(context, params.meta):
-            return await self._toolbox.execute(params.name, params.arguments, circumstances)
 
 
 def _complete(result: R) -> R:

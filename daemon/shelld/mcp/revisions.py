@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shelld_protocol.errors import invalid_params, method_not_found, unsupported_version
+from shelld_protocol.errors import (
+    invalid_params,
+    method_not_found,
+    missing_parameter,
+    unsupported_version,
+)
 from shelld_protocol.mcp import (
     CLIENT_CAPABILITIES_KEY,
     HANDSHAKE_REVISIONS,
@@ -70,7 +75,7 @@ def _modern_revision(meta: Mapping[str, Any]) -> str:
 
 
 def _missing(key: str) -> Exception:
-    return invalid_params(f"Missing required parameter: _meta.{key}", f"_meta.{key}")
+    return missing_parameter(f"_meta.{key}")
 
 
 def _wrong_type(key: str, expected: str) -> Exception:
