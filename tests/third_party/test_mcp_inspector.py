@@ -1,0 +1,47 @@
+"""The command line of the MCP inspector, which is what authors of servers look at them with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from installed import node, node_environment, npm_package
+
+SHELLD = [sys.executable, "-P", "-m", "shelld"]
+
+
+def inspect(*options: str) -> subprocess.CompletedProcess[str]:
+    launcher = npm_package("@modelcontextprotocol/inspector") / "clients/launcher/build/index.js"
+    return subprocess.run(
+        [node(), str(launcher), "--cli", *options, "--", *SHELLD],
+        env=node_environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern", "auto"])
+def test_the_descriptions_of_the_tools_have_nothing_to_warn_of(era: str) -> None:
+    ended = inspect("--protocol-era", era, "--method", "tools/list", "--strict")
+    assert ended.returncode == 0, ended.stderr
+    assert "warning" not in ended.stderr.lower(), ended.stderr
+    names = [tool["name"] for tool in json.loads(ended.stdout)["tools"]]
+    assert names == ["Bash", "BashOutput", "KillShell"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_tool_can_be_called(era: str) -> None:
+    arguments = json.dumps({"command": "echo hi; exit 3"})
+    ended = inspect(
+        *("--protocol-era", era, "--format", "json", "-q"),
+        *("--method", "tools/call", "--tool-name", "Bash", "--tool-args-json", arguments),
+    )
+    result: Any = json.loads(ended.stdout)["result"]
+    assert result["isError"] is True
+    assert result["structuredContent"]["metadata"]["exit_code"] == 3
