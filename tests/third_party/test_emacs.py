@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from installed import program
 from support import DAEMON_COMMAND
 
-SCRIPT = Path(__file__).with_name("emacs.el")
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parents[1] / "examples" / "emacs" / "shelld.el"
 
 
-def test_emacs_gets_all_it_asks_for(tmp_path: Path) -> None:
-    report = tmp_path / "report"
-    ended = subprocess.run(
-        [program("emacs"), "-Q", "--batch", "-l", str(SCRIPT)],
-        env={**os.environ, "DAEMON": json.dumps(DAEMON_COMMAND), "REPORT": str(report)},
+def emacs(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run an Emacs without a screen."""
+    return subprocess.run(
+        [program("emacs"), "-Q", "--batch", *options],
+        env={**os.environ, "DAEMON": json.dumps(DAEMON_COMMAND), **environment},
         capture_output=True,
         text=True,
         timeout=50,
         check=False,
     )
+
+
+def report_of(tmp_path: Path, *options: str) -> Any:
+    report = tmp_path / "report"
+    ended = emacs(*options, REPORT=str(report))
     assert report.exists(), ended.stderr
-    assert json.loads(report.read_text()) == {
+    return json.loads(report.read_text())
+
+
+def test_emacs_gets_all_it_asks_for(tmp_path: Path) -> None:
+    assert report_of(tmp_path, "-l", str(HERE / "emacs.el")) == {
         "ping": True,
         "foreground": ["out\n", "err\n", 3],
         "failure": [-32602, "Missing required parameter: command"],
@@ -37,3 +49,20 @@ def test_emacs_gets_all_it_asks_for(tmp_path: Path) -> None:
         "shutdown": True,
         "exit_code": 0,
     }
+
+
+def test_the_example_runs_follows_and_kills(tmp_path: Path) -> None:
+    options = ("-L", str(EXAMPLE.parent), "-l", str(HERE / "emacs_example.el"))
+    assert report_of(tmp_path, *options) == [
+        "$ cd / && pwd; echo to stderr >&2; exit 3\n/\nto stderr\n[exit code 3 after N ms]\n",
+        "$ pwd\n/\n[exit code 0 after N ms]\n",
+        "$ echo one; sleep 0.2; echo two; sleep 300\none\ntwo\n[SIGTERM after N ms]\n",
+    ]
+
+
+def test_the_example_compiles_without_a_warning(tmp_path: Path) -> None:
+    copy = shutil.copy(EXAMPLE, tmp_path)
+    strict = "(setq byte-compile-error-on-warn t)"
+    ended = emacs("--eval", strict, "-f", "batch-byte-compile", str(copy))
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""

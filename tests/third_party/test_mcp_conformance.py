@@ -39,6 +39,23 @@ NO_PROMPTS_NOR_RESOURCES = {
 }
 
 
+SCENARIOS: list[tuple[str, str, set[str]]] = [
+    (HANDSHAKE, "server-initialize", set()),
+    (HANDSHAKE, "ping", set()),
+    (HANDSHAKE, "tools-list", set()),
+    (HANDSHAKE, "tools-call-simple-text", set()),
+    (HANDSHAKE, "tools-call-error", set()),
+    (MODERN, "server-initialize", set()),
+    (MODERN, "ping", set()),
+    (MODERN, "tools-list", set()),
+    (MODERN, "tools-call-simple-text", set()),
+    (MODERN, "tools-call-error", set()),
+    (MODERN, "http-header-validation", set()),
+    (MODERN, "server-stateless", NO_SAMPLING),
+    (MODERN, "caching", NO_PROMPTS_NOR_RESOURCES),
+]
+
+
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     path = os.pathsep.join([str(PLUGIN), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -49,24 +66,7 @@ def url() -> Iterator[str]:
     assert daemon.stderr == b""
 
 
-@pytest.mark.parametrize(
-    ("suite", "scenario", "expected_failures"),
-    [
-        (HANDSHAKE, "server-initialize", set()),
-        (HANDSHAKE, "ping", set()),
-        (HANDSHAKE, "tools-list", set()),
-        (HANDSHAKE, "tools-call-simple-text", set()),
-        (HANDSHAKE, "tools-call-error", set()),
-        (MODERN, "server-initialize", set()),
-        (MODERN, "ping", set()),
-        (MODERN, "tools-list", set()),
-        (MODERN, "tools-call-simple-text", set()),
-        (MODERN, "tools-call-error", set()),
-        (MODERN, "http-header-validation", set()),
-        (MODERN, "server-stateless", NO_SAMPLING),
-        (MODERN, "caching", NO_PROMPTS_NOR_RESOURCES),
-    ],
-)
+@pytest.mark.parametrize(("suite", "scenario", "expected_failures"), SCENARIOS)
 def test_the_scenario_passes(
     url: str, suite: str, scenario: str, expected_failures: set[str]
 ) -> None:

@@ -6,17 +6,21 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from installed import program
 from support import DAEMON_COMMAND
 
-SCRIPT = Path(__file__).with_name("neovim.lua")
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parents[1] / "examples" / "neovim" / "shelld.lua"
 
 
-def test_neovim_gets_all_it_asks_for(tmp_path: Path) -> None:
+def report_of(tmp_path: Path, *scripts: Path) -> Any:
+    """Run scripts in a Neovim without a screen; return what they have reported."""
     report = tmp_path / "report"
+    commands = [option for script in scripts for option in ("-c", f"luafile {script}")]
     ended = subprocess.run(
-        [program("nvim"), "--headless", "-u", "NONE", "-c", f"luafile {SCRIPT}", "-c", "qa!"],
+        [program("nvim"), "--headless", "-u", "NONE", *commands, "-c", "qa!"],
         env={
             **os.environ,
             # It writes there.
@@ -31,7 +35,11 @@ def test_neovim_gets_all_it_asks_for(tmp_path: Path) -> None:
         check=False,
     )
     assert report.exists(), ended.stderr
-    assert json.loads(report.read_text()) == {
+    return json.loads(report.read_text())
+
+
+def test_neovim_gets_all_it_asks_for(tmp_path: Path) -> None:
+    assert report_of(tmp_path, HERE / "neovim.lua") == {
         "ping": True,
         "foreground": ["out\n", "err\n", 3],
         "failure": [-32602, "Missing required parameter: command"],
@@ -45,3 +53,11 @@ def test_neovim_gets_all_it_asks_for(tmp_path: Path) -> None:
         "exit_code": 0,
         "errors": 0,
     }
+
+
+def test_the_example_runs_follows_and_kills(tmp_path: Path) -> None:
+    assert report_of(tmp_path, EXAMPLE, HERE / "neovim_example.lua") == [
+        "$ cd / && pwd; echo to stderr >&2; exit 3\n/\nto stderr\n[exit code 3 after N ms]\n",
+        "$ pwd\n/\n[exit code 0 after N ms]\n",
+        "$ echo one; sleep 0.2; echo two; sleep 300\none\ntwo\n[SIGTERM after N ms]\n",
+    ]

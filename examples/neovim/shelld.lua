@@ -1,0 +1,131 @@
+-- Run shell commands from Neovim: into a buffer, followed while they run, ended for sure.
+--
+-- Copy this file to ~/.config/nvim/plugin/, and have `shelld` on the PATH (or set g:shelld_command).
+--
+--   :Shelld make -j4          run it, and show what it wrote and how it ended
+--   :ShelldFollow npm run dev run it in the background, and show what it writes as it comes
+--   :ShelldKill               in its buffer: end it, with everything it has started
+--
+-- It speaks to the daemon with the client that Neovim has for language servers. Commands share one
+-- session, as in a terminal: `:Shelld cd build` counts for the next one. With Neovim, all of them end.
+
+local rpc
+
+local function connect()
+  if rpc then
+    return rpc
+  end
+  local command = vim.g.shelld_command or { "shelld" }
+  local dispatchers = {
+    notification = function() end,
+    server_request = function() end,
+    on_error = function() end,
+    on_exit = function()
+      rpc = nil
+    end,
+  }
+  if vim.fn.has("nvim-0.8") == 1 then
+    rpc = vim.lsp.rpc.start(command, dispatchers)
+  else
+    rpc = vim.lsp.rpc.start(command[1], vim.list_slice(command, 2), dispatchers)
+  end
+  return rpc
+end
+
+local function request(method, params, on_result)
+  connect().request(method, params, function(failure, result)
+    if failure then
+      vim.notify("shelld: " .. failure.message, vim.log.levels.ERROR)
+    else
+      on_result(result)
+    end
+  end)
+end
+
+local function open_buffer(title)
+  vim.cmd("botright new")
+  local buffer = vim.api.nvim_get_current_buf()
+  vim.bo[buffer].buftype = "nofile"
+  vim.bo[buffer].bufhidden = "hide"
+  vim.bo[buffer].swapfile = false
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, { "$ " .. title, "" })
+  return buffer
+end
+
+-- Append text to the last line of a buffer, and keep windows that show its end there.
+local function append(buffer, text)
+  if text == "" or not vim.api.nvim_buf_is_valid(buffer) then
+    return
+  end
+  local count = vim.api.nvim_buf_line_count(buffer)
+  local last = vim.api.nvim_buf_get_lines(buffer, count - 1, count, false)[1]
+  local lines = vim.split(last .. text, "\n", { plain = true })
+  vim.api.nvim_buf_set_lines(buffer, count - 1, count, false, lines)
+  for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
+    if vim.api.nvim_win_get_cursor(window)[1] >= count then
+      vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(buffer), 0 })
+    end
+  end
+end
+
+local function ending(result)
+  local how = result.status
+  if type(result.exitCode) == "number" then
+    how = "exit code " .. result.exitCode
+  elseif type(result.signal) == "string" then
+    how = result.signal
+  end
+  return string.format("[%s after %d ms]\n", how, result.durationMs)
+end
+
+local function run(command)
+  local buffer = open_buffer(command)
+  request("bash", { command = command, on_timeout = "background" }, function(result)
+    if result.status == "running" then
+      append(buffer, result.message .. "\n")
+      return
+    end
+    append(buffer, result.stdout .. result.stderr .. ending(result))
+  end)
+end
+
+-- Each read waits in the daemon until there is something new; nothing polls.
+local function read_on(buffer, id)
+  request("bash_output", { bash_id = id, wait = 60000 }, function(output)
+    append(buffer, output.stdout .. output.stderr)
+    if output.isRunning or output.more then
+      read_on(buffer, id)
+    else
+      append(buffer, ending(output))
+    end
+  end)
+end
+
+local function follow(command)
+  local buffer = open_buffer(command)
+  request("bash", { command = command, run_in_background = true }, function(job)
+    vim.b[buffer].shelld_id = job.bash_id
+    read_on(buffer, job.bash_id)
+  end)
+end
+
+local function kill()
+  local id = vim.b.shelld_id
+  if not id then
+    vim.notify("shelld: nothing runs in this buffer", vim.log.levels.WARN)
+    return
+  end
+  request("kill_shell", { shell_id = id }, function(result)
+    vim.notify("shelld: " .. result.message)
+  end)
+end
+
+local function define(name, action, takes_command)
+  vim.api.nvim_create_user_command(name, function(given)
+    action(given.args)
+  end, { nargs = takes_command and "+" or 0, complete = takes_command and "shellcmd" or nil })
+end
+
+define("Shelld", run, true)
+define("ShelldFollow", follow, true)
+define("ShelldKill", kill, false)

@@ -1,0 +1,64 @@
+"""``shelld mcp-config``: what it prints is what starts the daemon, in the form of each host."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from shelld.mcp_config import HOSTS
+from support import Json, RawDaemon
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "mcp"
+SCRIPT = Path(sys.executable).with_name("shelld")
+
+
+def mcp_config(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "shelld", "mcp-config", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def command_in(configuration: Any) -> list[str]:
+    """The command line that a host makes of it."""
+    ((_, servers),) = configuration.items()
+    server = servers["shelld"]
+    command = server["command"]
+    return cast("list[str]", command) if isinstance(command, list) else [command, *server["args"]]
+
+
+@pytest.mark.parametrize("host", [None, *HOSTS])
+def test_what_is_printed_starts_a_daemon_from_anywhere(host: str | None, tmp_path: Path) -> None:
+    ended = mcp_config(*([] if host is None else [host]), "--", "--guard", "off", cwd=tmp_path)
+    assert ended.returncode == 0
+    assert ended.stderr.startswith("# for ")
+    parse = tomllib.loads if host == "codex" else json.loads
+    command = command_in(parse(ended.stdout))
+    assert command[-2:] == ["--guard", "off"]
+    assert Path(command[0]).is_absolute()
+    daemon = RawDaemon(command=command, cwd=tmp_path)
+    params: Json = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    assert daemon.call("initialize", params)["serverInfo"]["name"] == "shelld"
+    daemon.close()
+
+
+def test_the_installed_program_is_named_by_its_path() -> None:
+    ended = subprocess.run([SCRIPT, "mcp-config"], capture_output=True, text=True, check=True)
+    assert command_in(json.loads(ended.stdout)) == [str(SCRIPT)]
+
+
+@pytest.mark.parametrize("arguments", [["nope"], ["cursor", "more"], ["cursor", "--", "--nope"]])
+def test_what_is_wrong_is_refused(arguments: list[str]) -> None:
+    ended = mcp_config(*arguments)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("usage: ")
+
+
+def test_the_examples_are_what_is_printed() -> None:
+    written = {path.stem: path.read_text() for path in EXAMPLES.iterdir()}
+    assert written == {name: host.snippet(["shelld"]) + "\n" for name, host in HOSTS.items()}
