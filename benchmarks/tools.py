@@ -1,4 +1,5 @@
-"""What the tool layer costs: `call_tool` beside the plain method, and a tool without a daemon.
+"""What the tool layer costs: `call_tool` and MCP's `tools/call` beside the plain method, and a tool
+without a daemon.
 
 All in one run, interleaved, medians.
 
@@ -14,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from measure import milliseconds, report
+from measure import RawDaemon, milliseconds, report
 from shelld.shells import ShellManager
 from shelld.tools import BashTool, ExecutionContext
 from shelld_client import Client
@@ -45,6 +46,30 @@ def over_the_wire(rounds: int, pause: float, name: str) -> None:
     report(f"bash and call_tool, {name}", **medians, more_ms=more)
 
 
+def over_mcp(rounds: int, pause: float, name: str) -> None:
+    """Both eras, driven without a client library, whose own cost is another matter."""
+    meta: dict[str, object] = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    call: dict[str, object] = {"name": "Bash", "arguments": {"command": "true"}}
+    daemon = RawDaemon()
+    daemon.request("initialize", {"protocolVersion": "2025-11-25"})
+    daemon.request("tools/list")
+    medians = interleaved(
+        rounds,
+        pause,
+        bash=lambda: daemon.request("bash", {"command": "true"}),
+        handshake=lambda: daemon.request("tools/call", call),
+        modern=lambda: daemon.request("tools/call", {**call, "_meta": meta}),
+        progress=lambda: daemon.request("tools/call", {**call, "_meta": {"progressToken": 1}}),
+    )
+    daemon.close()
+    more = {f"{key}_more": value - medians["bash"] for key, value in medians.items()}
+    del more["bash_more"]
+    report(f"bash and tools/call, {name}", bash=medians["bash"], **more)
+
+
 async def in_the_program(rounds: int) -> None:
     tool, context = BashTool(), ExecutionContext("")
     times: list[float] = []
@@ -68,6 +93,8 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     over_the_wire(rounds, 0, "in a row")
     over_the_wire(rounds, 0.01, "10 ms apart")
+    over_mcp(rounds, 0, "in a row")
+    over_mcp(rounds, 0.01, "10 ms apart")
     asyncio.run(in_the_program(rounds))
 
 

@@ -19,6 +19,7 @@ from shelld import __version__
 from shelld.audit import AuditLog
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
+from shelld.mcp.progress import ProgressReports
 from shelld.methods.context import Daemon, audit_shell
 from shelld.methods.guard import load_soon
 from shelld.options import Options
@@ -97,7 +98,8 @@ async def _run(
     ):
         daemon = Daemon(options, manager, audit, policy)
         toolbox = Toolbox(daemon)
-        server = Server(daemon, routes(toolbox), Input(streams[0]), output, requests)
+        reports = ProgressReports()
+        server = Server(daemon, routes(toolbox, reports), Input(streams[0]), output, requests)
         async with anyio.create_task_group() as watchers:
             hurry = anyio.Event()
             reading = anyio.CancelScope()
@@ -106,6 +108,7 @@ async def _run(
             watchers.start_soon(_watch_children, pool)
             watchers.start_soon(load_soon)
             watchers.start_soon(toolbox.load)
+            watchers.start_soon(reports.run)
             if options.parent_pid is not None:
                 watchers.start_soon(_watch_process, options.parent_pid, reading)
             with reading:

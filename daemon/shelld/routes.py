@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import shelld_protocol as wire
 from shelld.dispatch import Method, as_method
 from shelld.mcp.methods import McpMethods
+from shelld.mcp.progress import ProgressReports
 from shelld.methods.about import discover, server_info, shutdown
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
@@ -22,9 +23,9 @@ from shelld.toolbox import Toolbox
 from shelld_protocol import mcp
 
 
-def routes(toolbox: Toolbox) -> Mapping[str, Method]:
+def routes(toolbox: Toolbox, reports: ProgressReports) -> Mapping[str, Method]:
     """Return all methods but `exit`, which ends the loop that would answer it."""
-    hosts = McpMethods(toolbox)
+    hosts = McpMethods(toolbox, reports)
     return {
         "bash": as_method(wire.BashParams, bash),
         "bash_output": as_method(wire.BashOutputParams, bash_output),

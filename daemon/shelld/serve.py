@@ -241,7 +241,7 @@ class Server:
         """Deliver the one answer of a request; anything after the first is nothing."""
         if entry.settled:
             return
-        entry.settled = True
+        entry.settled = entry.context.is_over = True
         same_id = self._in_flight[entry.key]
         same_id.remove(entry)
         if not same_id:
@@ -262,6 +262,7 @@ class Server:
             return
         for entry in self._in_flight.get(key, ()):
             entry.cancellation = cancellation
+            entry.context.is_over = True
             entry.scope.cancel()
 
     def _write(self, reply: bytes | None) -> None:

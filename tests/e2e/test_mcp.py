@@ -36,6 +36,14 @@ def bash(daemon: RawDaemon, command: str, **arguments: Any) -> Json:
     return result
 
 
+def messages_before(daemon: RawDaemon, request_id: Any) -> list[Json]:
+    """All that comes before the answer to a request."""
+    messages: list[Json] = []
+    while (message := daemon.receive()).get("id") != request_id:
+        messages.append(message)
+    return messages
+
+
 @pytest.fixture
 def host(daemon: RawDaemon) -> RawDaemon:
     """A daemon that has been through a handshake."""
@@ -358,11 +366,22 @@ def test_cancelled_kills_and_gets_no_answer(daemon: RawDaemon) -> None:
     daemon.notify("notifications/cancelled", {"requestId": request, "reason": "enough"})
     wait_for(lambda: not any(map(is_alive, sleepers)), "their end")
     # Reports that were under way may come before; the answer to what follows is the next else.
-    following = daemon.request("ping")
-    messages = [daemon.receive()]
-    while messages[-1].get("id") != following:
-        messages.append(daemon.receive())
-    assert all("id" not in message for message in messages[:-1])
+    assert all("id" not in message for message in messages_before(daemon, daemon.request("ping")))
+
+
+def test_nothing_is_reported_of_a_call_that_was_cancelled_while_it_takes_long_to_die(
+    daemon: RawDaemon,
+) -> None:
+    meta = {**META, "progressToken": 1}
+    arguments = {"command": "trap '' TERM; echo deaf; while :; do sleep 3141; done"}
+    request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
+    while daemon.receive()["params"]["message"] != "deaf":
+        pass
+    daemon.notify("notifications/cancelled", {"requestId": request})
+    messages_before(daemon, daemon.request("ping"))
+    # Longer than from one report to the next, as it is given a second.
+    wait_for(lambda: not running_below(daemon.pid, "3141"), "its end")
+    assert messages_before(daemon, daemon.request("ping")) == []
 
 
 def test_a_client_that_spoke_only_mcp_sees_only_mcp(daemon: RawDaemon) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from shelld import __version__
-from shelld.mcp.progress import progress
+from shelld.mcp.progress import ProgressReports
 from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, require_modern, revision_of
 from shelld.methods.context import Context, RequestContext
 from shelld.toolbox import Toolbox
@@ -57,8 +57,9 @@ _CAPABILITIES: Final[dict[str, Any]] = {"tools": {}}
 class McpMethods:
     """What MCP's methods do for one client."""
 
-    def __init__(self, toolbox: Toolbox) -> None:
+    def __init__(self, toolbox: Toolbox, reports: ProgressReports) -> None:
         self._toolbox = toolbox
+        self._reports = reports
         self._agreed: str | None = None
 
     async def ping(self, _context: Context, params: PingParams) -> Empty:
@@ -109,7 +110,7 @@ class McpMethods:
         if executor.registry.get(name) is None:
             raise invalid_params(f"Unknown tool: {name[:100]}", "name")
         circumstances = RequestContext("", timeout=math.inf, request=context)
-        async with progress(context, params.meta):
+        with self._reports.of(context, params.meta):
             tool_result, encoded = await self._toolbox.execute(
                 name, params.arguments, circumstances
             )

@@ -40,13 +40,15 @@ class Context:
     """One request. `notify` sends its client a notification (method, params) at once.
 
     `error_data` is added to the error if the request ends cancelled. `shell` is the one that it
-    waits for, once there is one.
+    waits for, once there is one. `is_over`: it is cancelled or answered, and nothing more is to be
+    sent about it.
     """
 
     daemon: Daemon
     notify: Notify = _tell_nobody
     error_data: dict[str, Any] = field(default_factory=dict[str, Any])
     shell: ShellProcess | None = None
+    is_over: bool = False
 
 
 class RequestContext(ExecutionContext):
