@@ -71,6 +71,29 @@ def test_a_timeout_names_what_survived_it(freezer: Freezer) -> None:
             assert (error["code"], error["data"]["survivors"]) == (1001, [stuck])
 
 
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("bash", {}), ("call_tool", {"name": "Bash"})],
+)
+def test_a_cancellation_names_what_survived_it(
+    freezer: Freezer, method: str, params: dict[str, Any]
+) -> None:
+    arguments = {"command": "sleep 300 & sleep 300"}
+    with raw_daemon("--grace", "100") as daemon:
+        request_id = daemon.request(
+            method, {**params, "arguments": arguments} if params else arguments
+        )
+        wait_for(lambda: daemon.call("list_shells")["shells"], "the command")
+        wait_for(lambda: daemon.call("list_shells")["shells"][0]["pid"], "its bash")
+        (shell,) = daemon.call("list_shells")["shells"]
+        wait_for(lambda: len(descendants(shell["pid"])) == 2, "both sleeps")
+        stuck = descendants(shell["pid"])[0]
+        with freezer.holding(stuck):
+            daemon.notify("$/cancelRequest", {"id": request_id})
+            error = daemon.answer(request_id)["error"]
+            assert (error["code"], error["data"]["survivors"]) == (-32800, [stuck])
+
+
 def test_a_closed_session_names_what_survived_it(freezer: Freezer) -> None:
     with raw_daemon("--grace", "100") as daemon:
         _, stuck = start_two_sleeps(daemon, session="mine")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shelld.output.excerpt import ExcerptReader
+from shelld.output.excerpt import ExcerptReader, last_line
 from shelld.output.retention import ShellOutput
 
 NOTICE = re.compile(r"<(\d+) (\d+)>\n")
@@ -176,3 +176,28 @@ async def test_an_excerpt_is_never_longer_and_leaves_out_nothing_in_silence(
     assert output.stdout.read_position <= len(data)
     if final:
         assert output.stdout.read_position == len(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"", ""),
+        (b"one", "one"),
+        (b"one\ntwo\n", "two"),
+        (b"one\ntw", "tw"),
+        (b"one\n\n  \n", "one"),
+        (b"10 %\r20 %\r", "20 %"),
+        (b"10 %\r20 %", "20 %"),
+        (b"\x1b[32mgreen\x1b[0m\r\n", "green"),
+        ("zwölf €\n".encode(), "zwölf €"),
+        (b"\xff\xfe\n", "\ufffd\ufffd"),
+        (b"x" * 10_000, "x" * 20),
+        (b"x" * 10_000 + b"end", "x" * 17 + "end"),
+        (b"long ago\n" + b"\n" * 100_000, ""),
+        (b"a\n" * 100_000 + b"last\n", "last"),
+    ],
+)
+def test_the_last_line_says_what_goes_on(data: bytes, line: str) -> None:
+    output = ShellOutput()
+    output.append(output.stdout, data)
+    assert last_line(output.stdout.store, 20) == line
