@@ -22,6 +22,7 @@ DAEMON_ROOMS = [
     "app",
     "explain",
     "mcp_config",
+    "doctor",
     "routes",
     "serve",
     "mcp",

@@ -1,7 +1,7 @@
 """``shelld`` and ``python -m shelld``.
 
-``shelld explain COMMAND`` and ``shelld mcp-config HOST`` are programs of their own; see `explain`
-and `mcp_config`.
+``shelld explain COMMAND``, ``shelld doctor`` and ``shelld mcp-config HOST`` are programs of their
+own; see `explain`, `doctor` and `mcp_config`.
 
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
 2 for arguments, files or streams that cannot be used.
@@ -30,6 +30,10 @@ def main() -> int:
             from shelld.explain import explain  # noqa: PLC0415
 
             return explain(arguments)
+        case ["doctor", *arguments]:
+            from shelld.doctor import doctor  # noqa: PLC0415
+
+            return doctor(arguments)
         case ["mcp-config", *arguments]:
             from shelld.mcp_config import mcp_config  # noqa: PLC0415
 

@@ -73,8 +73,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="shelld",
         description="Run shell commands for agents and editors: JSON-RPC 2.0 on stdin and stdout.",
         allow_abbrev=False,
-        epilog="shelld explain COMMAND tells what the guard sees in a command; nothing runs. "
-        "shelld mcp-config HOST prints what an MCP host is to be told.",
+        epilog="also: shelld explain COMMAND tells what the guard sees in it; "
+        "shelld mcp-config HOST prints what an MCP host is to be told; "
+        "shelld doctor tries out what holds on this machine.",
     )
     parser.add_argument("--version", action="version", version=f"shelld {__version__}")
     parser.add_argument("--stdio", action="store_true", help="serve stdin and stdout (the default)")

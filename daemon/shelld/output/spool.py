@@ -39,6 +39,13 @@ class Spool:
         """How much disk is taken, in bytes."""
         return len(self._used) * BLOCK_BYTES
 
+    def free_bytes(self) -> int:
+        """Return how much room its file system has for us. Raises OSError."""
+        if self._descriptor is None:
+            self._descriptor = _unnamed_file(self._directory)
+        system = os.fstatvfs(self._descriptor)
+        return system.f_bavail * system.f_frsize
+
     def put(self, data: bytes | bytearray | memoryview) -> int | None:
         """Store up to `BLOCK_BYTES` and return the block; None if `max_bytes` are taken.
 

@@ -1,0 +1,244 @@
+"""``shelld doctor [--json] [-- OPTION ...]``: which promises hold on this machine, found by trying.
+
+Runs a few harmless commands as the daemon would, with the daemon's options, and looks at what it
+needs besides. Whatever it starts is gone afterwards. Exit codes: 0 if all holds, 1 if something
+does not, 2 for arguments that cannot be used. A note is something to know that breaks no promise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import resource
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Final, Literal, NamedTuple
+
+import anyio
+
+from shelld.guard import Circumstances
+from shelld.guard.judgement import judge
+from shelld.keeper.pool import RunnerPool
+from shelld.keeper.tree import become_subreaper
+from shelld.methods.bash import bash
+from shelld.methods.context import Context, Daemon
+from shelld.methods.shells import kill_shell
+from shelld.options import Options, parse_options
+from shelld.output.spool import Spool
+from shelld.shells.manager import ShellManager
+from shelld.shells.options import ManagerOptions
+from shelld.startup import raise_file_limit
+from shelld_protocol.errors import RpcError
+from shelld_protocol.methods import BashParams, BashResult, KillShellParams
+
+State = Literal["ok", "note", "problem"]
+
+# Of the daemon for each running command: pipes, files, the connection to its runner.
+_DESCRIPTORS_PER_SHELL: Final = 12
+# A runner, a bash, and what that starts.
+_PROCESSES_PER_SHELL: Final = 3
+# For a bash to be started ahead of need.
+_PATIENCE_S: Final = 5.0
+_LOOK_S: Final = 0.02
+
+
+class Diagnosis(NamedTuple):
+    """`found` is what there is, `meaning` what follows from it; "" where that is plain."""
+
+    check: str
+    state: State
+    found: str
+    meaning: str = ""
+
+
+class Patient(NamedTuple):
+    """A daemon without a client."""
+
+    options: Options
+    manager: ShellManager
+    context: Context
+
+    async def run(self, command: str) -> BashResult:
+        """Run a command in the foreground. Raises `RpcError`."""
+        result = await bash(self.context, BashParams(command, timeout=10_000))
+        assert isinstance(result, BashResult)
+        return result
+
+
+def doctor(arguments: Sequence[str]) -> int:
+    """Write what was found to stdout, a line each; return the exit code."""
+    daemon_options: list[str] = []
+    if "--" in arguments:
+        at = list(arguments).index("--")
+        arguments, daemon_options = arguments[:at], list(arguments[at + 1 :])
+    parser = argparse.ArgumentParser(
+        prog="shelld doctor",
+        usage="%(prog)s [-h] [--json] [-- OPTION ...]",
+        description="Try out which promises hold on this machine, for a daemon with these options.",
+        epilog="exit codes: 0 all hold, 1 something does not",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+    as_json = parser.parse_args(arguments).json
+    diagnoses = anyio.run(_examine, parse_options(daemon_options))
+    problems = sum(each.state == "problem" for each in diagnoses)
+    if as_json:
+        sys.stdout.write(json.dumps([each._asdict() for each in diagnoses], indent=2) + "\n")
+    else:
+        for each in diagnoses:
+            meaning = f": {each.meaning}" if each.meaning else ""
+            sys.stdout.write(f"{each.state:8}{each.check:12}{each.found}{meaning}\n")
+        verdict = f"{problems} of the promises do not hold here" if problems else "all holds here"
+        sys.stdout.write(f"{verdict}\n")
+    return 1 if problems else 0
+
+
+async def _examine(options: Options) -> list[Diagnosis]:
+    diagnoses = [_system(), _open_files(options), _processes(options), _spool(options), _guard()]
+    checks: list[Callable[[Patient], Awaitable[Diagnosis]]] = [
+        *(_bash, _sessions, _waiting, _containment, _cgroup),
+    ]
+    async with _patient(options) as patient:
+        for check in checks:
+            try:
+                diagnoses.append(await check(patient))
+            except RpcError as error:
+                name = check.__name__.removeprefix("_")
+                diagnoses.append(Diagnosis(name, "problem", error.message))
+    return diagnoses
+
+
+@contextlib.asynccontextmanager
+async def _patient(options: Options) -> AsyncGenerator[Patient]:
+    adopts = options.containment != "process-group" and become_subreaper()
+    pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
+    limits = ManagerOptions(
+        bash=options.bash,
+        spool_directory=options.spool_dir,
+        spare_shells=options.spare_shells,
+        grace_ms=options.grace,
+    )
+    try:
+        async with ShellManager(limits, pool=pool) as manager:
+            yield Patient(options, manager, Context(Daemon(options, manager)))
+    finally:
+        pool.close()
+
+
+# -- what is there ----------------------------------------------------------------------------
+
+
+def _system() -> Diagnosis:
+    found = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    if platform.system() == "Linux":
+        return Diagnosis("system", "ok", found)
+    return Diagnosis("system", "note", found, "not all that is promised holds outside of Linux")
+
+
+def _open_files(options: Options) -> Diagnosis:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = options.max_shells * _DESCRIPTORS_PER_SHELL
+    if hard == resource.RLIM_INFINITY or hard >= needed:
+        return Diagnosis("open files", "ok", f"up to {hard}")
+    meaning = f"enough for some {hard // _DESCRIPTORS_PER_SHELL} of {options.max_shells} shells"
+    return Diagnosis("open files", "problem", f"up to {hard}", meaning)
+
+
+def _processes(options: Options) -> Diagnosis:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    needed = options.max_shells * _PROCESSES_PER_SHELL
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        shown = "no limit" if soft == resource.RLIM_INFINITY else f"up to {soft} of this user"
+        return Diagnosis("processes", "ok", shown)
+    meaning = f"{options.max_shells} shells at once may need {needed}"
+    return Diagnosis("processes", "problem", f"up to {soft} of this user", meaning)
+
+
+def _spool(options: Options) -> Diagnosis:
+    spool = Spool(options.retain_total_bytes, options.spool_dir)
+    try:
+        free = spool.free_bytes()
+        spool.put(b"x")
+    except OSError as error:
+        meaning = "of each stream, only 64 KiB are kept"
+        return Diagnosis("spool", "problem", os.strerror(error.errno or 0), meaning)
+    finally:
+        spool.close()
+    found = f"{free // 2**20} MiB free"
+    if free < options.retain_total_bytes:
+        kept = options.retain_total_bytes // 2**20
+        return Diagnosis("spool", "note", found, f"up to {kept} MiB of output would be kept")
+    return Diagnosis("spool", "ok", found)
+
+
+def _guard() -> Diagnosis:
+    here = Circumstances("/", {"HOME": "/root"})
+    verdicts = [
+        judge(command, here).verdict for command in ("echo / | xargs rm -r", "echo rm -r /")
+    ]
+    if verdicts == ["block", "allow"]:
+        return Diagnosis("guard", "ok", "knows a dangerous command in disguise")
+    return Diagnosis("guard", "problem", "cannot parse commands", "dangerous ones may run")
+
+
+# -- what can be done -------------------------------------------------------------------------
+
+
+async def _bash(patient: Patient) -> Diagnosis:
+    result = await patient.run("echo $BASH_VERSION")
+    return Diagnosis("bash", "ok", f"{patient.options.bash}, {result.stdout.strip()}")
+
+
+async def _sessions(patient: Patient) -> Diagnosis:
+    await patient.run("cd /; doctor=1")
+    result = await patient.run('echo "$PWD $doctor"')
+    if result.stdout == "/ 1\n":
+        return Diagnosis("sessions", "ok", "remember what a command leaves behind")
+    return Diagnosis("sessions", "problem", "forget what a command leaves behind")
+
+
+async def _waiting(patient: Patient) -> Diagnosis:
+    if not patient.options.spare_shells:
+        return Diagnosis("waiting", "note", "off")
+    with anyio.move_on_after(_PATIENCE_S):
+        while not patient.manager.spares_used:
+            await anyio.sleep(_LOOK_S)
+            await patient.run("true")
+        return Diagnosis("waiting", "ok", "a bash waits for the next command of a session")
+    meaning = "commands take about twice as long"
+    return Diagnosis("waiting", "note", "this process may not write to its children", meaning)
+
+
+async def _containment(patient: Patient) -> Diagnosis:
+    # Twice removed: in a session of its own, and without a parent.
+    result = await patient.run("(setsid sleep 300 & echo $!)")
+    pid = int(result.stdout)
+    killed = await kill_shell(patient.context, KillShellParams(result.bash_id))
+    try:
+        if not _is_alive(pid):
+            return Diagnosis("containment", "ok", "nothing outlives its command's kill")
+        found = f"{len(killed.survivors)} known to survive" if killed.survivors else "it gets away"
+        meaning = "what leaves its session and its parent is not killed"
+        return Diagnosis("containment", "problem", found, meaning)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+async def _cgroup(patient: Patient) -> Diagnosis:
+    info = await patient.manager.runner_info()
+    if info is not None and info.cgroup:
+        return Diagnosis("cgroup", "ok", "the kernel ends all of a command at once")
+    meaning = "processes that have changed their user are not killed, but named"
+    return Diagnosis("cgroup", "note", "none that can be divided", meaning)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,83 @@
+"""``shelld doctor``: what it says of a machine is so, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import Json
+
+CHECKS = [
+    *("system", "open files", "processes", "spool", "guard"),
+    *("bash", "sessions", "waiting", "containment", "cgroup"),
+]
+
+
+def examine(*options: str) -> tuple[int, dict[str, Json]]:
+    command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor", "--json", "--"]
+    ended = subprocess.run(
+        [*command, *options], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.stderr == ""
+    found: list[Json] = json.loads(ended.stdout)
+    assert [each["check"] for each in found] == CHECKS
+    return ended.returncode, {each["check"]: each for each in found}
+
+
+def problems(found: dict[str, Json]) -> set[str]:
+    return {check for check, each in found.items() if each["state"] == "problem"}
+
+
+def test_a_machine_that_runs_these_tests_keeps_the_promises() -> None:
+    code, found = examine()
+    assert code == 0
+    assert problems(found) == set()
+    assert found["waiting"]["state"] == "ok"
+    assert found["containment"]["found"] == "nothing outlives its command's kill"
+    assert found["bash"]["found"].startswith("/bin/bash, 5")
+
+
+def test_what_gets_away_is_told_and_ended() -> None:
+    code, found = examine("--containment", "process-group", "--spare-shells", "0")
+    assert code == 1
+    assert problems(found) == {"containment"}
+    assert found["waiting"] == {"check": "waiting", "state": "note", "found": "off", "meaning": ""}
+
+
+def test_a_bash_that_is_none_is_told(tmp_path: Path) -> None:
+    code, found = examine("--bash", str(tmp_path))
+    assert code == 1
+    assert problems(found) == {"bash", "sessions", "waiting", "containment"}
+    assert found["bash"]["found"] == "Cannot run bash: EACCES"
+
+
+def test_what_the_limits_do_not_give_is_told() -> None:
+    code, found = examine("--max-shells", "1000000")
+    assert code == 1
+    assert problems(found) <= {"open files", "processes"}
+    assert "of 1000000 shells" in found["open files"]["meaning"]
+
+
+def test_a_spool_directory_that_cannot_be_written_is_told() -> None:
+    code, found = examine("--spool-dir", "/proc")
+    assert code == 1
+    assert problems(found) == {"spool"}
+
+
+def test_it_is_readable_for_people() -> None:
+    command = [sys.executable, "-P", "-m", "shelld", "doctor"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == len(CHECKS) + 1
+    assert lines[0].startswith("ok      system      Linux")
+    assert lines[-1] == "all holds here"
+
+
+@pytest.mark.parametrize("arguments", [["nope"], ["--", "--nope"]])
+def test_what_it_cannot_use_is_refused(arguments: list[str]) -> None:
+    command = [sys.executable, "-P", "-m", "shelld", "doctor", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
