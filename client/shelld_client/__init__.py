@@ -14,7 +14,7 @@ from shelld_client.errors import (
     SpawnFailed,
 )
 from shelld_client.sync import Client
-from shelld_protocol.methods import (
+from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,

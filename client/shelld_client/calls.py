@@ -13,18 +13,20 @@ import msgspec
 
 from shelld_client.errors import ProtocolError
 from shelld_protocol.about import ServerInfoResult
-from shelld_protocol.methods import (
+from shelld_protocol.session_methods import (
+    CloseSessionResult,
+    ExplainCommandResult,
+    GetSessionResult,
+    ListSessionsResult,
+    SessionInfo,
+)
+from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,
-    CloseSessionResult,
     DryRunResult,
-    ExplainCommandResult,
-    GetSessionResult,
     KillShellResult,
-    ListSessionsResult,
     ListShellsResult,
-    SessionInfo,
     ShellInfo,
 )
 from shelld_protocol.structs import Empty, SignalName

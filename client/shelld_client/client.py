@@ -20,16 +20,18 @@ from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.transport import Transport
 from shelld_protocol.about import ServerInfoResult
-from shelld_protocol.methods import (
+from shelld_protocol.session_methods import (
+    CloseSessionResult,
+    ExplainCommandResult,
+    GetSessionResult,
+    SessionInfo,
+)
+from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,
-    CloseSessionResult,
     DryRunResult,
-    ExplainCommandResult,
-    GetSessionResult,
     KillShellResult,
-    SessionInfo,
     ShellInfo,
 )
 from shelld_protocol.tool_methods import ToolFormat

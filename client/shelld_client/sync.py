@@ -23,16 +23,18 @@ from shelld_client.child import POST_MORTEM_S, READ_BYTES, Child, SpawnedClient
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_protocol.about import ServerInfoResult
-from shelld_protocol.methods import (
+from shelld_protocol.session_methods import (
+    CloseSessionResult,
+    ExplainCommandResult,
+    GetSessionResult,
+    SessionInfo,
+)
+from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,
-    CloseSessionResult,
     DryRunResult,
-    ExplainCommandResult,
-    GetSessionResult,
     KillShellResult,
-    SessionInfo,
     ShellInfo,
 )
 from shelld_protocol.tool_methods import ToolFormat

@@ -33,7 +33,7 @@ from shelld.shells.manager import ShellManager
 from shelld.shells.options import ManagerOptions
 from shelld.startup import raise_file_limit
 from shelld_protocol.errors import RpcError
-from shelld_protocol.methods import BashParams, BashResult, KillShellParams
+from shelld_protocol.shell_methods import BashParams, BashResult, KillShellParams
 
 State = Literal["ok", "note", "problem"]
 

@@ -13,28 +13,29 @@ from shelld_protocol.errors import (
     ErrorKind,
     RpcError,
 )
-from shelld_protocol.methods import (
-    METHODS,
+from shelld_protocol.methods import METHODS, MethodTypes
+from shelld_protocol.session_methods import (
+    CloseSessionParams,
+    CloseSessionResult,
+    ExplainCommandParams,
+    ExplainCommandResult,
+    GetSessionParams,
+    GetSessionResult,
+    ListSessionsResult,
+    SessionInfo,
+)
+from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashOutputParams,
     BashOutputResult,
     BashParams,
     BashResult,
-    CloseSessionParams,
-    CloseSessionResult,
     DryRunResult,
-    ExplainCommandParams,
-    ExplainCommandResult,
-    GetSessionParams,
-    GetSessionResult,
     KillShellParams,
     KillShellResult,
-    ListSessionsResult,
     ListShellsParams,
     ListShellsResult,
-    MethodTypes,
     OutputRange,
-    SessionInfo,
     ShellInfo,
     Usage,
 )

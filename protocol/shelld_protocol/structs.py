@@ -10,9 +10,9 @@ the type admits None and the default is another value (`session`), null is a val
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 MIN_TIMEOUT_MS: Final = 1_000
 MAX_TIMEOUT_MS: Final = 600_000
@@ -29,6 +29,41 @@ EndReason: TypeAlias = Literal["lost", "oom"]
 # "re" is Python's, which backtracks, for what the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
+
+# Members that several results have.
+ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
+Command: TypeAlias = Annotated[str, Meta(description="The command, as it was given.")]
+Description: TypeAlias = Annotated[str | None, Meta(description="As it was given.")]
+ExitCode: TypeAlias = Annotated[
+    int | None, Meta(description="Once it has ended, unless by a signal.")
+]
+EndSignal: TypeAlias = Annotated[
+    str | None, Meta(description="The name of the signal that has ended it, such as SIGKILL.")
+]
+DurationMs: TypeAlias = Annotated[
+    int, Meta(description="Milliseconds from its start to its end, or until now.")
+]
+IsRunning: TypeAlias = Annotated[bool, Meta(description="Whether it has not ended.")]
+Leftover: TypeAlias = Annotated[
+    list[int], Meta(description="Pids of processes that are left of a command that has ended.")
+]
+Reason: TypeAlias = Annotated[
+    EndReason | None,
+    Meta(
+        description="lost: what guarded the command was killed, and the command with it. "
+        "oom: the kernel killed something of it for want of memory."
+    ),
+]
+SpoolError: TypeAlias = Annotated[
+    str | None,
+    Meta(description="The errno name for which output was dropped that the limits allow."),
+]
+GuardWarning: TypeAlias = Annotated[
+    str | None, Meta(description="Why the guard would have blocked it, were it not to warn only.")
+]
+Survivors: TypeAlias = Annotated[
+    list[int], Meta(description="Pids that were still alive at the deadline.")
+]
 
 _WIRE_NAMES: Final = frozenset({"bash_id", "shell_id"})
 

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shelld_protocol.errors import RpcError
-from shelld_protocol.methods import METHODS, BashOutputParams, BashParams, KillShellParams
+from shelld_protocol.methods import METHODS
 from shelld_protocol.parameters import parameters_of
 from shelld_protocol.params import decode_params
+from shelld_protocol.shell_methods import BashOutputParams, BashParams, KillShellParams
 from shelld_protocol.structs import Params
 from shelld_protocol.tool_methods import CallContext, CallToolParams
 

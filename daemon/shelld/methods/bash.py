@@ -20,7 +20,13 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
 from shelld_protocol.errors import RpcError, invalid_params, timed_out
-from shelld_protocol.methods import BackgroundResult, BashParams, BashResult, DryRunResult, Usage
+from shelld_protocol.shell_methods import (
+    BackgroundResult,
+    BashParams,
+    BashResult,
+    DryRunResult,
+    Usage,
+)
 from shelld_protocol.structs import GuardVerdict
 
 logger = logging.getLogger("shelld.guard")

@@ -11,7 +11,7 @@ from shelld.output.filter import LineFilter
 from shelld.output.reader import Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.shells.process import ShellProcess
-from shelld_protocol.methods import BashOutputParams, BashOutputResult, OutputRange
+from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
 
 
 async def bash_output(context: Context, params: BashOutputParams) -> BashOutputResult:

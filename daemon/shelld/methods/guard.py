@@ -14,7 +14,8 @@ from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
 from shelld.shells.session import Session
 from shelld_protocol.errors import blocked
-from shelld_protocol.methods import BashParams, ExplainCommandParams, ExplainCommandResult
+from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
+from shelld_protocol.shell_methods import BashParams
 
 # After the start; until then the first command has been answered, if it came with that.
 LOAD_DELAY_S: Final = 0.03

@@ -10,17 +10,19 @@ from shelld.audit import timestamp
 from shelld.methods.context import Context
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.process import ShellProcess
-from shelld_protocol.methods import (
+from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
     GetSessionParams,
     GetSessionResult,
+    ListSessionsResult,
+    SessionInfo,
+)
+from shelld_protocol.shell_methods import (
     KillShellParams,
     KillShellResult,
-    ListSessionsResult,
     ListShellsParams,
     ListShellsResult,
-    SessionInfo,
     ShellInfo,
 )
 from shelld_protocol.structs import NoParams

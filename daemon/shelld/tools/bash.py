@@ -17,7 +17,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.process import ShellProcess, join_streams
 from shelld.tools.execution import DEFAULT_SESSION, ExecutionTool
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
-from shelld_protocol.methods import BashOutputParams, BashParams
+from shelld_protocol.shell_methods import BashOutputParams, BashParams
 from shelld_protocol.structs import MAX_TIMEOUT_MS, EndReason
 from shelld_protocol.tools import ExecutionContext, ToolResult
 

@@ -14,7 +14,7 @@ from shelld.shells.process import join_streams
 from shelld.tools.bash import MAX_OUTPUT_SIZE
 from shelld.tools.execution import ExecutionTool
 from shelld.tools.text import cut_in_the_middle, dropped_notice, excerpt_readers, with_lines
-from shelld_protocol.methods import BashOutputParams, BashOutputResult
+from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
 from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS
 from shelld_protocol.tools import ExecutionContext, ToolResult
 

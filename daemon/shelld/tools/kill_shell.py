@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from shelld.methods.context import Context
 from shelld.methods.shells import kill_shell
 from shelld.tools.execution import ExecutionTool
-from shelld_protocol.methods import KillShellParams
+from shelld_protocol.shell_methods import KillShellParams
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 _DESCRIPTION: Final = """\
