@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients test test-long check lint types bench fuzz clean
+.PHONY: help demo clients docs test test-long check lint types bench fuzz clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -28,6 +28,9 @@ clients: $(CLIENTS) ## Install clients of others, for the tests that drive the d
 
 demo: $(READY) ## Run a short session with a real daemon
 	@$(BIN)/python examples/demo.py
+
+docs: $(READY) ## Write the pages of docs/ that are made from the code
+	$(BIN)/python docs/generate.py
 
 test: $(READY) ## Run all tests
 	$(BIN)/python -m pytest

@@ -48,7 +48,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     if not arguments:
         # How harnesses start it. argparse alone would be a tenth of the start-up time.
         return Options()
-    values = vars(_parser().parse_args(arguments))
+    values = vars(option_parser().parse_args(arguments))
     del values["stdio"]
     return Options(**values)
 
@@ -64,7 +64,7 @@ def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
     return integer
 
 
-def _parser() -> argparse.ArgumentParser:
+def option_parser() -> argparse.ArgumentParser:
     import argparse  # noqa: PLC0415
 
     from shelld import __version__  # noqa: PLC0415

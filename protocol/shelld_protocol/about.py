@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from shelld_protocol.structs import Result
 
 
+def _said(text: str) -> Meta:
+    return Meta(description=text)
+
+
 class Limits(Result):
-    max_message_bytes: int
-    max_in_flight: int
-    max_shells: int
-    max_retained: int
-    retain_seconds: int
-    retain_bytes: int
-    retain_total_bytes: int
-    default_timeout_ms: int
-    grace_ms: int
+    """What the options of the daemon have set."""
+
+    max_message_bytes: Annotated[int, _said("Of one request.")]
+    max_in_flight: Annotated[int, _said("Requests that may be unanswered.")]
+    max_shells: Annotated[int, _said("Shells that may run at once.")]
+    max_retained: Annotated[int, _said("Ended shells that are kept.")]
+    retain_seconds: Annotated[int, _said("For how long.")]
+    retain_bytes: Annotated[int, _said("Output that is kept of a shell.")]
+    retain_total_bytes: Annotated[int, _said("Output that is kept of all shells.")]
+    default_timeout_ms: Annotated[int, _said("Of a foreground command.")]
+    grace_ms: Annotated[int, _said("From SIGTERM to SIGKILL.")]
 
 
 class Counters(Result):
-    """Since the daemon started; but `shells_running`, `shells_retained` and `spool_bytes`, the disk
-    space that output takes, are of this moment.
-    """
+    """Since the daemon started, or of this moment."""
 
-    requests: int
-    shells_started: int
-    # Of those, how many had a bash that was waiting for them.
-    spares_used: int
-    shells_running: int
-    shells_retained: int
-    spool_bytes: int
+    requests: Annotated[int, _said("That were accepted.")]
+    shells_started: Annotated[int, _said("Commands that were started.")]
+    spares_used: Annotated[int, _said("Of those, how many had a bash that was waiting for them.")]
+    shells_running: Annotated[int, _said("Now.")]
+    shells_retained: Annotated[int, _said("Ended ones that are kept now.")]
+    spool_bytes: Annotated[int, _said("Disk space that output takes now.")]
 
 
 class Containment(Result):
