@@ -198,9 +198,16 @@ class RawDaemon:
 
     def wait_for_spare(self) -> int:
         """The pid of the bash that waits for the next command of the only session in use."""
-        wait_for(lambda: spares_of(self), "a bash that waits")
+        waiting: list[int] = []
+
+        def one_waits() -> bool:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                waiting[:] = sorted(spares_of(self), key=started_at)
+            return bool(waiting)
+
+        wait_for(one_waits, "a bash that waits")
         # Where commands follow at once there are two: the one that was started first is the next.
-        return min(spares_of(self), key=started_at)
+        return waiting[0]
 
     def bash(self, command: str, **params: Any) -> Json:
         return cast("Json", self.call("bash", {"command": command, **params}))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shelld import __version__
@@ -15,7 +17,10 @@ from shelld_protocol.errors import ErrorKind
 from shelld_protocol.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = [
     pytest.param(language, text, id=f"{path.stem}-{number}")
@@ -45,12 +50,32 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         assert '"stdout":"hi\\n"' in ended.stdout
 
 
-def test_the_readme_names_every_method_and_every_error_in_use() -> None:
+def test_the_readme_names_every_method_and_every_page() -> None:
     readme = (ROOT / "README.md").read_text()
     for method in METHODS:
         assert f"`{method}`" in readme
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f"(docs/{page.name})" in readme
+
+
+def test_the_pages_that_are_made_from_the_code_are_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    for path, text in generate.pages().items():
+        assert path.read_text() == text, f"{path.name}: make docs"
+
+
+def test_the_reference_names_every_method_error_and_parameter() -> None:
+    reference = (ROOT / "docs" / "protocol.md").read_text()
     for kind in ErrorKind:
-        assert f"`{kind.value}`" in readme
+        assert f"| `{kind.value}` | {kind.code} |" in reference
+    for method, types in METHODS.items():
+        assert f"## `{method}`" in reference
+        for field in msgspec.structs.fields(types.params):
+            assert f"| `{field.encode_name}` |" in reference
 
 
 def test_the_map_names_every_module() -> None:

@@ -234,7 +234,7 @@ async def test_notifications_are_sent_in_order_and_not_piled_up_for_who_does_not
         while "id" not in messages[-1]:
             messages.append(await peer.receive())
         numbers = [message["params"]["number"] for message in messages[:-1]]
-        assert numbers == list(range(len(numbers)))
+        assert numbers == sorted(set(numbers))
         assert MAX_BACKLOG_BYTES <= 10_100 * len(numbers) < 2 * MAX_BACKLOG_BYTES
 
 
