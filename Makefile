@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients docs test test-long check lint types bench fuzz clean
+.PHONY: help demo clients docs package test test-long check lint types bench fuzz clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -36,6 +36,21 @@ docs: $(READY) ## Write the pages of docs/ that are made from the code
 
 test: $(READY) ## Run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# What `make package` runs against what it has built.
+PACKAGE_TESTS ?= tests
+
+package: $(READY) ## Build sdist and wheel, install the wheel, run the tests of the sdist against that
+	rm -rf dist build/package
+	$(BIN)/python -m pip install --quiet --group package
+	$(BIN)/python -m build --outdir dist . > /dev/null
+	$(PYTHON) -m venv build/package/venv
+	build/package/venv/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	tar -xzf dist/shelld-*.tar.gz -C build/package
+	cd build/package/shelld-* && ../venv/bin/python -m pip install --quiet \
+		$(CURDIR)/dist/shelld-*.whl --group dev
+	cd build/package/shelld-* && ../venv/bin/python -m pytest -o pythonpath=tests \
+		-n $(WORKERS) --dist worksteal $(PACKAGE_TESTS)
 
 test-long: $(READY) ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m long --timeout 1800

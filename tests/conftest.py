@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import HealthCheck, settings
 
 from leaks import Resources, assert_nothing_new_since
 from oracles import Freezer
@@ -20,6 +21,10 @@ from shelld.tools import ToolRegistry
 from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 ROOT = Path(__file__).parents[1]
+
+# How long something takes says nothing here: other tests run at the same time.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # Of nobody: whatever is done to its processes is done to those of the test.
 UNPRIVILEGED_UID = 64_999

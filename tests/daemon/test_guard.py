@@ -512,7 +512,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(PIECES, min_size=1, max_size=6).map("".join))
 def test_words_are_expanded_as_bash_expands_them(word: str) -> None:
     # Who has a home here, and where, is not looked up.
@@ -564,7 +564,7 @@ def test_hostile_input_takes_little_time(name: str) -> None:
     assert time.process_time() - began < 5
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_no_text_makes_it_fail(data: st.DataObject) -> None:
     line = data.draw(st.sampled_from([line for _, line in BLOCKED_LINES] + ALLOWED_LINES))

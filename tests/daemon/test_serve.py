@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shelld.dispatch import as_method
@@ -255,7 +255,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(steps)
 def test_whatever_happens_there_is_one_answer_to_each_request(
     script: list[tuple[str, str, int]],

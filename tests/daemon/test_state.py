@@ -110,7 +110,7 @@ def test_a_dump_that_cannot_be_read_is_none() -> None:
     assert parse_dump(dump_of("x=1").replace(b"declare -- x", b"declare x")) is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.binary(max_size=40).map(lambda value: value.replace(b"\0", b"")))
 def test_values_come_through_byte_by_byte(value: bytes) -> None:
     state = after("y=$x; unset x; export y", ShellState(b"/", {**BASE.env, b"x": value}))

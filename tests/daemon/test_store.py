@@ -137,7 +137,7 @@ def read_all_quietly(store: StreamStore) -> None:
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=25)
 
 
 @given(

@@ -10,7 +10,7 @@ from fuzz.text_pipeline import check
 from terminal import outputs
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.binary(min_size=4, max_size=4), outputs | st.binary(max_size=600))
 def test_the_pipeline_gives_the_same_text_in_every_way(how: bytes, data: bytes) -> None:
     check(how + data)
