@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients docs package test test-long check lint types bench fuzz clean
+.PHONY: help demo clients docs package test test-long check lint types bench soak fuzz clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -73,10 +73,20 @@ bench: $(READY) ## Measure
 	$(BIN)/python benchmarks/tools.py
 	$(BIN)/python benchmarks/guard.py
 
-fuzz: $(READY) ## Look for output that is read differently in different ways, for a minute
+soak: $(READY) ## 100,000 calls of all kinds; what they leave is looked at all the time
+	PYTHONPATH=tests $(BIN)/python -m soak
+
+# Seconds for each target.
+FUZZ_S ?= 60
+
+fuzz: $(READY) ## Look for inputs that must not be, a minute each; what was found new is kept
 	$(BIN)/python -m pip install --quiet --group fuzz
-	@mkdir -p .fuzz/text
-	$(BIN)/python -m tests.fuzz.text_pipeline -max_total_time=60 -max_len=600 .fuzz/text
+	@for target in messages text_pipeline guard store; do \
+		mkdir -p .fuzz/$$target; \
+		echo "$$target"; \
+		PYTHONPATH=tests $(BIN)/python -m fuzz.run $$target -max_total_time=$(FUZZ_S) \
+			-max_len=600 -verbosity=0 -print_final_stats=1 .fuzz/$$target || exit; \
+	done
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) tests/third_party/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz build dist

@@ -54,6 +54,10 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def descendants(pid: int) -> list[int]:
     """The pids below `pid`, in no order."""
     return [below for child in children(pid) for below in (child, *descendants(child))]
@@ -172,6 +176,20 @@ class RawDaemon:
             self._frames.receive_data(data)
         assert not isinstance(event, FrameError)
         return json.loads(event)
+
+    def receive_or_end(self) -> Any:
+        """The next message; None at the end of stdout."""
+        while not self._unclaimed:
+            event = self._frames.next_event()
+            if event is NEED_DATA:
+                data = self.read_bytes()
+                if not data:
+                    return None
+                self._frames.receive_data(data)
+            else:
+                assert isinstance(event, bytes)
+                self._unclaimed.append(json.loads(event))
+        return self._unclaimed.pop(0)
 
     def answer(self, request_id: Any) -> Json:
         """The answer to one request; others are kept for later."""

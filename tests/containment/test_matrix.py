@@ -19,7 +19,7 @@ import pytest
 
 from oracles import Cgroup, Heartbeat, Witness
 from shapes import GONE_S, SHAPES, Shape, command_of
-from support import RawDaemon, children, is_alive, spares_of, wait_for
+from support import RawDaemon, children, is_alive, parent_of, spares_of, wait_for
 
 
 class Scene(NamedTuple):
@@ -198,10 +198,6 @@ def end_by_kill_shell_after_sigkill_of_the_keeper(scene: Scene) -> None:
     assert scene.daemon.bash("echo next", session=None)["stdout"] == "next\n"
     result = scene.daemon.call("kill_shell", {"shell_id": bash_id, "grace": 200})
     assert (result["status"], result["survivors"]) == ("killed", [])
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 ENDINGS_OF_A_COMMAND: list[Callable[[Scene], None]] = [

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -16,12 +17,13 @@ import anyio.to_thread
 import pytest
 
 from shelld.keeper.pool import SPARE, RunnerPool
-from shelld.shells import ShellManager, ShellProcess, ShellStatus
+from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervision
 from shelld.shells.launch import StartRequest
+from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
 from shelld_protocol.errors import ErrorKind, RpcError
-from support import children, is_alive, wait_for
+from support import children, is_alive, parent_of, wait_for
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -108,14 +110,37 @@ async def test_threads_and_children_of_the_program_are_left_alone(tmp_path: Path
 
 async def test_cancelling_the_program_leaves_nothing() -> None:
     pids: list[int | None] = []
-    with anyio.move_on_after(0.2):
+    with anyio.CancelScope() as scope:
         async with ShellManager() as manager:
             shell = await manager.create_shell("trap '' TERM; sleep 300", "/")
             pids.append(shell.pid)
+            scope.cancel()
             await anyio.sleep_forever()
     (pid,) = pids
     assert pid is not None
     assert not is_alive(pid)
+
+
+async def test_a_kill_that_comes_while_orphans_are_ended_is_not_waited_for_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ShellManager() as manager:
+        shell = await manager.create_shell("sleep 300", "/")
+        assert shell.pid is not None
+        runner = parent_of(shell.pid)
+
+        async def kill_orphans(*args: Any) -> list[int]:
+            survivors = await orphans.kill_orphans(*args)
+            assert shell.supervision is not None
+            shell.supervision.begin_kill(signal.SIGTERM, 60_000, ShellEvent.KILLED)
+            return survivors
+
+        monkeypatch.setattr(supervision, "kill_orphans", kill_orphans)
+        os.kill(parent_of(runner), signal.SIGKILL)
+        os.kill(runner, signal.SIGKILL)
+        with anyio.fail_after(20):
+            await shell.wait_until(lambda: shell.is_empty)
+        assert shell.status is ShellStatus.KILLED
 
 
 async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:

@@ -1,15 +1,10 @@
-"""A fuzz target: whatever a command writes, however it arrives and is read, is the same text.
+"""Whatever a command writes, however it arrives and is read, is the same text.
 
-The input is a program: its first bytes say how the rest arrives and how it is read. Run by the
-tests on what Hypothesis makes up, and for as long as one likes by ``make fuzz``, which lets atheris
-look for inputs that reach new code.
+The input is a program: its first bytes say how the rest arrives and how it is read.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
-from typing import Any
 from unittest import mock
 
 import anyio
@@ -110,15 +105,3 @@ async def _check_bounded(data: bytes, arriving: int, reading: int, strip: bool) 
         dropped += read.dropped
         made.take(read)
     assert dropped == stream.store.dropped
-
-
-def main() -> None:
-    # Not a dependency of the tests; it has no types.
-    atheris: Any = importlib.import_module("atheris")
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, check)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

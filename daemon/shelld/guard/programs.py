@@ -87,14 +87,15 @@ class Programs(abc.ABC):
 
     def execute(self, argv: list[str], stdin: str) -> str:
         """Follow a command; return what it writes, `UNKNOWN` if that is not known."""
-        if not argv:
+        program = argv[0].rpartition("/")[2] if argv else ""
+        if not program:
+            # No name at all, or that of a directory.
             return ""
         if not self.budget.take():
             self.unresolved("it is too much to be followed")
             return UNKNOWN
         self.budget.note(" ".join(plain(each).replace(UNKNOWN, "<unknown>") for each in argv))
-        program = argv[0].rpartition("/")[2]
-        if UNKNOWN in program or not program:
+        if UNKNOWN in program:
             self.unresolved("which program runs is not known before it does")
             return UNKNOWN
         body = self.functions.get(argv[0])

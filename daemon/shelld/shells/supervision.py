@@ -183,15 +183,14 @@ class Supervision:
                         # One descriptor, epoll's or kqueue's own, stands for all three.
                         await self._readiness.wait()
                         self._advance()
-                if self._scope.cancelled_caught:
-                    self._meet_deadlines()
-                    self._advance()
                 if self._orphaned:
                     self._scope = None
                     survivors = await kill_orphans(self._pool, self._channel.peer, shell.pid)
                     shell.survivors = shell.leftover = survivors
-                    self._tree_empty = True
-                    self._advance()
+                    self._tree_empty, self._orphaned = True, False
+                # Whatever ended the wait: some may have passed, or been set, meanwhile.
+                self._meet_deadlines()
+                self._advance()
             if shell.failure is None:
                 # The answer first, then what there is to tidy up.
                 await anyio.lowlevel.checkpoint()

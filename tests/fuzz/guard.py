@@ -1,0 +1,30 @@
+"""Whatever the command: the guard comes to a verdict, soon, and always to the same."""
+
+from __future__ import annotations
+
+import time
+
+from shelld.guard import Circumstances
+from shelld.guard.fallback import simple_commands
+from shelld.guard.judgement import judge
+from shelld.guard.policy import DEFAULT_POLICY
+from shelld.guard.quick import is_plainly_harmless
+
+HERE = Circumstances("/work", {"HOME": "/home/me", "X": "x y", "EMPTY": ""})
+
+# Of processor time; it gives up after a quarter of a second, and then has to get out.
+LIMIT_S = 2.0
+
+
+def check(data: bytes) -> None:
+    """Raises AssertionError."""
+    command = data.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode()
+    began = time.thread_time()
+    verdict = judge(command, HERE, traces=True)
+    assert time.thread_time() - began < LIMIT_S
+    assert verdict.reason != "it cannot be followed"
+    assert (verdict.verdict == "block") == (verdict.rule is not None)
+    assert judge(command, HERE, traces=True) == verdict
+    if is_plainly_harmless(command, DEFAULT_POLICY):
+        assert verdict.verdict == "allow"
+    simple_commands(command)

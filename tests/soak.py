@@ -1,0 +1,288 @@
+"""Many calls of all kinds, and what they must not leave: a long run, and a short one in the tests.
+
+Commands that end, fail, hang, hide, write much and are killed, in sessions that come and go; reads,
+cancellations, nonsense; runners and bashes killed from outside; and a client that at times does not
+read. Every request gets exactly one answer; memory, descriptors, threads, processes and files of
+the daemon are looked at again and again, and must stay what they were.
+
+Usage: python -m soak [--calls N] [--seed N], with tests/ on the path; `make soak` does so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support import Json, RawDaemon, children, descendants, spares_of, wait_for
+
+# What is killed from outside is worth a warning.
+OPTIONS = ["--grace", "50", "--max-retained", "200", "--log-level", "error"]
+IN_FLIGHT = 24
+SESSIONS: list[str | None] = ["main", "a", "b", "c", "d", None]
+# What the daemon has at its start grows until all that it retains is there.
+WARM_UP_CALLS = 5_000
+MAX_GROWTH_MB = 5.0
+
+# JSON-RPC's own for a bug; and what nothing here may lead to.
+UNEXPECTED = {-32603, 1006}
+
+COMMANDS = [
+    *("true", "echo $RANDOM", "exit 3", "nope", "cd /tmp", "x=$RANDOM; export Y=$x", "f() { :; }"),
+    *("head -c 300000 /dev/zero | tr '\\0' x", "printf 'a\\033[31mb\\r\\nc'", "kill -9 $$", "if"),
+    *("(setsid sleep 0.2 &)", "sleep 0.01", "unset x Y; unset -f f", "seq 2000; seq 2000 >&2"),
+]
+LONG_COMMANDS = ["sleep 300", "setsid sleep 300 & sleep 300", "yes", "trap '' TERM; sleep 300"]
+
+
+class Sample(NamedTuple):
+    """What the daemon takes, after so many calls."""
+
+    calls: int
+    resident_mb: float
+    descriptors: int
+    threads: int
+    processes: int
+    files: int
+
+
+class Soak:
+    def __init__(self, seed: int, *, slow_reads: bool = True) -> None:
+        self._random = random.Random(seed)
+        self._slow_reads = slow_reads
+        self._directory = tempfile.TemporaryDirectory()
+        environment = {**os.environ, "TMPDIR": self._directory.name}
+        self.daemon = RawDaemon(*OPTIONS, env=environment)
+        self._next_id = 0
+        self._waiting: dict[int, threading.Event] = {}
+        self._room = threading.Semaphore(IN_FLIGHT)
+        self._shells: list[str] = []
+        self.answers = 0
+        self.problems: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    # -- the client -------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        choose = random.Random(0)
+        while True:
+            try:
+                message = self.daemon.receive(120)
+            except (AssertionError, OSError, ValueError):
+                return
+            self._note(message)
+            if self._slow_reads and choose.random() < 0.001:
+                # Meanwhile answers pile up, and commands go on.
+                time.sleep(0.2)
+
+    def _note(self, message: Json) -> None:
+        done = self._waiting.pop(message["id"], None)
+        if done is None:
+            self.problems.append(f"an answer to nothing: {str(message)[:300]}")
+            return
+        self.answers += 1
+        if message.get("error", {}).get("code") in UNEXPECTED:
+            self.problems.append(str(message)[:300])
+        bash_id = message.get("result", {}).get("bash_id")
+        if bash_id is not None:
+            self._shells = [*self._shells[-50:], bash_id]
+        done.set()
+        self._room.release()
+
+    def request(self, method: str, **params: Any) -> int:
+        """Send a request, once not too many are unanswered; return its id."""
+        self._room.acquire()
+        self._next_id += 1
+        self._waiting[self._next_id] = threading.Event()
+        self.daemon.request(method, params, self._next_id)
+        return self._next_id
+
+    # -- what it does -----------------------------------------------------------------------
+
+    def step(self) -> None:
+        (action,) = self._random.choices(list(ACTIONS), list(ACTIONS.values()))
+        action(self)
+
+    def run(self) -> None:
+        command, session = self._random.choice(COMMANDS), self._random.choice(SESSIONS)
+        self.request("bash", command=command, session=session)
+
+    def run_in_background(self) -> None:
+        command = self._random.choice(COMMANDS + LONG_COMMANDS)
+        self.request("bash", command=command, run_in_background=True, session="main")
+
+    def cancel(self) -> None:
+        request_id = self.request("bash", command=self._random.choice(LONG_COMMANDS))
+        if self._random.random() < 0.5:
+            time.sleep(self._random.random() / 100)
+        self.daemon.notify("$/cancelRequest", {"id": request_id})
+
+    def time_out(self) -> None:
+        self.request("bash", command=self._random.choice(LONG_COMMANDS), timeout=1000)
+
+    def bash_output(self) -> None:
+        more: Json = self._random.choice(
+            [{}, {"filter": "1"}, {"stdout_offset": 5}, {"wait": 5}, {"max_bytes": 10}]
+        )
+        self.request("bash_output", bash_id=self._some_shell(), **more)
+
+    def kill(self) -> None:
+        self.request("kill_shell", shell_id=self._some_shell())
+
+    def _some_shell(self) -> str:
+        return self._random.choice(self._shells) if self._shells else "shell_none"
+
+    def close_session(self) -> None:
+        self.request("close_session", session=self._random.choice(["a", "b", "c", "d", "main"]))
+
+    def look(self) -> None:
+        method = self._random.choice(
+            ["list_shells", "list_sessions", "get_session", "server_info", "ping", "list_tools"]
+        )
+        self.request(method)
+
+    def use_a_tool(self) -> None:
+        arguments = {"command": self._random.choice(COMMANDS)}
+        if self._random.random() < 0.5:
+            self.request("call_tool", name="Bash", arguments=arguments)
+            return
+        meta: Json = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "progressToken": None,
+        }
+        self.request("tools/call", name="Bash", arguments=arguments, _meta=meta)
+
+    def talk_nonsense(self) -> None:
+        nonsense: list[tuple[str, Json]] = [
+            *(("bash", {}), ("nope", {}), ("bash", {"command": 1})),
+            ("bash_output", {"bash_id": "x"}),
+        ]
+        method, params = self._random.choice(nonsense)
+        self.request(method, **params)
+
+    def kill_from_outside(self) -> None:
+        """A runner, the keeper, or something of a command."""
+        victims = descendants(self.daemon.pid)
+        if victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._random.choice(victims), signal.SIGKILL)
+
+    # -- what it sees -----------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """End all that runs, and wait for all answers."""
+        for session in ("main", "a", "b", "c", "d"):
+            self.request("close_session", session=session)
+        for done in list(self._waiting.values()):
+            assert done.wait(60), "a request has no answer"
+
+    def strangers(self) -> set[int]:
+        """What is below the daemon and is not one of its helpers, or a bash that waits."""
+        helpers = {child for keeper in children(self.daemon.pid) for child in children(keeper)}
+        own = {*children(self.daemon.pid), *helpers, *spares_of(self.daemon)}
+        return set(descendants(self.daemon.pid)) - own
+
+    def sample(self, calls: int) -> Sample:
+        self.settle()
+        pid = self.daemon.pid
+        status = Path(f"/proc/{pid}/status").read_text()
+        values = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        wait_for(lambda: not self.strangers(), "the end of what was killed")
+        return Sample(
+            calls,
+            int(values["VmRSS"].split()[0]) / 1024,
+            len(os.listdir(f"/proc/{pid}/fd")),
+            int(values["Threads"]),
+            len(descendants(pid)),
+            len(os.listdir(self._directory.name)),
+        )
+
+    @property
+    def has_been_answered(self) -> bool:
+        return not self._waiting and self.answers == self._next_id
+
+    def close(self) -> None:
+        family = children(self.daemon.pid)
+        self.daemon.close()
+        if self.daemon.stderr:
+            self.problems.append(self.daemon.stderr.decode()[-2000:])
+        wait_for(lambda: not any(map(_is_there, family)), "the end of the daemon's helpers")
+        self._reader.join(10)
+        self._directory.cleanup()
+
+
+ACTIONS: dict[Callable[[Soak], None], float] = {
+    Soak.run: 56,
+    Soak.run_in_background: 8,
+    Soak.cancel: 6,
+    Soak.time_out: 0.2,
+    Soak.bash_output: 12,
+    Soak.kill: 6,
+    Soak.close_session: 1,
+    Soak.look: 3,
+    Soak.use_a_tool: 5,
+    Soak.talk_nonsense: 2.7,
+    Soak.kill_from_outside: 0.1,
+}
+
+
+def run(calls: int, seed: int, *, every: int, say: Callable[[str], None]) -> list[Sample]:
+    """Make so many calls; return what was seen after each `every`. Raises AssertionError."""
+    soak = Soak(seed)
+    samples: list[Sample] = []
+    try:
+        for number in range(1, calls + 1):
+            soak.step()
+            if number % every == 0 or number == calls:
+                samples.append(soak.sample(number))
+                say("  ".join(f"{key}={value:g}" for key, value in samples[-1]._asdict().items()))
+    finally:
+        soak.close()
+    assert not soak.problems, soak.problems[:3]
+    assert soak.has_been_answered
+    return samples
+
+
+def check_growth(samples: list[Sample], settled: Sample) -> None:
+    """See that what was taken at the end is what was taken when all had settled."""
+    last = samples[-1]
+    assert last.resident_mb <= settled.resident_mb + MAX_GROWTH_MB, (settled, last)
+    assert last.descriptors <= settled.descriptors + 8, (settled, last)
+    assert last.threads <= settled.threads + 2, (settled, last)
+    assert last.files <= settled.files, (settled, last)
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    began = time.monotonic()
+    samples = run(
+        options.calls,
+        options.seed,
+        every=WARM_UP_CALLS,
+        say=lambda line: print(line, flush=True),  # noqa: T201
+    )
+    seconds = time.monotonic() - began
+    check_growth(samples, samples[0])
+    sys.stdout.write(f"{options.calls} calls in {seconds:.0f} s, each answered once\n")
+
+
+if __name__ == "__main__":
+    main()

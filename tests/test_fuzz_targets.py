@@ -1,0 +1,66 @@
+"""The fuzz targets, for a moment, on what Hypothesis makes up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fuzz import guard, messages, store, text_pipeline
+from terminal import outputs
+
+# What makes a difference, so that it is met more often than among random bytes.
+JSON_PIECES = st.sampled_from(
+    [
+        *(b"{", b"}", b"[", b"]", b":", b",", b'"', b"\\", b"\n", b"\r\n", b" ", b"\xff", b"1"),
+        *(b"null", b"true", b'"jsonrpc"', b'"2.0"', b'"method"', b'"id"', b'"params"', b"1e9"),
+        *(b"Content-Length: ", b"2", b"\r\n\r\n", b"\xef\xbb\xbf", b'"command"', b'"_meta"'),
+        b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"true"}}\n',
+    ]
+)
+SHELL_PIECES = st.sampled_from(
+    [
+        *("rm", " -rf ", "/", "~", "*", "$", "{", "}", "(", ")", "`", "'", '"', "\\", ";", "|"),
+        *("\n", "<<", "EOF", "$((", "))", "[[", "]]", "if ", "then ", "fi", "for x in ", "do "),
+        *("X", "=", "echo ", "eval ", "bash -c ", "sudo ", "xargs ", ">", "\x00", "\ue000", "#"),
+        *("&", "done", "ü", "case ", "esac", "${", "!", "$@", "cd ", "alias "),
+    ]
+)
+
+
+@settings(max_examples=150)
+@given(st.binary(min_size=4, max_size=4), outputs | st.binary(max_size=600))
+def test_the_pipeline_gives_the_same_text_in_every_way(how: bytes, data: bytes) -> None:
+    text_pipeline.check(how + data)
+
+
+@settings(max_examples=400)
+@given(st.binary(min_size=1, max_size=1), st.lists(JSON_PIECES, max_size=60).map(b"".join))
+def test_messages_are_the_same_in_every_way_they_arrive(how: bytes, data: bytes) -> None:
+    messages.check(how + data)
+
+
+@settings(max_examples=200)
+@given(st.lists(SHELL_PIECES, max_size=40).map("".join))
+def test_the_guard_always_comes_to_a_verdict(command: str) -> None:
+    guard.check(command.encode())
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200))
+def test_the_store_is_as_one_that_keeps_everything(program: bytes) -> None:
+    store.check(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        # A sequence, a character and a line end in two halves each; one that is longer than a read.
+        b"\x01\x01\x1e\x01a\x1b[31mb\xe2\x82\xac\r\nc\x1b]0;title\x07d",
+        b"\x05\x03\x14\x0110%\r20%\r\x1b[K30%\r\n" * 40,
+        b"\xff\x02\xff\x00" + b"\x1b]0;" + b"x" * 300,
+        b"\x07\xff\x20\x01" + bytes(range(256)) * 4,
+    ],
+)
+def test_output_that_was_hard_before_still_is_the_same(program: bytes) -> None:
+    text_pipeline.check(program)
