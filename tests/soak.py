@@ -181,9 +181,13 @@ class Soak:
     # -- what it sees -----------------------------------------------------------------------
 
     def settle(self) -> None:
-        """End all that runs, and wait for all answers."""
+        """Wait for all answers, then end all that runs."""
+        self._wait_for_answers()
         for session in ("main", "a", "b", "c", "d"):
             self.request("close_session", session=session)
+        self._wait_for_answers()
+
+    def _wait_for_answers(self) -> None:
         for done in list(self._waiting.values()):
             assert done.wait(60), "a request has no answer"
 
