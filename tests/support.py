@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -98,6 +98,10 @@ class Gate:
         self._path.write_text("\n")
 
 
+def _members(message: Json | list[Json]) -> list[Json]:
+    return message if isinstance(message, list) else [message]
+
+
 class RawDaemon:
     """Speaks the wire without the client library. Answers are collected as they come."""
 
@@ -177,19 +181,21 @@ class RawDaemon:
         assert not isinstance(event, FrameError)
         return json.loads(event)
 
-    def receive_or_end(self) -> Any:
-        """The next message; None at the end of stdout."""
-        while not self._unclaimed:
+    def answers_to_the_end(self) -> Iterator[Json]:
+        """All answers that are still to come, those of batches one by one."""
+        unclaimed, self._unclaimed = self._unclaimed, []
+        for message in unclaimed:
+            yield from _members(message)
+        while True:
             event = self._frames.next_event()
             if event is NEED_DATA:
                 data = self.read_bytes()
                 if not data:
-                    return None
+                    return
                 self._frames.receive_data(data)
             else:
                 assert isinstance(event, bytes)
-                self._unclaimed.append(json.loads(event))
-        return self._unclaimed.pop(0)
+                yield from _members(json.loads(event))
 
     def answer(self, request_id: Any) -> Json:
         """The answer to one request; others are kept for later."""

@@ -85,9 +85,8 @@ class Conversation(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.daemon.end_input()
         answered: Counter[str] = Counter()
-        while (message := self.daemon.receive_or_end()) is not None:
-            for member in message if isinstance(message, list) else [message]:
-                answered[member["id"]] += 1
+        for answer in self.daemon.answers_to_the_end():
+            answered[answer["id"]] += 1
         for request_id, count in self.expected.items():
             least = count - self.silenced[request_id]
             assert least <= answered[request_id] <= count, (request_id, answered)
