@@ -19,11 +19,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shelld.guard import Circumstances, parse
+from shelld.guard.budget import MAX_SECONDS, Budget
 from shelld.guard.fallback import simple_commands
 from shelld.guard.judgement import judge
 from shelld.guard.launchers import SHELLS, STARTERS
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.policy import BlockRule, Policy
+from shelld.guard.policy import DEFAULT_POLICY, BlockRule, Policy
 from shelld.guard.policy_file import PolicyError, load
 from shelld.guard.quick import TELLING, is_plainly_harmless
 from shelld.guard.rules import CHECKS, RULES
@@ -609,6 +610,13 @@ def test_commands_are_judged_in_many_threads_at_once() -> None:
                 assert judge(line, HERE) == verdict
 
     in_threads(4, work)
+
+
+def test_a_busy_machine_takes_no_time_from_a_judgement() -> None:
+    budget = Budget(policy=DEFAULT_POLICY, traces=False)
+    # As if others had the processor meanwhile.
+    time.sleep(MAX_SECONDS * 1.2)
+    assert budget.has_time()
 
 
 def test_what_a_command_defines_is_not_there_for_others() -> None:
