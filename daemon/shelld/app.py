@@ -20,13 +20,12 @@ from shelld.audit import AuditLog
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
 from shelld.mcp.progress import ProgressReports
-from shelld.methods.context import Daemon, audit_shell
+from shelld.methods.context import Daemon, audit_shell, manager_options
 from shelld.methods.guard import load_soon
 from shelld.options import Options
 from shelld.routes import routes
 from shelld.serve import Server
 from shelld.shells.manager import ShellManager
-from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
 from shelld.stdio import Input, Output
 from shelld.toolbox import Toolbox
@@ -72,17 +71,6 @@ async def _run(
         if audit is not None:
             audit_shell(audit, shell)
 
-    limits = ManagerOptions(
-        bash=options.bash,
-        max_shells=options.max_shells,
-        spare_shells=options.spare_shells,
-        max_retained=options.max_retained,
-        retain_seconds=options.retain_seconds,
-        retain_bytes=options.retain_bytes,
-        retain_total_bytes=options.retain_total_bytes,
-        spool_directory=options.spool_dir,
-        grace_ms=options.grace,
-    )
     output = Output(streams[1])
     exit_code = 0
     # What was imported is here to stay. Requests leave few cycles behind; to look for them after a
@@ -94,7 +82,7 @@ async def _run(
     async with (
         anyio.create_task_group() as requests,
         # Inside: what requests wait for ends before they are waited for.
-        ShellManager(limits, pool=pool, on_end=on_end) as manager,
+        ShellManager(manager_options(options), pool=pool, on_end=on_end) as manager,
     ):
         daemon = Daemon(options, manager, audit, policy)
         toolbox = Toolbox(daemon)

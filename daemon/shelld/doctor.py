@@ -25,12 +25,11 @@ from shelld.guard.judgement import judge
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
 from shelld.methods.bash import bash
-from shelld.methods.context import Context, Daemon
+from shelld.methods.context import Context, Daemon, manager_options
 from shelld.methods.shells import kill_shell
-from shelld.options import Options, parse_options
+from shelld.options import Options, parse_options, split_options
 from shelld.output.spool import Spool
 from shelld.shells.manager import ShellManager
-from shelld.shells.options import ManagerOptions
 from shelld.startup import raise_file_limit
 from shelld_protocol.errors import RpcError
 from shelld_protocol.shell_methods import BashParams, BashResult, KillShellParams
@@ -71,10 +70,7 @@ class Patient(NamedTuple):
 
 def doctor(arguments: Sequence[str]) -> int:
     """Write what was found to stdout, a line each; return the exit code."""
-    daemon_options: list[str] = []
-    if "--" in arguments:
-        at = list(arguments).index("--")
-        arguments, daemon_options = arguments[:at], list(arguments[at + 1 :])
+    arguments, daemon_options = split_options(arguments)
     parser = argparse.ArgumentParser(
         prog="shelld doctor",
         usage="%(prog)s [-h] [--json] [-- OPTION ...]",
@@ -115,14 +111,8 @@ async def _examine(options: Options) -> list[Diagnosis]:
 async def _patient(options: Options) -> AsyncGenerator[Patient]:
     adopts = options.containment != "process-group" and become_subreaper()
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
-    limits = ManagerOptions(
-        bash=options.bash,
-        spool_directory=options.spool_dir,
-        spare_shells=options.spare_shells,
-        grace_ms=options.grace,
-    )
     try:
-        async with ShellManager(limits, pool=pool) as manager:
+        async with ShellManager(manager_options(options), pool=pool) as manager:
             yield Patient(options, manager, Context(Daemon(options, manager)))
     finally:
         pool.close()

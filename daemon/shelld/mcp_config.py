@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from shelld.options import parse_options
+from shelld.options import parse_options, split_options
 
 NAME: Final = "shelld"
 
@@ -67,10 +67,7 @@ _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 
 def mcp_config(arguments: Sequence[str]) -> int:
     """Write the configuration of one host; return the exit code."""
-    options: list[str] = []
-    if "--" in arguments:
-        at = list(arguments).index("--")
-        arguments, options = arguments[:at], list(arguments[at + 1 :])
+    arguments, options = split_options(arguments)
     parser = argparse.ArgumentParser(
         prog="shelld mcp-config",
         usage="%(prog)s [-h] [HOST] [-- OPTION ...]",

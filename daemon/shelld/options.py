@@ -53,6 +53,14 @@ def parse_options(arguments: Sequence[str]) -> Options:
     return Options(**values)
 
 
+def split_options(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return a subcommand's own arguments, and what stands behind ``--``: the daemon's options."""
+    if "--" not in arguments:
+        return arguments, []
+    at = list(arguments).index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
 def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
     def integer(text: str) -> int:
         value = int(text)

@@ -243,6 +243,9 @@ def test_a_request_that_does_not_say_its_revision_is_refused(
     params: Json = {"name": "Bash", "arguments": {"command": "true"}, "_meta": meta}
     error = daemon.fail(method, params)
     assert error["code"] == code
+    if meta == {VERSION_KEY: MODERN}:
+        missing = "_meta.io.modelcontextprotocol/clientCapabilities"
+        assert error["message"] == f"Missing required parameter: {missing}"
     if code == -32022:
         requested = meta[VERSION_KEY]
         assert error["data"] == {

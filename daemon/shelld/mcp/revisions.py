@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shelld_protocol.errors import (
+    RpcError,
     invalid_params,
     method_not_found,
     missing_parameter,
@@ -23,7 +24,7 @@ from shelld_protocol.mcp import (
     PROTOCOL_VERSION_KEY,
 )
 
-_META = Mapping[str, Any] | None
+Meta = Mapping[str, Any] | None
 
 
 def is_modern(revision: str) -> bool:
@@ -35,7 +36,7 @@ def agreed_on(requested: str) -> str:
     return requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[-1]
 
 
-def revision_of(meta: _META, agreed: str | None) -> str:
+def revision_of(meta: Meta, agreed: str | None) -> str:
     """Return the revision of a request; `agreed` is what the last ``initialize`` came to.
 
     Raises `RpcError`: invalid_params if nothing says, unsupported_version if we do not have it.
@@ -47,14 +48,14 @@ def revision_of(meta: _META, agreed: str | None) -> str:
     return _modern_revision(meta)
 
 
-def require_modern(meta: _META) -> None:
+def require_modern(meta: Meta) -> None:
     """Refuse a request for a method that only the modern era has. Raises `RpcError`."""
     if meta is None or PROTOCOL_VERSION_KEY not in meta:
         raise _missing(PROTOCOL_VERSION_KEY)
     _modern_revision(meta)
 
 
-def refuse_modern(meta: _META, method: str) -> None:
+def refuse_modern(meta: Meta, method: str) -> None:
     """Refuse a request of the modern era for a method that it does not have. Raises `RpcError`."""
     if meta is not None and PROTOCOL_VERSION_KEY in meta:
         _modern_revision(meta)
@@ -74,9 +75,9 @@ def _modern_revision(meta: Mapping[str, Any]) -> str:
     return revision
 
 
-def _missing(key: str) -> Exception:
+def _missing(key: str) -> RpcError:
     return missing_parameter(f"_meta.{key}")
 
 
-def _wrong_type(key: str, expected: str) -> Exception:
+def _wrong_type(key: str, expected: str) -> RpcError:
     return invalid_params(f"Invalid type for _meta.{key}: expected {expected}", f"_meta.{key}")

@@ -11,6 +11,7 @@ from shelld.audit import AuditLog, AuditRecord, timestamp
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.options import Options
 from shelld.shells.manager import ShellManager
+from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
 from shelld_protocol.tools import ExecutionContext
 
@@ -55,6 +56,21 @@ class RequestContext(ExecutionContext):
     """The circumstances of a tool's execution that a request has asked for."""
 
     request: Context | None = None
+
+
+def manager_options(options: Options) -> ManagerOptions:
+    """Return what the daemon's options are for its manager."""
+    return ManagerOptions(
+        bash=options.bash,
+        max_shells=options.max_shells,
+        spare_shells=options.spare_shells,
+        max_retained=options.max_retained,
+        retain_seconds=options.retain_seconds,
+        retain_bytes=options.retain_bytes,
+        retain_total_bytes=options.retain_total_bytes,
+        spool_directory=options.spool_dir,
+        grace_ms=options.grace,
+    )
 
 
 def audit_shell(log: AuditLog, shell: ShellProcess) -> None:

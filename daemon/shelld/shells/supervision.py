@@ -188,9 +188,10 @@ class Supervision:
                     survivors = await kill_orphans(self._pool, self._channel.peer, shell.pid)
                     shell.survivors = shell.leftover = survivors
                     self._tree_empty, self._orphaned = True, False
-                # Whatever ended the wait: some may have passed, or been set, meanwhile.
-                self._meet_deadlines()
-                self._advance()
+                if not self._is_over:
+                    # Whatever ended the wait: some may have passed, or been set, meanwhile.
+                    self._meet_deadlines()
+                    self._advance()
             if shell.failure is None:
                 # The answer first, then what there is to tidy up.
                 await anyio.lowlevel.checkpoint()
