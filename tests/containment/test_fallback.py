@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +79,30 @@ def test_what_can_be_traced_is_killed(daemon: RawDaemon, command: str, end: str)
     else:
         daemon.process.kill()
     wait_for(lambda: not any(map(is_alive, family)), "the end of all")
+
+
+def test_nothing_that_can_be_traced_is_alive_when_a_lost_command_is_told_to_be_over(
+    daemon: RawDaemon,
+) -> None:
+    # So many that they take a moment to die.
+    bash_id = daemon.background("for i in {1..60}; do sleep 300 & done; wait")
+    pid = pid_of(daemon, bash_id)
+    wait_for(lambda: len(descendants(pid)) == 60, "the processes")
+    family = [pid, *descendants(pid)]
+    (keeper,) = children(daemon.pid)
+    (runner,) = [runner for runner in children(keeper) if pid in children(runner)]
+    descriptors = Path(f"/proc/{keeper}/fd")
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        count = len(list(descriptors.iterdir()))
+        os.kill(runner, signal.SIGKILL)
+        # So that the daemon finds all that the keeper has to say at once.
+        wait_for(lambda: len(list(descriptors.iterdir())) < count, "the keeper's last word")
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    alive = [pid for pid in family if is_alive(pid)]
+    assert (read["status"], read["reason"], alive) == ("killed", "lost", [])
 
 
 def test_leftovers_are_listed_and_the_list_follows_them(daemon: RawDaemon) -> None:

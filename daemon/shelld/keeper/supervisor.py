@@ -5,7 +5,8 @@ its own that imported nothing it does not need, so a fork of it is cheap and inh
 the daemon.
 
 It keeps every runner's socket open. When a runner is killed, the keeper kills what that leaves and
-tells the daemon on the same socket, in the same words, when nothing is left.
+tells the daemon on the same socket, in the same words, when nothing is left. Without subreapers it
+cannot know what that is, and closes the socket: the daemon does it then.
 """
 
 from __future__ import annotations
@@ -164,8 +165,9 @@ class Keeper:
                 ended.cgroup.kill()
             if not ended.cgroup.remove():
                 self._cgroups_to_remove.append(ended.cgroup)
-        if status == 0:
-            # It has proved that nothing was left.
+        if status == 0 or not self._subreaper:
+            # It has proved that nothing was left, or nothing can be said of it here: the daemon
+            # sees end of file, and knows the session.
             os.close(ended.socket)
             return
         self._lost.append(_LostRunner(ended.socket, self._strangers.survivors))

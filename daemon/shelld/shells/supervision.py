@@ -69,7 +69,7 @@ class Supervision:
 
     `release` is called when its tree is empty, with the channel or, if the runner was lost, None.
     What such a runner leaves is killed by the keeper, which goes on in its place on the channel;
-    or by the pool, if the keeper is gone too.
+    or here, if the keeper is gone too or cannot know.
 
     A bash that waits for its command is supervised from its start; `run_command` tells it one.
     """
@@ -332,9 +332,6 @@ class Supervision:
         elif kind == LOST:
             logger.info("%s lost its runner", shell.id)
             self._runner_is_lost()
-            # Without subreapers the keeper knows nothing of the command.
-            runner = self._channel.peer
-            self._orphaned = runner is not None and not runner.subreaper
 
     def _bash_runs(self, pid: int) -> None:
         self.shell.pid = pid
