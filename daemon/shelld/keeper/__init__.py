@@ -56,5 +56,6 @@ keeper -> daemon, on the socket of a runner that has died
 
 End of file on a runner's socket means that the daemon is gone: the tree is killed, then the
 runner ends. End of file on the keeper's socket: it ends once its last runner has. End of file on
-the daemon's side, without EMPTY, means that the keeper is gone too, or could not fork.
+the daemon's side, without EMPTY, means that the keeper is gone too, could not fork, or has no means
+to know what a runner has left.
 """
