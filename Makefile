@@ -8,10 +8,11 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients docs package test test-long check lint types bench soak fuzz clean
+.PHONY: help demo clients docs package test test-long check lint types bench bench-peers bench-parts \
+	soak fuzz mutants clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("shelld needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -65,7 +66,16 @@ types: $(READY) ## Check types with mypy and pyright
 
 check: lint types test ## Lint, types and tests: what a change must pass
 
-bench: $(READY) ## Measure
+bench: $(READY) ## Measure beside subprocess, asyncio and anyio
+	PYTHONPATH=benchmarks $(BIN)/python -m compare --output build/benchmarks.json
+
+bench-peers: $(READY) ## Measure beside others, from PyPI and npm, and write the documents' figures
+	$(BIN)/python -m pip install --quiet --group plot
+	PYTHONPATH=benchmarks $(BIN)/python -m compare --peers --output benchmarks/results.json
+	PYTHONPATH=benchmarks $(BIN)/python -m compare.report
+	PYTHONPATH=benchmarks $(BIN)/python -m compare.plot
+
+bench-parts: $(READY) ## Measure the parts, one by one
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/containment.py
 	$(BIN)/python benchmarks/output.py
@@ -87,6 +97,14 @@ fuzz: $(READY) ## Look for inputs that must not be, a minute each; what was foun
 		PYTHONPATH=tests $(BIN)/python -m fuzz.run $$target -max_total_time=$(FUZZ_S) \
 			-max_len=600 -verbosity=0 -print_final_stats=1 .fuzz/$$target || exit; \
 	done
+
+mutants: $(READY) ## Change the pure parts in small ways, and see which changes no test notices
+	$(BIN)/python -m pip install --quiet --group mutants
+	rm -rf build/mutants
+	mkdir -p build/mutants/src
+	cp -r daemon/shelld protocol/shelld_protocol client/shelld_client build/mutants/src
+	cp -r tests pyproject.toml build/mutants
+	cd build/mutants && $(CURDIR)/$(BIN)/mutmut run && $(CURDIR)/$(BIN)/mutmut results
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) tests/third_party/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz build dist

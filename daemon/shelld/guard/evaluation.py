@@ -1,7 +1,6 @@
 """A shell that runs nothing: it follows a command to the programs that it would start.
 
-Keeps what a shell keeps (variables, functions, aliases, the working directory, files that the
-command itself writes), as far as it can be known, and asks `rules` about every program. Raises
+It keeps what a shell keeps (`names`), and asks `rules` about every program (`programs`). Raises
 `Blocked` at the first that must not run.
 
 Every walk is bounded: by `MAX_STEPS` in length and `MAX_DEPTH` in depth, for scripts within scripts
@@ -15,14 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from shelld.guard import parse
-from shelld.guard.budget import Blocked
 from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
 from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.names import Names
 from shelld.guard.programs import Programs
-from shelld.guard.rules import RULES, Place, normalized, overwrites
+from shelld.guard.rules import Place, normalized, overwrites
 from shelld.guard.units import ExpansionError
-from shelld.guard.verdict import Finding
 from shelld.guard.words import expand_heredoc, expand_text, expand_word
 
 # Statements count too: no script or alias is begun below this.
@@ -39,51 +37,7 @@ Node = Any
 
 
 class Evaluation(Programs):
-    """Implements `words.Scope`. `run_script` is the way in."""
-
-    # -- what words ask for -----------------------------------------------------------------
-
-    def value_of(self, name: str) -> str | None:
-        value = self._value_of(name)
-        self.has_unset = self.has_unset or value is None
-        return value
-
-    def _value_of(self, name: str) -> str | None:
-        if name.isdecimal():
-            parameters = [self.name, *self.positional]
-            return parameters[int(name)] if int(name) < len(parameters) else None
-        if name == "#":
-            return str(len(self.positional))
-        if name in self.arrays:
-            return self.arrays[name][0] if self.arrays[name] else None
-        if name == "PWD":
-            return self.variables.get(name, self.cwd)
-        return self.variables.get(name, _SPECIAL.get(name))
-
-    def list_of(self, name: str) -> list[str]:
-        if name == "@":
-            return self.positional
-        if name in self.arrays:
-            return self.arrays[name]
-        value = self.value_of(name)
-        return [] if value is None else [value]
-
-    def assign(self, name: str, value: str) -> None:
-        self.arrays.pop(name, None)
-        self.variables[name] = value
-
-    def output_of(self, script: str) -> str:
-        if script.strip().startswith("<"):
-            # $(< file)
-            target = expand_text(script.strip()[1:].strip(), self)
-            return self.files.get(normalized(target, self.cwd), UNKNOWN).rstrip("\n")
-        return plain(self.copy().run_script(script, "")).rstrip("\n")
-
-    def file_of(self, script: str) -> str:
-        output = self.copy().run_script(script, UNKNOWN)
-        path = f"/dev/fd/{63 - len(self.files)}"
-        self.files[path] = output
-        return path
+    """`run_script` is the way in."""
 
     # -- statements -------------------------------------------------------------------------
 
@@ -128,11 +82,11 @@ class Evaluation(Programs):
             path = normalized(expand_text(target, self), self.cwd)
             self.report(overwrites(path, Place(self.cwd, None)))
         if words[:1] == ["for"] and words[2:3] == ["in"]:
-            self.assign(words[1], "".join(self._expanded(words[3:4])))
+            self.assign(words[1], "".join(self.expanded(words[3:4])))
             return
         while words and _ASSIGNMENT.match(words[0]):
             self.assign(*self.assigned(words.pop(0)))
-        self.execute(self._expanded(words), UNKNOWN)
+        self.execute(self.expanded(words), UNKNOWN)
 
     def _run(self, node: Node, stdin: str) -> str:
         self.budget.depth += 1
@@ -167,15 +121,15 @@ class Evaluation(Programs):
         if not words:
             self._redirect(redirects, stdin)
             for each in assignments:
-                self._assignment(each, stdin)
+                self.assignment(each, stdin)
             return ""
         alias = self.aliases.get(words[0])
         if alias is not None and self.budget.depth < MAX_SCRIPT_DEPTH:
             return self.run_script(" ".join([alias, *words[1:]]), stdin)
         try:
-            argv = self._expanded(words)
+            argv = self.expanded(words)
             stdin, target = self._redirect(redirects, stdin)
-            local = dict(self._assigned(each) for each in assignments)
+            local = dict(self.assigned_by(each) for each in assignments)
         except ExpansionError:
             # Bash would not run it.
             return ""
@@ -183,15 +137,6 @@ class Evaluation(Programs):
         output = self._with_variables(local, argv, stdin)
         self.segment = segment
         return self._written(target, output)
-
-    def _expanded(self, words: Sequence[str]) -> list[str]:
-        fields: list[str] = []
-        for word in words:
-            if not self.budget.has_time():
-                self.unresolved("it is too much to be followed")
-                break
-            fields += expand_word(word, self)
-        return fields
 
     def _with_variables(self, local: dict[str, str], argv: list[str], stdin: str) -> str:
         if not local:
@@ -284,7 +229,7 @@ class Evaluation(Programs):
 
     def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str:
         self.segment = segment
-        return self.execute(self._expanded(words), stdin)
+        return self.execute(self.expanded(words), stdin)
 
     # -- compounds --------------------------------------------------------------------------
 
@@ -338,7 +283,7 @@ class Evaluation(Programs):
                         output += self._run(child, stdin)
                     past_pattern = past_pattern or child.type == ")"
             else:
-                self._substitutions(item, stdin)
+                self.substitutions(item, stdin)
         return output
 
     def _function(self, node: Node, _stdin: str) -> str:
@@ -348,96 +293,6 @@ class Evaluation(Programs):
         if is_fork_bomb(name, self.calls):
             self.report(FORK_BOMB, parse.text_of(node))
         return ""
-
-    def _substitutions(self, node: Node, _stdin: str) -> str:
-        """Follow what is run on the way to a value, a test or a pattern."""
-        for script in parse.substitutions_of(node):
-            self.output_of(script)
-        return ""
-
-    def _assignment(self, node: Node, _stdin: str) -> str:
-        array = next((each for each in node.children if each.type == "array"), None)
-        try:
-            if array is not None:
-                name = parse.text_of(node).partition("=")[0].removesuffix("+")
-                members = [parse.text_of(each) for each in array.named_children]
-                fields = [self._member(name, each) for each in self._expanded(members)]
-                before = self.list_of(name) if parse.text_of(node)[len(name)] == "+" else []
-                self.arrays[name] = [*before, *fields]
-            else:
-                self.assign(*self._assigned(node))
-        except ExpansionError:
-            pass
-        return ""
-
-    def _member(self, name: str, field: str) -> str:
-        """Return the value of a member, which may have a key of its own."""
-        match = re.match(r"\ue003?\[?([^\]]*)\]=(.*)", field, re.S)
-        if match is None:
-            return field
-        self.variables[f"{name}[{match[1]}]"] = match[2]
-        return match[2]
-
-    def _assigned(self, node: Node) -> tuple[str, str]:
-        return self.assigned(parse.text_of(node))
-
-    def assigned(self, text: str) -> tuple[str, str]:
-        """Return name and value of ``name=value``, expanded."""
-        name, _, word = text.partition("=")
-        value = expand_text(word, self)
-        if name.endswith("+"):
-            name = name[:-1]
-            value = (self.value_of(name) or "") + value
-        if "[" in name:
-            self._substitutions(parse.parse(name), "")
-            self.arrays.setdefault(name.partition("[")[0], []).append(value)
-        return name, value
-
-    def _declaration(self, node: Node, _stdin: str) -> str:
-        kind = node.children[0].type
-        is_export = kind == "export"
-        for child in node.named_children:
-            text = parse.text_of(child)
-            if text.startswith("-"):
-                is_export = is_export or "x" in text
-                continue
-            if child.type == "variable_assignment":
-                self._assignment(child, "")
-            else:
-                try:
-                    text = "".join(expand_word(text, self)[:1])
-                except ExpansionError:
-                    continue
-                if "=" in text:
-                    name, _, value = text.partition("=")
-                    self.assign(name, plain(value))
-            if is_export:
-                self.exported = self.exported | {text.partition("=")[0]}
-        return ""
-
-    def _unset(self, node: Node, _stdin: str) -> str:
-        for child in node.named_children:
-            name = parse.text_of(child)
-            self.variables.pop(name, None)
-            self.arrays.pop(name, None)
-            self.functions.pop(name, None)
-        return ""
-
-    # -- reports ----------------------------------------------------------------------------
-
-    def report(self, finding: Finding | None, segment: str | None = None) -> None:
-        """Raise `Blocked` if a finding is certain, and keep it in mind if not."""
-        if finding is None or not self.budget.reports:
-            return
-        if finding.rule in self.budget.policy.disable:
-            return
-        if self.has_unset and finding.rule in _LENIENT_RULES:
-            self.unresolved("a variable in it has no value here")
-            return
-        if not finding.is_certain:
-            self.unresolved(finding.reason)
-            return
-        raise Blocked(finding.rule, segment or self.segment, finding.reason)
 
     _STATEMENTS: ClassVar[dict[str, Callable[[Evaluation, Node, str], str]]] = {
         "command": _command,
@@ -449,9 +304,9 @@ class Evaluation(Programs):
         "c_style_for_statement": _while,
         "case_statement": _case,
         "function_definition": _function,
-        "variable_assignment": _assignment,
-        "declaration_command": _declaration,
-        "unset_command": _unset,
+        "variable_assignment": Names.assignment,
+        "declaration_command": Names.declaration,
+        "unset_command": Names.unset,
         **dict.fromkeys(
             (
                 *("test_command", "binary_expression", "unary_expression", "postfix_expression"),
@@ -460,38 +315,9 @@ class Evaluation(Programs):
                 *("raw_string", "comment", "variable_name", "heredoc_body", "subscript", "regex"),
                 *("parenthesized_expression", "ternary_expression", "file_descriptor"),
             ),
-            _substitutions,
+            Names.substitutions,
         ),
     }
 
 
-# Of a command with a variable that has no value: who wrote it may have meant it for a place where
-# it has one. To remove everything is too much to be lenient.
-_LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
-
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-
-_SPECIAL: Final = {
-    "?": "0",
-    "$": UNKNOWN,
-    "!": UNKNOWN,
-    "-": "hBc",
-    "_": UNKNOWN,
-    "RANDOM": UNKNOWN,
-    "BASH": "/bin/bash",
-    "SECONDS": "0",
-    "LINENO": UNKNOWN,
-    "PPID": UNKNOWN,
-    "UID": UNKNOWN,
-    "EUID": UNKNOWN,
-    "HOSTNAME": UNKNOWN,
-    "OSTYPE": UNKNOWN,
-    "IFS": " \t\n",
-    "BASHPID": UNKNOWN,
-    "BASH_SOURCE": UNKNOWN,
-    "FUNCNAME": UNKNOWN,
-    "REPLY": UNKNOWN,
-    "BASH_VERSION": UNKNOWN,
-    "MACHTYPE": UNKNOWN,
-    "HOSTTYPE": UNKNOWN,
-}

@@ -9,17 +9,16 @@ import itertools
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from shelld.guard import rules
-from shelld.guard.budget import Budget
 from shelld.guard.builtins import BUILTINS
 from shelld.guard.fork_bomb import FORK_BOMB
 from shelld.guard.launchers import SHELLS, STARTERS
 from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.names import Names
 from shelld.guard.outputs import Surroundings, output_of
 from shelld.guard.rules import Place, normalized
-from shelld.guard.verdict import Finding
 from shelld.guard.wrappers import unwrapped
 
 _INTERPRETERS: Final = re.compile(r"(?:python|perl|ruby|node|php|lua|bun|deno)[\d.]*")
@@ -27,61 +26,9 @@ _INTERPRETERS: Final = re.compile(r"(?:python|perl|ruby|node|php|lua|bun|deno)[\
 _MAX_RECURSION: Final = 2
 
 
-class Programs(abc.ABC):
-    """The state of a shell. `variables` are all that is set, `exported` the names others see."""
-
-    def __init__(
-        self, budget: Budget, environment: dict[str, str], cwd: str, home: str | None
-    ) -> None:
-        self.budget = budget
-        self.variables = environment
-        self.exported = frozenset(environment)
-        self.arrays: dict[str, list[str]] = {}
-        self.functions: dict[str, Any] = {}
-        # Of each function, which commands it runs, and whether beside others.
-        self.calls: dict[str, list[tuple[str, bool]]] = {}
-        self.aliases: dict[str, str] = {}
-        # What the command itself has written, by path.
-        self.files: dict[str, str] = {}
-        self.positional: list[str] = []
-        self.name = "bash"
-        self.cwd = cwd
-        self.home = home
-        # The text that is being looked at, and whether it names a variable that is not set.
-        self.segment = ""
-        self.has_unset = False
-
-    def copy(self, budget: Budget | None = None) -> Self:
-        """Return another shell that knows the same; what it learns it keeps for itself."""
-        other = type(self)(budget or self.budget, dict(self.variables), self.cwd, self.home)
-        other.exported = self.exported
-        other.arrays = dict(self.arrays)
-        other.functions = dict(self.functions)
-        other.aliases = dict(self.aliases)
-        # Files and functions' calls are everybody's who works on the same command.
-        other.files = self.files if budget is None else {}
-        other.calls = self.calls if budget is None else dict(self.calls)
-        other.positional, other.name = self.positional, self.name
-        other.segment, other.has_unset = self.segment, self.has_unset
-        return other
-
-    @abc.abstractmethod
-    def run_script(self, text: str, stdin: str) -> str: ...
-
-    @abc.abstractmethod
-    def report(self, finding: Finding | None, segment: str | None = None) -> None: ...
-
-    @abc.abstractmethod
-    def assigned(self, text: str) -> tuple[str, str]: ...
-
-    @abc.abstractmethod
-    def assign(self, name: str, value: str) -> None: ...
-
+class Programs(Names):
     @abc.abstractmethod
     def _run(self, node: Any, stdin: str) -> str: ...
-
-    def unresolved(self, reason: str) -> None:
-        self.budget.unresolved = self.budget.unresolved or reason
 
     # -- one command ------------------------------------------------------------------------
 

@@ -1,0 +1,133 @@
+"""Ask all questions of all contestants, in turns; print a table and write what was answered.
+
+Usage: python -m compare [--peers] [--rounds PERCENT] [--only FIGURE]... [--output FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+from compare.contestant import Contestant, NoAnswer, NotOffered
+from compare.installed import NotInstalled
+from compare.peers import BASELINES, PEERS, Maker
+from compare.questions import FIGURES, QUESTIONS, Question, Samples
+from compare.results import Cell, Column, Results, Row, cell_of, write
+from compare.table import as_text
+
+# Who takes longer for an answer is asked once.
+SLOW_S = 10.0
+
+
+class Asked:
+    """Contestants that are kept running from question to question."""
+
+    def __init__(self, makers: dict[str, Maker]) -> None:
+        self.columns: list[Column] = []
+        self.missing: dict[str, str] = {}
+        self._contestants: dict[str, Contestant] = {}
+        self._open: set[str] = set()
+        for name, make in makers.items():
+            try:
+                contestant = self._contestants[name] = make()
+                self.columns.append(Column(name, contestant.version))
+                self._opened(contestant)
+            except (NotInstalled, NoAnswer, NotOffered, OSError) as error:
+                self.missing[name] = str(error)
+                self._close(name)
+                self._contestants.pop(name, None)
+
+    def _opened(self, contestant: Contestant) -> Contestant:
+        if contestant.name not in self._open:
+            # Even if that fails, there may be something to close.
+            self._open.add(contestant.name)
+            contestant.open()
+        return contestant
+
+    def _close(self, name: str) -> None:
+        if name in self._open:
+            self._open.remove(name)
+            with contextlib.suppress(Exception):
+                self._contestants[name].close()
+
+    def close(self) -> None:
+        for name in list(self._open):
+            self._close(name)
+
+    def ask(self, question: Question, rounds: int) -> dict[str, Row]:
+        """Everybody in each round, not always in the same order."""
+        samples: dict[str, Samples] = {name: {} for name in self._contestants}
+        failed: dict[str, str] = {}
+        slow: set[str] = set()
+        names = list(self._contestants)
+        for turn in range(rounds):
+            for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                if name in failed or name in slow:
+                    continue
+                began = time.monotonic()
+                try:
+                    for figure, values in self._ask_one(name, question).items():
+                        samples[name].setdefault(figure, []).extend(values)
+                except (NoAnswer, NotOffered) as error:
+                    failed[name] = str(error)
+                    if isinstance(error, NoAnswer):
+                        self._close(name)
+                if (seconds := time.monotonic() - began) > SLOW_S:
+                    print(f"  {name} took {seconds:.0f} s", file=sys.stderr, flush=True)
+                    slow.add(name)
+        return {
+            figure: {
+                name: self._cell(samples[name].get(figure), failed.get(name)) for name in names
+            }
+            for figure in question.figures
+        }
+
+    def _ask_one(self, name: str, question: Question) -> Samples:
+        contestant = self._contestants[name]
+        if not question.fresh:
+            return question.ask(self._opened(contestant))
+        self._close(name)
+        self._open.add(name)
+        try:
+            return question.ask(contestant)
+        finally:
+            self._close(name)
+
+    @staticmethod
+    def _cell(values: list[float] | None, why: str | None) -> Cell:
+        return Cell(why=why or "never") if values is None else cell_of(values)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", action="store_true", help="also others, from PyPI and npm")
+    parser.add_argument("--rounds", type=int, default=100, metavar="PERCENT")
+    parser.add_argument("--only", action="append", choices=FIGURES, metavar="FIGURE")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
+    options = parser.parse_args()
+    asked = Asked({**BASELINES, **PEERS} if options.peers else BASELINES)
+    for name, why in asked.missing.items():
+        print(f"{name} is left out: {why}", file=sys.stderr)
+    machine = (
+        f"{os.cpu_count()} processors, {platform.system()}, Python {platform.python_version()}"
+    )
+    results = Results(machine, asked.columns, asked.missing, {})
+    try:
+        for question in QUESTIONS:
+            if options.only is None or set(options.only) & set(question.figures):
+                rounds = max(1, question.rounds * options.rounds // 100)
+                print(f"asking for {', '.join(question.figures)}", file=sys.stderr, flush=True)
+                results.rows.update(asked.ask(question, rounds))
+    finally:
+        asked.close()
+    print(as_text(results))
+    if options.output is not None:
+        write(results, options.output)
+
+
+main()

@@ -1,0 +1,75 @@
+"""A program of somebody else's: where it comes from, and how it is run here."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+FOLDER = Path(__file__).parents[2] / "build" / "peers"
+
+
+class Installed(NamedTuple):
+    program: Path
+    version: str
+
+
+class NotInstalled(Exception):
+    """The message says why, in a few words."""
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NotInstalled(f"{Path(command[0]).name} {command[1]} failed") from error
+
+
+@functools.cache
+def from_pypi(package: str, program: str) -> Installed:
+    """Into a virtual environment of its own."""
+    folder = FOLDER / package
+    python = folder / "bin" / "python"
+    if not python.exists():
+        _run([sys.executable, "-m", "venv", folder])
+    if not (folder / "bin" / program).exists():
+        _run([python, "-m", "pip", "install", "--quiet", package])
+    code = f"from importlib.metadata import version; print(version({package!r}), end='')"
+    return Installed(folder / "bin" / program, _run([python, "-c", code]))
+
+
+@functools.cache
+def from_npm(package: str, program: str) -> Installed:
+    """Into a folder of its own; `program` is a pattern below that. No script of it is run."""
+    folder = FOLDER / package.rpartition("/")[2]
+    manifest = folder / "node_modules" / package / "package.json"
+    if not manifest.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        options = ("--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund", "--silent")
+        _run(["npm", "install", "--prefix", folder, *options, package])
+    found = sorted((folder / "node_modules").glob(program))
+    if not found:
+        raise NotInstalled("it is not made for this machine")
+    return Installed(found[0], str(msgspec.json.decode(manifest.read_bytes())["version"]))
+
+
+@functools.cache
+def _network_can_be_taken() -> bool:
+    program = shutil.which("unshare")
+    return (
+        program is not None
+        and not subprocess.run(
+            [program, "-rn", "true"], capture_output=True, check=False
+        ).returncode
+    )
+
+
+def without_network(command: Sequence[str]) -> list[str]:
+    """The same program, where possible without a network: some of them call home."""
+    return ["unshare", "-rn", *command] if _network_can_be_taken() else list(command)

@@ -1,0 +1,104 @@
+"""A server that is spoken to in lines of JSON, on its stdin and stdout."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from compare.contestant import LIMIT_S, NoAnswer
+from measure import family_of
+
+CHUNK = 1 << 20
+
+
+class LineServer:
+    """`send` asks, `messages` gives what comes, in its order."""
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **(env or {})},
+            bufsize=0,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._lines: deque[bytes] = deque()
+        self._partial: list[bytes] = []
+        self._ids = itertools.count(1)
+
+    def pids(self) -> list[int]:
+        return family_of(self._process.pid)
+
+    def send(self, method: str, params: object = None, *, jsonrpc: bool = True) -> int:
+        """Ask; return the id."""
+        request_id = next(self._ids)
+        # Not null where there are none, which some do not take.
+        more = {} if params is None else {"params": params}
+        self._write({"id": request_id, "method": method, **more}, jsonrpc)
+        return request_id
+
+    def notify(self, method: str, *, jsonrpc: bool = True) -> None:
+        self._write({"method": method}, jsonrpc)
+
+    def _write(self, message: dict[str, object], jsonrpc: bool) -> None:
+        if jsonrpc:
+            message["jsonrpc"] = "2.0"
+        try:
+            self._stdin.write(msgspec.json.encode(message) + b"\n")
+        except OSError as error:
+            raise NoAnswer("it has ended") from error
+
+    def messages(self, limit_s: float = LIMIT_S) -> Iterator[dict[str, Any]]:
+        """Raises `NoAnswer` when the last one of them has not come in time."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            while self._lines:
+                message = msgspec.json.decode(self._lines.popleft())
+                if isinstance(message, dict):
+                    yield message
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._stdout], [], [], left)[0]:
+                raise NoAnswer(f"no answer in {limit_s:g} s")
+            self._receive()
+
+    def _receive(self) -> None:
+        data = os.read(self._stdout.fileno(), CHUNK)
+        if not data:
+            raise NoAnswer("it has ended")
+        *ended, rest = data.split(b"\n")
+        for line in ended:
+            self._partial.append(line)
+            self._lines.append(b"".join(self._partial))
+            self._partial.clear()
+        if rest:
+            self._partial.append(rest)
+
+    def answer(self, request_id: int, limit_s: float = LIMIT_S) -> dict[str, Any]:
+        """The whole message."""
+        for message in self.messages(limit_s):
+            if message.get("id") == request_id and "method" not in message:
+                return message
+        raise AssertionError
+
+    def crash(self) -> None:
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._stdin.close()
+        self._stdout.close()

@@ -1,0 +1,92 @@
+"""Processes that can be found again, whoever has started them and wherever they went."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import signal
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from compare.contestant import NoAnswer
+
+START_LIMIT_S = 10.0
+# For processes to end after whatever was to end them.
+END_LIMIT_S = 3.0
+
+_numbers = itertools.count(1)
+
+
+class Marked:
+    """A command of three processes that sleep: a child, one that ignores SIGHUP, one in a session
+    of its own. `kill` what is left of them.
+    """
+
+    count = 3
+
+    def __init__(self) -> None:
+        # Nobody else sleeps as long.
+        self._mark = f"300.{os.getpid()}{next(_numbers):05d}"
+        self.command = (
+            f"sleep {self._mark} & "
+            f"nohup sleep {self._mark} > /dev/null 2>&1 & "
+            f"setsid sleep {self._mark} > /dev/null 2>&1 & wait"
+        )
+
+    def pids(self) -> list[int]:
+        found: list[int] = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    if words[0] == b"sleep" and self._mark.encode() in words:
+                        found.append(int(entry.name))
+        return found
+
+    def wait_for_start(self) -> list[int]:
+        deadline = time.monotonic() + START_LIMIT_S
+        while len(pids := self.pids()) < self.count:
+            if time.monotonic() >= deadline:
+                raise NoAnswer("it did not start")
+            time.sleep(0.005)
+        return pids
+
+    def left(self) -> int:
+        """How many are left, some time after they should have ended."""
+        deadline = time.monotonic() + END_LIMIT_S
+        while (pids := self.pids()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return len(pids)
+
+    def kill(self) -> None:
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def watched(pids: list[int]) -> Generator[select.poll]:
+    """A poll object that tells of the end of processes."""
+    handles: list[int] = []
+    poll = select.poll()
+    try:
+        for pid in pids:
+            handles.append(os.pidfd_open(pid))
+            poll.register(handles[-1], select.POLLIN)
+        yield poll
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def wait_for_end(poll: select.poll, count: int) -> int:
+    """Return how many of them go on regardless."""
+    deadline = time.monotonic() + END_LIMIT_S
+    while count and (left := deadline - time.monotonic()) > 0:
+        for handle, _ in poll.poll(left * 1000):
+            poll.unregister(handle)
+            count -= 1
+    return count

@@ -1,0 +1,59 @@
+"""The plot of the documents, made of `results.json`. Needs matplotlib.
+
+Usage: python -m compare.plot
+"""
+
+# Matplotlib is installed by `make bench-peers` alone, and tells pyright less than strict needs.
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import matplotlib
+
+matplotlib.use("svg")
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+from compare.questions import FIGURES
+from compare.report import OURS, RESULTS, ROOT
+from compare.results import Results, read
+from compare.table import shown
+
+PLOT = ROOT / "docs" / "benchmarks.svg"
+SHOWN = ("apart", "output_100_memory", "crash_left")
+COLOURS = {True: "#1f77b4", False: "#9aa5b1"}
+
+
+def _panel(axes: Axes, results: Results, figure: str, *, names: bool) -> None:
+    title, unit = FIGURES[figure]
+    row = results.rows[figure]
+    cells = list(reversed(row.items()))
+    values = [cell.median or 0.0 for _, cell in cells]
+    bars = axes.barh(
+        [name for name, _ in cells], values, color=[COLOURS[name == OURS] for name, _ in cells]
+    )
+    labels = [
+        (cell.why or "") if cell.median is None else f"{shown(cell.median)} {unit}".strip()
+        for _, cell in cells
+    ]
+    axes.bar_label(bars, labels, padding=3, fontsize=8)
+    axes.set_title(title.replace("`", ""), fontsize=9, loc="left")
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    axes.tick_params(bottom=False, labelbottom=False, labelleft=names, labelsize=8)
+    if unit:
+        axes.set_xscale("symlog", linthresh=1)
+    axes.margins(x=0.35)
+
+
+def main() -> None:
+    results = read(RESULTS)
+    # Text stays text, and the same results give the same file.
+    pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "shelld"})
+    plot, panels = pyplot.subplots(1, len(SHOWN), figsize=(11, 3.2), layout="constrained")
+    for number, (axes, figure) in enumerate(zip(panels, SHOWN, strict=True)):
+        _panel(axes, results, figure, names=number == 0)
+    plot.savefig(PLOT, metadata={"Date": None})
+
+
+main()

@@ -1,0 +1,217 @@
+"""What is asked of each, and what the figures are that come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from compare.contestant import Contestant, NoAnswer, NotOffered, seconds_since
+from compare.marks import Marked, wait_for_end, watched
+from measure import milliseconds
+
+MEGABYTE = 1_000_000
+IN_A_ROW = 10
+GAP_S = 0.01
+LARGE_LIMIT_S = 60.0
+# Of output that waits for a process that was left behind.
+SHORT_LIMIT_S = 5.0
+
+# What one question gives, by the figure's key.
+Samples = dict[str, list[float]]
+
+
+class Figure(NamedTuple):
+    """A row of the table. Less is better in all of them."""
+
+    title: str
+    unit: str
+
+
+FIGURES = {
+    "start": Figure("start, to the first answer", "ms"),
+    "memory": Figure("memory at rest", "MB"),
+    "ping": Figure("ping", "ms"),
+    "apart": Figure("`true`, 10 ms apart", "ms"),
+    "in_a_row": Figure("`true`, in a row", "ms"),
+    "beside": Figure("`true`, while `sleep 1` runs", "ms"),
+    "fifty": Figure("50 `sleep 1` at once", "s"),
+    "thousand": Figure("1,000 `sleep 1` at once", "s"),
+    "output_100": Figure("100 MB of output", "s"),
+    "output_100_memory": Figure("memory that this takes", "MB"),
+    "output_1000": Figure("1 GB of output", "s"),
+    "output_1000_memory": Figure("memory that this takes", "MB"),
+    "leftover": Figure("`sleep 300 & echo hi`", "s"),
+    "timeout_left": Figure("of 3 processes, left after a timeout", ""),
+    "kill": Figure("kill, until 3 processes are gone", "ms"),
+    "kill_left": Figure("of 3 processes, left after a kill", ""),
+    "crash_left": Figure("of 3 processes, left after SIGKILL of the server or program", ""),
+    "forgotten": Figure("directory and variable that the next command lacks", ""),
+}
+
+
+class Question(NamedTuple):
+    """`fresh`: each time to a contestant that was just started, which `ask` opens itself."""
+
+    figures: tuple[str, ...]
+    rounds: int
+    ask: Callable[[Contestant], Samples]
+    fresh: bool = False
+
+
+def _start(contestant: Contestant) -> Samples:
+    began = time.perf_counter()
+    contestant.open()
+    contestant.run("true")
+    seconds = seconds_since(began)
+    pids = contestant.server_pids()
+    if not pids:
+        raise NotOffered("nothing is started")
+    # What is prepared after the first answer belongs to it.
+    time.sleep(0.5)
+    # What is shared with others is counted in parts.
+    memory = sum(memory_mb(pid, "smaps_rollup", "Pss") for pid in contestant.server_pids())
+    return {"start": [seconds * 1000], "memory": [memory]}
+
+
+def _ping(contestant: Contestant) -> Samples:
+    return {"ping": [milliseconds(contestant.ping) for _ in range(IN_A_ROW)]}
+
+
+def _apart(contestant: Contestant) -> Samples:
+    time.sleep(GAP_S)
+    return {"apart": [contestant.run("true").seconds * 1000]}
+
+
+def _in_a_row(contestant: Contestant) -> Samples:
+    return {"in_a_row": [contestant.run("true").seconds * 1000 for _ in range(IN_A_ROW)]}
+
+
+def _beside(contestant: Contestant) -> Samples:
+    _, beside = contestant.run_all(["sleep 1", "true"])
+    return {"beside": [beside.seconds * 1000]}
+
+
+def _at_once(figure: str, count: int) -> Callable[[Contestant], Samples]:
+    def ask(contestant: Contestant) -> Samples:
+        began = time.perf_counter()
+        contestant.run_all(["sleep 1"] * count, timeout_s=LARGE_LIMIT_S)
+        return {figure: [seconds_since(began)]}
+
+    return ask
+
+
+def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
+    def ask(contestant: Contestant) -> Samples:
+        with tempfile.NamedTemporaryFile() as source:
+            source.write(b"some line of a log\n" * (10 * MEGABYTE // 19))
+            source.flush()
+            command = f"for i in {{1..{megabytes // 10}}}; do cat {source.name}; done"
+            pids = contestant.server_pids() or [os.getpid()]
+            before = {pid: memory_mb(pid, "status", "VmRSS") for pid in pids}
+            for pid in pids:
+                # From proc(5): forget the highest value so far.
+                Path(f"/proc/{pid}/clear_refs").write_text("5")
+            answer = contestant.run(command, timeout_s=LARGE_LIMIT_S)
+            # Less than before: one that waited for a command, had it and is gone.
+            growth = [memory_mb(pid, "status", "VmHWM") - before[pid] for pid in pids]
+        memory = sum(more for more in growth if more > 0)
+        return {figure: [answer.seconds], f"{figure}_memory": [memory]}
+
+    return ask
+
+
+def _leftover(contestant: Contestant) -> Samples:
+    marked = Marked()
+    try:
+        # Only the first of the three, which keeps the pipe.
+        command = marked.command.split("&")[0] + "& echo hi"
+        answer = contestant.run(command, timeout_s=SHORT_LIMIT_S)
+        if answer.seconds >= SHORT_LIMIT_S - 1:
+            raise NoAnswer(f"no answer in {SHORT_LIMIT_S:g} s")
+        return {"leftover": [answer.seconds]}
+    finally:
+        marked.kill()
+
+
+def _timeout(contestant: Contestant) -> Samples:
+    if contestant.no_timeout is not None:
+        raise NotOffered(contestant.no_timeout)
+    marked = Marked()
+    try:
+        with contextlib.suppress(NoAnswer):
+            contestant.run(marked.command, timeout_s=1.0)
+        return {"timeout_left": [marked.left()]}
+    finally:
+        marked.kill()
+
+
+def _kill(contestant: Contestant) -> Samples:
+    marked = Marked()
+    try:
+        begun = contestant.begin(marked.command)
+        pids = marked.wait_for_start()
+        with watched(pids) as poll:
+            began = time.perf_counter()
+            contestant.kill(begun)
+            left = wait_for_end(poll, len(pids))
+            seconds = seconds_since(began)
+        samples: Samples = {"kill_left": [left]}
+        if not left:
+            samples["kill"] = [seconds * 1000]
+        return samples
+    finally:
+        marked.kill()
+
+
+def _crash(contestant: Contestant) -> Samples:
+    contestant.open()
+    marked = Marked()
+    try:
+        contestant.crash_during(marked.command, marked.wait_for_start)
+        return {"crash_left": [marked.left()]}
+    finally:
+        marked.kill()
+
+
+def _forgotten(contestant: Contestant) -> Samples:
+    contestant.run("cd /; export compared=yes")
+    output = contestant.run('echo "<$PWD><$compared>"').output
+    text = output.decode() if isinstance(output, bytes) else output
+    found = re.search("<(.*)><(.*)>", text)
+    if found is None:
+        raise NoAnswer("not its output")
+    return {"forgotten": [(found[1] != "/") + (found[2] != "yes")]}
+
+
+def memory_mb(pid: int, file: str, field: str) -> float:
+    """From proc(5); 0 of a process that is gone."""
+    try:
+        text = Path(f"/proc/{pid}/{file}").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    (line,) = re.findall(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE) or ["0"]
+    return int(line) * 1024 / MEGABYTE
+
+
+QUESTIONS = (
+    Question(("start", "memory"), 9, _start, fresh=True),
+    Question(("ping",), 30, _ping),
+    Question(("apart",), 200, _apart),
+    Question(("in_a_row",), 30, _in_a_row),
+    Question(("beside",), 15, _beside),
+    Question(("fifty",), 3, _at_once("fifty", 50)),
+    Question(("thousand",), 3, _at_once("thousand", 1000)),
+    Question(("output_100", "output_100_memory"), 5, _output("output_100", 100)),
+    Question(("output_1000", "output_1000_memory"), 3, _output("output_1000", 1000)),
+    Question(("leftover",), 3, _leftover),
+    Question(("timeout_left",), 3, _timeout),
+    Question(("kill", "kill_left"), 5, _kill),
+    Question(("crash_left",), 3, _crash, fresh=True),
+    Question(("forgotten",), 1, _forgotten),
+)

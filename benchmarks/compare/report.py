@@ -1,0 +1,169 @@
+"""The page and the README's table of what was measured, made of `results.json` and nothing else.
+
+Usage: python -m compare.report [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from compare.questions import FIGURES
+from compare.results import Cell, Results, ahead_of, read
+from compare.table import shown
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parents[1] / "results.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
+OURS = "shelld"
+
+INTRODUCTION = """\
+# Benchmarks
+
+Generated from `benchmarks/results.json`, which `make bench-peers` writes. All were asked in one
+run, in turns, on the same machine ({machine}); a figure is a median, with the quartiles in
+parentheses, and less is better everywhere. Absolute times tell about that machine, ratios about
+the programs.
+
+![Some of the figures](benchmarks.svg)
+
+Each was driven over its own protocol, by the same program: shelld through its Python client,
+servers of MCP in lines of JSON, SWE-ReX over HTTP, Codex's two servers in what they speak. What can
+be installed is taken from PyPI and npm as it is, in the version below, with its default settings;
+only limits of time and of commands were lifted where they would have refused the question. Agents
+whose shell is part of a program that needs a login were not asked.
+
+- Memory at rest is that of all processes between the program and its commands; what several share
+  is counted in parts (proc(5), Pss). Memory that output takes is how much the same processes, or
+  the program itself, grew at most.
+- The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
+  (`setsid`). What is left three seconds after the end is counted.
+- A server hit by SIGKILL is the process that its client has started; where there is none, it is the
+  program that called.
+"""
+
+# Why somebody is ahead of us there.
+NOTES = {
+    "start": (
+        "machine code has no interpreter to start. Of shelld's time, half is what any Python "
+        "program takes that imports asyncio."
+    ),
+    "memory": "the same; it includes a runner and a bash that wait for the next command.",
+    "apart": "a bash was not started ahead in time.",
+    "in_a_row": (
+        "a bash that is started ahead has to be started by somebody: called without a pause, that "
+        "happens at the same time, on the same two processors. 10 ms apart, which is less than any "
+        "agent takes, it is out of the way."
+    ),
+    "beside": (
+        "the bash that waited went to the command before it, and so this one starts its own, and a "
+        "runner for that."
+    ),
+    "fifty": (
+        "each command that runs at the same time has a runner, a small process that makes sure that "
+        "nothing of it is left, and that has to be forked first."
+    ),
+    "thousand": "as above, a thousand times.",
+    "output_100": "both keep a part, and the time is that of `cat`.",
+    "output_100_memory": (
+        "output waits in memory, up to a fixed size, until it goes to a file. Theirs keeps 1 MB "
+        "and forgets the rest without a word; of ours, all can be read on, or it is counted."
+    ),
+    "output_1000_memory": "as above.",
+    "leftover": (
+        "when bash has ended but somebody still holds the pipe, the answer waits 50 ms for what "
+        "that may be about to write: what `> >(tee log)` writes would be lost otherwise."
+    ),
+}
+
+# Of the README: what a newcomer wants to know, beside whom.
+SHORT_FIGURES = (
+    "apart",
+    "thousand",
+    "output_1000",
+    "output_1000_memory",
+    "leftover",
+    "timeout_left",
+    "kill_left",
+    "crash_left",
+    "start",
+    "memory",
+)
+SHORT_LEFT_OUT = ("asyncio", "anyio.run_process", "SWE-ReX execute")
+SECTION = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
+
+
+def _text(cell: Cell, unit: str, *, spread: bool) -> str:
+    if cell.median is None:
+        return "-"
+    text = f"{shown(cell.median)} {unit}".strip()
+    if spread and cell.low is not None and cell.high is not None and cell.low != cell.high:
+        text += f" ({shown(cell.low)}-{shown(cell.high)})"
+    return text
+
+
+def _table(
+    results: Results, figures: Sequence[str], names: Sequence[str], *, spread: bool
+) -> Iterator[str]:
+    yield f"| | {' | '.join(names)} |"
+    yield "|---" * (len(names) + 1) + "|"
+    for figure in figures:
+        title, unit = FIGURES[figure]
+        cells = (_text(results.rows[figure][name], unit, spread=spread) for name in names)
+        yield f"| {title} | {' | '.join(cells)} |"
+
+
+def _page(results: Results) -> str:
+    names = [column.name for column in results.columns]
+    lines = [INTRODUCTION.format(machine=results.machine)]
+    lines += _table(results, list(results.rows), names, spread=True)
+    lines += ["", "## Who was asked", "", "| | version |", "|---|---|"]
+    lines += [f"| {column.name} | {column.version} |" for column in results.columns]
+    lines += [f"| {name} | not asked: {why} |" for name, why in results.missing.items()]
+    lines += ["", "## Where there is no figure", ""]
+    for figure, row in results.rows.items():
+        whys: dict[str, list[str]] = {}
+        for name, cell in row.items():
+            if cell.why is not None:
+                whys.setdefault(cell.why, []).append(name)
+        if whys:
+            text = "; ".join(f"{', '.join(names)}: {why}" for why, names in whys.items())
+            lines.append(f"- {FIGURES[figure].title}: {text}.")
+    lines += ["", "## Where shelld is not ahead", ""]
+    for figure in results.rows:
+        if others := ahead_of(results, figure, OURS):
+            lines.append(f"- {FIGURES[figure].title} (behind {', '.join(others)}): {NOTES[figure]}")
+    return "\n".join(lines) + "\n"
+
+
+def _short(results: Results) -> str:
+    names = [column.name for column in results.columns if column.name not in SHORT_LEFT_OUT]
+    return "\n".join([*_table(results, SHORT_FIGURES, names, spread=False), ""])
+
+
+def pages() -> dict[Path, str]:
+    """What the documents should be."""
+    results = read(RESULTS)
+    short = _short(results)
+    readme, count = SECTION.subn(lambda found: found[1] + short + found[2], README.read_text())
+    assert count == 1
+    return {PAGE: _page(results), README: readme}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only tell if they are up to date")
+    options = parser.parse_args()
+    for path, text in pages().items():
+        if not options.check:
+            path.write_text(text)
+        elif path.read_text() != text:
+            sys.exit(f"{path.name}: python -m compare.report")
+
+
+if __name__ == "__main__":
+    main()

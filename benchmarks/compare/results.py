@@ -1,0 +1,71 @@
+"""What was answered, as it is written to a file."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import msgspec
+
+from compare.questions import FIGURES
+
+# Closer than that is the same.
+SAME = 1.05
+
+
+class Cell(msgspec.Struct, omit_defaults=True):
+    """`low` and `high` are the quartiles. `why` there is no figure, in a few words."""
+
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    count: int = 0
+    why: str | None = None
+
+
+class Column(msgspec.Struct):
+    name: str
+    version: str
+
+
+# By contestant.
+Row = dict[str, Cell]
+
+
+class Results(msgspec.Struct):
+    """`rows` by figure; `missing`: who could not be asked, and why."""
+
+    machine: str
+    columns: list[Column]
+    missing: dict[str, str]
+    rows: dict[str, Row]
+
+
+def cell_of(values: list[float]) -> Cell:
+    low, median, high = (
+        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    )
+    return Cell(round(median, 4), round(low, 4), round(high, 4), len(values))
+
+
+def ahead_of(results: Results, figure: str, name: str) -> list[str]:
+    """Who has less than `name` there."""
+    row = results.rows[figure]
+    ours = row[name].median
+    if ours is None:
+        return []
+    return [
+        other
+        for other, cell in row.items()
+        if cell.median is not None and cell.median * SAME < ours
+    ]
+
+
+def write(results: Results, path: Path) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
+
+
+def read(path: Path) -> Results:
+    results = msgspec.json.decode(path.read_bytes(), type=Results)
+    assert set(results.rows) <= set(FIGURES)
+    return results

@@ -1,0 +1,38 @@
+"""Results as a table, for a terminal and for Markdown."""
+
+from __future__ import annotations
+
+from compare.questions import FIGURES
+from compare.results import Cell, Results
+
+
+def shown(value: float) -> str:
+    """Three digits that count, and no more than there are."""
+    if value == round(value) or value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _text(cell: Cell, unit: str) -> str:
+    if cell.median is None:
+        return "-"
+    spread = "" if cell.low == cell.high else f" ({shown(cell.low or 0)}-{shown(cell.high or 0)})"
+    return f"{shown(cell.median)}{' ' if unit else ''}{unit}{spread}"
+
+
+def as_text(results: Results) -> str:
+    """A block for each figure: the names of ten contestants do not fit beside each other."""
+    width = max(len(column.name) for column in results.columns)
+    lines = [results.machine, "medians (and quartiles); less is better", ""]
+    for figure, row in results.rows.items():
+        title, unit = FIGURES[figure]
+        lines.append(title)
+        ours = next(iter(row.values())).median
+        for name, cell in row.items():
+            if cell.median is None:
+                lines.append(f"  {name:<{width}}  {cell.why}")
+            else:
+                ratio = f"{shown(cell.median / ours)}x" if ours else ""
+                lines.append(f"  {name:<{width}}  {_text(cell, unit):<28}  {ratio}".rstrip())
+        lines.append("")
+    return "\n".join(lines)

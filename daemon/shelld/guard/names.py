@@ -1,0 +1,241 @@
+"""What a shell keeps, and what names mean by it: variables, arrays, functions, aliases, the working
+directory, and the files that a command itself has written.
+
+Nothing is run to find a value; what is not known is `UNKNOWN`.
+"""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+from shelld.guard import parse
+from shelld.guard.budget import Blocked, Budget
+from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.rules import RULES, normalized
+from shelld.guard.units import ExpansionError
+from shelld.guard.verdict import Finding
+from shelld.guard.words import expand_text, expand_word
+
+Node = Any
+
+# Of a command with a variable that has no value: who wrote it may have meant it for a place where
+# it has one. To remove everything is too much to be lenient.
+_LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
+
+_SPECIAL: Final = {
+    "?": "0",
+    "$": UNKNOWN,
+    "!": UNKNOWN,
+    "-": "hBc",
+    "_": UNKNOWN,
+    "RANDOM": UNKNOWN,
+    "BASH": "/bin/bash",
+    "SECONDS": "0",
+    "LINENO": UNKNOWN,
+    "PPID": UNKNOWN,
+    "UID": UNKNOWN,
+    "EUID": UNKNOWN,
+    "HOSTNAME": UNKNOWN,
+    "OSTYPE": UNKNOWN,
+    "IFS": " \t\n",
+    "BASHPID": UNKNOWN,
+    "BASH_SOURCE": UNKNOWN,
+    "FUNCNAME": UNKNOWN,
+    "REPLY": UNKNOWN,
+    "BASH_VERSION": UNKNOWN,
+    "MACHTYPE": UNKNOWN,
+    "HOSTTYPE": UNKNOWN,
+}
+
+
+class Names(abc.ABC):
+    """Implements `words.Scope`. `variables` are all that is set, `exported` what others see."""
+
+    def __init__(
+        self, budget: Budget, environment: dict[str, str], cwd: str, home: str | None
+    ) -> None:
+        self.budget = budget
+        self.variables = environment
+        self.exported = frozenset(environment)
+        self.arrays: dict[str, list[str]] = {}
+        self.functions: dict[str, Any] = {}
+        # Of each function, which commands it runs, and whether beside others.
+        self.calls: dict[str, list[tuple[str, bool]]] = {}
+        self.aliases: dict[str, str] = {}
+        # What the command itself has written, by path.
+        self.files: dict[str, str] = {}
+        self.positional: list[str] = []
+        self.name = "bash"
+        self.cwd = cwd
+        self.home = home
+        # The text that is being looked at, and whether it names a variable that is not set.
+        self.segment = ""
+        self.has_unset = False
+
+    def copy(self, budget: Budget | None = None) -> Self:
+        """Return another shell that knows the same; what it learns it keeps for itself."""
+        other = type(self)(budget or self.budget, dict(self.variables), self.cwd, self.home)
+        other.exported = self.exported
+        other.arrays = dict(self.arrays)
+        other.functions = dict(self.functions)
+        other.aliases = dict(self.aliases)
+        # Files and functions' calls are everybody's who works on the same command.
+        other.files = self.files if budget is None else {}
+        other.calls = self.calls if budget is None else dict(self.calls)
+        other.positional, other.name = self.positional, self.name
+        other.segment, other.has_unset = self.segment, self.has_unset
+        return other
+
+    @abc.abstractmethod
+    def run_script(self, text: str, stdin: str) -> str: ...
+
+    # -- what words ask for -----------------------------------------------------------------
+
+    def value_of(self, name: str) -> str | None:
+        value = self._value_of(name)
+        self.has_unset = self.has_unset or value is None
+        return value
+
+    def _value_of(self, name: str) -> str | None:
+        if name.isdecimal():
+            parameters = [self.name, *self.positional]
+            return parameters[int(name)] if int(name) < len(parameters) else None
+        if name == "#":
+            return str(len(self.positional))
+        if name in self.arrays:
+            return self.arrays[name][0] if self.arrays[name] else None
+        if name == "PWD":
+            return self.variables.get(name, self.cwd)
+        return self.variables.get(name, _SPECIAL.get(name))
+
+    def list_of(self, name: str) -> list[str]:
+        if name == "@":
+            return self.positional
+        if name in self.arrays:
+            return self.arrays[name]
+        value = self.value_of(name)
+        return [] if value is None else [value]
+
+    def assign(self, name: str, value: str) -> None:
+        self.arrays.pop(name, None)
+        self.variables[name] = value
+
+    def output_of(self, script: str) -> str:
+        if script.strip().startswith("<"):
+            # $(< file)
+            target = expand_text(script.strip()[1:].strip(), self)
+            return self.files.get(normalized(target, self.cwd), UNKNOWN).rstrip("\n")
+        return plain(self.copy().run_script(script, "")).rstrip("\n")
+
+    def file_of(self, script: str) -> str:
+        output = self.copy().run_script(script, UNKNOWN)
+        path = f"/dev/fd/{63 - len(self.files)}"
+        self.files[path] = output
+        return path
+
+    def expanded(self, words: Sequence[str]) -> list[str]:
+        fields: list[str] = []
+        for word in words:
+            if not self.budget.has_time():
+                self.unresolved("it is too much to be followed")
+                break
+            fields += expand_word(word, self)
+        return fields
+
+    # -- statements that change them -----------------------------------------------------------
+
+    def assignment(self, node: Node, _stdin: str) -> str:
+        array = next((each for each in node.children if each.type == "array"), None)
+        try:
+            if array is not None:
+                name = parse.text_of(node).partition("=")[0].removesuffix("+")
+                members = [parse.text_of(each) for each in array.named_children]
+                fields = [self._member(name, each) for each in self.expanded(members)]
+                before = self.list_of(name) if parse.text_of(node)[len(name)] == "+" else []
+                self.arrays[name] = [*before, *fields]
+            else:
+                self.assign(*self.assigned_by(node))
+        except ExpansionError:
+            pass
+        return ""
+
+    def _member(self, name: str, field: str) -> str:
+        """Return the value of a member, which may have a key of its own."""
+        match = re.match(r"\ue003?\[?([^\]]*)\]=(.*)", field, re.S)
+        if match is None:
+            return field
+        self.variables[f"{name}[{match[1]}]"] = match[2]
+        return match[2]
+
+    def assigned_by(self, node: Node) -> tuple[str, str]:
+        return self.assigned(parse.text_of(node))
+
+    def assigned(self, text: str) -> tuple[str, str]:
+        """Return name and value of ``name=value``, expanded."""
+        name, _, word = text.partition("=")
+        value = expand_text(word, self)
+        if name.endswith("+"):
+            name = name[:-1]
+            value = (self.value_of(name) or "") + value
+        if "[" in name:
+            self.substitutions(parse.parse(name), "")
+            self.arrays.setdefault(name.partition("[")[0], []).append(value)
+        return name, value
+
+    def declaration(self, node: Node, _stdin: str) -> str:
+        kind = node.children[0].type
+        is_export = kind == "export"
+        for child in node.named_children:
+            text = parse.text_of(child)
+            if text.startswith("-"):
+                is_export = is_export or "x" in text
+                continue
+            if child.type == "variable_assignment":
+                self.assignment(child, "")
+            else:
+                try:
+                    text = "".join(expand_word(text, self)[:1])
+                except ExpansionError:
+                    continue
+                if "=" in text:
+                    name, _, value = text.partition("=")
+                    self.assign(name, plain(value))
+            if is_export:
+                self.exported = self.exported | {text.partition("=")[0]}
+        return ""
+
+    def unset(self, node: Node, _stdin: str) -> str:
+        for child in node.named_children:
+            name = parse.text_of(child)
+            self.variables.pop(name, None)
+            self.arrays.pop(name, None)
+            self.functions.pop(name, None)
+        return ""
+
+    def substitutions(self, node: Node, _stdin: str) -> str:
+        """Follow what is run on the way to a value, a test or a pattern."""
+        for script in parse.substitutions_of(node):
+            self.output_of(script)
+        return ""
+
+    # -- reports ----------------------------------------------------------------------------
+
+    def report(self, finding: Finding | None, segment: str | None = None) -> None:
+        """Raise `Blocked` if a finding is certain, and keep it in mind if not."""
+        if finding is None or not self.budget.reports:
+            return
+        if finding.rule in self.budget.policy.disable:
+            return
+        if self.has_unset and finding.rule in _LENIENT_RULES:
+            self.unresolved("a variable in it has no value here")
+            return
+        if not finding.is_certain:
+            self.unresolved(finding.reason)
+            return
+        raise Blocked(finding.rule, segment or self.segment, finding.reason)
+
+    def unresolved(self, reason: str) -> None:
+        self.budget.unresolved = self.budget.unresolved or reason

@@ -1,0 +1,97 @@
+"""No text makes the guard fail or take long, and none takes anything from another."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guard_lines import ALLOWED_LINES, BLOCKED_LINES, HERE, PLAIN_LINES
+from shelld.guard.budget import MAX_SECONDS, Budget
+from shelld.guard.judgement import judge
+from shelld.guard.policy import DEFAULT_POLICY
+from support import in_threads
+
+HOSTILE = {
+    "parentheses": "(" * 500_000,
+    "substitutions": "$(" * 300_000,
+    "quotes": '"' * 1_000_000,
+    "parameters": "${" * 400_000,
+    "braces": "{" * 300_000,
+    "brace pairs": "echo " + "{a,b}" * 1_000,
+    "a range": "echo {1..99999999}",
+    "words": "rm " + "a " * 500_000,
+    "one word": "rm " + "a" * 1_000_000,
+    "lines": "\n" * 1_000_000,
+    "globs": "*" * 1_000_000,
+    "evals": "eval " * 100_000 + "x",
+    "doubling": "x=a; " + "x=$x$x; " * 60 + "echo $x",
+    "loops": "for i in {1..500}; do " * 3 + ":; " + "done; " * 3,
+    "recursion": "f() { f; f; f; }; f",
+    "a backtracking pattern": "echo " + "a" * 50_000 + r" | sed 's/\(a*\)*b/x/'",
+    "a backtracking glob": "x=" + "a" * 3_000 + "; echo ${x//*a*a*a*b/}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_input_takes_little_time(name: str) -> None:
+    began = time.process_time()
+    assert judge(HOSTILE[name][: 1 << 20], HERE).verdict in ("allow", "unresolved")
+    # Several times what it takes on a machine that does nothing else.
+    assert time.process_time() - began < 5
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_no_text_makes_it_fail(data: st.DataObject) -> None:
+    line = data.draw(st.sampled_from([line for _, line in BLOCKED_LINES] + ALLOWED_LINES))
+    position = data.draw(st.integers(0, len(line)))
+    garbage = data.draw(st.text("\\'\"$`(){}[]<>|&;*?~!#\n\0 aé=:/-%@,.", max_size=6))
+    for text in (line[:position], line[:position] + garbage + line[position:], garbage):
+        assert judge(text, HERE).verdict in ("allow", "block", "unresolved")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("shift ²", "x=a; echo ${x:²}", "echo ${a[--1]}", "head -n ² f", "echo $((²))"),
+        *("printf '%²d' 1", "seq ²", "echo ${²}", "xargs -n", "find -exec", "sudo -u", "env -S"),
+        *(
+            "xargs -d '' rm",
+            "find",
+            "xargs",
+            "flock",
+            "timeout",
+            "sed",
+            "awk",
+            "tr",
+            "printf",
+            "base64",
+            "cut -c²",
+        ),
+        *("trap", "eval", ".", "read", "mapfile", "export", "docker run -v", "parallel :::"),
+    ],
+)
+def test_commands_that_are_wrong_are_followed_all_the_same(command: str) -> None:
+    for text in (command, f"echo 1 2 3 | {command}", f"$({command})"):
+        assert judge(text, HERE).verdict in ("allow", "unresolved")
+
+
+def test_commands_are_judged_in_many_threads_at_once() -> None:
+    lines = [(line, judge(line, HERE)) for line in [*ALLOWED_LINES, *PLAIN_LINES]]
+
+    def work(_number: int) -> None:
+        for _ in range(5):
+            for line, verdict in lines:
+                assert judge(line, HERE) == verdict
+
+    in_threads(4, work)
+
+
+def test_a_busy_machine_takes_no_time_from_a_judgement() -> None:
+    budget = Budget(policy=DEFAULT_POLICY, traces=False)
+    # As if others had the processor meanwhile.
+    time.sleep(MAX_SECONDS * 1.2)
+    assert budget.has_time()

@@ -1,0 +1,54 @@
+"""The rules of a place: what a policy adds and takes away, and how it is read from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guard_lines import HERE
+from shelld.guard.judgement import judge
+from shelld.guard.policy import BlockRule, Policy
+from shelld.guard.policy_file import PolicyError, load
+from shelld.guard.quick import is_plainly_harmless
+
+
+def test_a_policy_adds_and_removes_rules_and_allows_commands() -> None:
+    policy = Policy(
+        disable=frozenset({"mv-system"}),
+        allow=["rm -rf /etc/*"],
+        block=[BlockRule("no-push", "git", ["push", "--force*"], "no")],
+    )
+    assert judge("mv /etc /tmp", HERE, policy).verdict == "allow"
+    assert judge(" rm -rf /etc/* ", HERE, policy).verdict == "allow"
+    assert judge("rm -rf /usr", HERE, policy).verdict == "block"
+    verdict = judge("sudo git push origin --force-with-lease", HERE, policy)
+    assert (verdict.rule, verdict.reason) == ("no-push", "no")
+    assert judge("git push", HERE, policy).verdict == "allow"
+    assert not is_plainly_harmless("git push origin --force", policy)
+
+
+def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text('disable = ["mkfs"]\nallow = ["a"]\n[[block]]\nname = "n"\nprogram = "p"\n')
+    policy = load(file)
+    assert policy == Policy(frozenset({"mkfs"}), ["a"], [BlockRule("n", "p")])
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        ("disable = [", 1, "TOML"),
+        ("\nallow = 3\n", 2, "array"),
+        ("\n\nforbid = []\n", 3, "forbid"),
+        ('allow = []\ndisable = ["nonsense"]\n', 2, "nonsense"),
+        ('allow = []\n[[block]]\nprogram = "x"\n', 2, "name"),
+    ],
+)
+def test_a_broken_policy_says_where(tmp_path: Path, text: str, line: int, word: str) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text(text)
+    with pytest.raises(PolicyError) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}:{line}: ")
+    assert word in str(caught.value)

@@ -1,0 +1,222 @@
+"""The one manager of a program, whatever threads, event loops and forks that has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from shelld.shells import ShellManager, ShellProcess, ShellStatus
+from shelld.shells.launch import StartRequest
+from shelld.shells.options import ManagerOptions
+from shelld_protocol.errors import ErrorKind, RpcError
+from support import children, in_threads, is_alive, wait_for
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def manager() -> AsyncIterator[ShellManager]:
+    yield ShellManager()
+    await ShellManager.reset()
+
+
+async def test_there_is_one_manager_until_it_is_reset(manager: ShellManager) -> None:
+    shell = await manager.create_shell("sleep 300", "/")
+    assert ShellManager() is manager
+    assert ShellManager().get_shell(shell.id) is shell
+    with pytest.raises(RuntimeError, match="already"):
+        ShellManager(ManagerOptions())
+    await ShellManager.reset()
+    assert shell.status is ShellStatus.KILLED
+    assert ShellManager() is not manager
+    assert ShellManager().list_shells() == []
+    await ShellManager.reset()
+    await ShellManager.reset()
+
+
+async def test_resetting_inside_the_scope_leaves_its_end_harmless() -> None:
+    async with ShellManager() as manager:
+        shell = await manager.create_shell("sleep 300", "/")
+        await ShellManager.reset()
+        assert (shell.status, ShellManager() is manager) == (ShellStatus.KILLED, False)
+        with pytest.raises(RpcError) as caught:
+            await manager.create_shell("true", "/")
+        assert caught.value.kind is ErrorKind.SHUTTING_DOWN
+
+
+async def test_a_manager_can_be_entered_again() -> None:
+    ids: set[str] = set()
+    for _ in range(2):
+        async with ShellManager() as manager:
+            shell = await manager.create_shell("echo again", "/")
+            assert await shell.wait(10) == 0
+            ids.add(shell.id)
+            with pytest.raises(RuntimeError, match="running already"):
+                await manager.__aenter__()
+        assert manager.list_shells() == []
+        # What is in memory can still be read; what was on disk is gone.
+        assert shell.get_all_output() == "again\n"
+    assert len(ids) == 2
+
+
+async def test_to_enter_one_that_runs_in_its_own_thread_leaves_it_running(
+    manager: ShellManager,
+) -> None:
+    shell = await manager.create_shell("sleep 300", "/")
+    async with ShellManager():
+        assert (await (await manager.create_shell("true", "/")).wait(10)) == 0
+    assert shell.is_running
+
+
+def test_shells_outlive_the_event_loop_that_they_were_created_on() -> None:
+    async def create() -> ShellProcess:
+        return await ShellManager().create_shell("sleep 0.2; echo late", "/")
+
+    async def wait(shell: ShellProcess) -> int:
+        return await shell.wait(10)
+
+    shell = anyio.run(create)
+    assert anyio.run(wait, shell, backend="trio") == 0
+    assert shell.get_new_output() == "late\n"
+
+
+def test_many_threads_and_event_loops_share_the_shells() -> None:
+    outputs: list[str] = []
+
+    def work(number: int) -> None:
+        async def run() -> None:
+            for _ in range(5):
+                shell = await ShellManager().create_shell(f"echo {number}; exit {number}", "/")
+                assert await shell.wait(20) == number
+                assert ShellManager().get_shell(shell.id) is shell
+                outputs.append(shell.get_new_output())
+
+        anyio.run(run, backend="trio" if number % 2 else "asyncio")
+
+    in_threads(10, work)
+    assert sorted(outputs) == sorted(f"{number}\n" for number in range(10) for _ in range(5))
+    assert len(ShellManager().list_shells()) == 50
+
+
+def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
+    async def start_and_leave() -> None:
+        manager = ShellManager()
+
+        async def wait_for_ever() -> None:
+            shell = await manager.start(StartRequest("sleep 300"))
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await shell.end_tree(9, 0)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.run, wait_for_ever)
+            with anyio.fail_after(10):
+                while not manager.list_running():
+                    await anyio.sleep(0.005)
+            tasks.cancel_scope.cancel()
+        # A cancelled call is waited for.
+        assert manager.list_running() == []
+
+    anyio.run(start_and_leave)
+
+
+async def test_a_call_that_is_under_way_when_the_manager_stops_is_refused() -> None:
+    manager = ShellManager()
+    refused: list[RpcError] = []
+
+    async def wait_for_ever() -> None:
+        try:
+            await manager.run(anyio.sleep_forever)
+        except RpcError as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_for_ever)
+        await manager.create_shell("true", "/")
+        await ShellManager.reset()
+    assert [error.kind for error in refused] == [ErrorKind.SHUTTING_DOWN]
+
+
+def test_threads_end_with_the_manager() -> None:
+    async def run() -> None:
+        await ShellManager().create_shell("sleep 300", "/")
+        assert "shelld-shells" in {thread.name for thread in threading.enumerate()}
+        await ShellManager.reset()
+        assert "shelld-shells" not in {thread.name for thread in threading.enumerate()}
+
+    anyio.run(run)
+
+
+def test_a_program_that_just_ends_leaves_nothing() -> None:
+    program = (
+        "import anyio\n"
+        "from shelld.shells import ShellManager\n"
+        "async def main():\n"
+        "    shell = await ShellManager().create_shell('setsid sleep 300 & sleep 300', '/')\n"
+        "    print(shell.pid)\n"
+        "anyio.run(main)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert ended.stderr == ""
+    wait_for(lambda: not is_alive(int(ended.stdout)))
+    wait_for(lambda: not any(is_alive(pid) for pid in children(os.getpid())))
+
+
+FORKING = """
+import os, sys
+import anyio
+from shelld.shells import ShellManager
+
+async def run(command):
+    shell = await ShellManager().create_shell(command, "/")
+    return shell, (await shell.wait(20) if "echo" in command else None)
+
+parents, _ = anyio.run(run, "sleep 300")
+pid = os.fork()
+if not pid:
+    shell, code = anyio.run(run, "echo child")
+    assert (shell.get_new_output(), code) == ("child\\n", 0)
+    assert ShellManager().get_shell(parents.id) is not parents
+    anyio.run(ShellManager.reset)
+    print("child is done", flush=True)
+    # Lives on, with whatever it has inherited.
+    os.read(0, 1)
+    os._exit(0)
+assert parents.is_running
+print(parents.pid, flush=True)
+os.read(0, 1)
+"""
+
+
+def test_a_forked_child_has_shells_of_its_own_and_keeps_none_of_its_parents_alive() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", FORKING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        lines = {program.stdout.readline().strip() for _ in range(2)}
+        assert "child is done" in lines
+        (pid,) = (int(line) for line in lines if line.isdigit())
+        assert is_alive(pid)
+        program.kill()
+        # Although the child still runs.
+        wait_for(lambda: not is_alive(pid), "the end of the parent's command")

@@ -1,0 +1,195 @@
+"""`BashOutput` and `KillShell`: what a model gets of a command that it left running."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from support import is_alive
+from tool_results import background, ended, failed, ok
+from tool_samples import Tools
+
+
+async def test_a_background_start_returns_at_once_with_an_id(call: Tools) -> None:
+    began = time.monotonic()
+    result = await call("Bash", command="sleep 60", run_in_background=True)
+    assert time.monotonic() - began < 5
+    bash_id = result.metadata["bash_id"]
+    assert re.fullmatch(r"shell_\w+", bash_id)
+    assert ok(result).startswith(f"Started background shell {bash_id}\n")
+    assert result.metadata.items() >= {"status": "running", "is_running": True}.items()
+    assert is_alive(result.metadata["pid"])
+
+
+async def test_output_of_a_running_shell(call: Tools) -> None:
+    bash_id = await background(call, "while true; do echo tick; sleep 0.05; done")
+    result = await call("BashOutput", bash_id=bash_id, wait=10_000)
+    assert ok(result).startswith("tick\n")
+    assert (
+        result.metadata.items()
+        >= {
+            "bash_id": bash_id,
+            "status": "running",
+            "is_running": True,
+            "exit_code": None,
+        }.items()
+    )
+
+
+async def test_output_of_a_shell_that_has_ended(call: Tools) -> None:
+    bash_id = await background(call, "echo hello; exit 2")
+    result = await ended(call, bash_id)
+    assert re.fullmatch(r"hello\n\[Status: failed, exit code 2\. Duration: \d+ms\]", ok(result))
+    assert (
+        result.metadata.items()
+        >= {
+            "status": "failed",
+            "is_running": False,
+            "exit_code": 2,
+            "command": "echo hello; exit 2",
+            "truncated": False,
+            "dropped_bytes": 0,
+            "stdout_range": {"start": 0, "end": 6, "dropped": 0},
+        }.items()
+    )
+    assert isinstance(result.metadata["duration_ms"], int)
+
+
+async def test_only_what_is_new_comes(call: Tools) -> None:
+    bash_id = await background(call, "for i in $(seq 1000000); do echo $i; sleep 0.001; done")
+    seen: list[int] = []
+    for _ in range(5):
+        text = ok(await call("BashOutput", bash_id=bash_id, wait=10_000))
+        seen += [int(line) for line in text.splitlines()[:-1]]
+    assert seen == list(range(1, len(seen) + 1))
+
+
+async def test_lines_are_filtered(call: Tools) -> None:
+    bash_id = await background(call, "echo error: a; echo info: b; echo error: c")
+    await anyio.lowlevel.checkpoint()
+    result = await call("BashOutput", bash_id=bash_id, filter="error", wait=20_000, until="exit")
+    assert ok(result).splitlines()[:-1] == ["error: a", "error: c"]
+    assert ok(await call("BashOutput", bash_id=bash_id)).startswith("(no new output)")
+
+
+async def test_of_many_lines_that_match_head_and_tail_are_shown(call: Tools) -> None:
+    bash_id = await background(call, "for i in $(seq 10000); do printf 'x%04d\\n' $((i - 1)); done")
+    await ended(call, bash_id)
+    result = await call("BashOutput", bash_id=bash_id, filter="x", stdout_offset=0)
+    assert len(re.findall(r"(?m)^x", ok(result))) == 5_000
+    assert "[More: stdout_offset=30000]" in ok(result)
+    bash_id = await background(call, "for i in $(seq 10000); do printf 'x%04d\\n' $((i - 1)); done")
+    result = await call("BashOutput", bash_id=bash_id, filter="x", wait=20_000, until="exit")
+    text = ok(result)
+    assert text.startswith("x0000\n")
+    assert "x9999\n" in text
+    assert "[Output truncated: narrow the filter, or read from stdout_offset=0]" in text
+    assert result.metadata["truncated"] is True
+    assert len(text) < 30_300
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "sentence"),
+    [
+        ("BashOutput", {"bash_id": "shell_nonexistent"}, "Shell not found: shell_nonexistent"),
+        ("KillShell", {"shell_id": "shell_nonexistent"}, "Shell not found: shell_nonexistent"),
+        ("BashOutput", {}, "Missing required parameter: bash_id"),
+        ("KillShell", {}, "Missing required parameter: shell_id"),
+        (
+            "KillShell",
+            {"shell_id": "a", "bash_id": "b"},
+            "Invalid value for bash_id: must equal shell_id",
+        ),
+        ("KillShell", {"bash_id": "shell_b"}, "Shell not found: shell_b"),
+    ],
+)
+async def test_what_is_not_there_is_a_failed_result(
+    call: Tools, tool: str, params: dict[str, Any], sentence: str
+) -> None:
+    assert failed(await call(tool, **params)) == sentence
+
+
+async def test_a_shell_that_is_gone_is_told_from_one_that_never_was(call: Tools) -> None:
+    result = await call("BashOutput", bash_id="shell_nonexistent")
+    assert result.metadata == {
+        "kind": "shell_not_found",
+        "bash_id": "shell_nonexistent",
+        "expired": False,
+    }
+
+
+async def test_an_invalid_filter_is_a_failed_result(call: Tools) -> None:
+    bash_id = await background(call, "echo x")
+    result = await call("BashOutput", bash_id=bash_id, filter="[invalid(regex")
+    assert failed(result).startswith("Invalid filter regex: ")
+    # And nothing was taken.
+    assert ok(await ended(call, bash_id)).startswith("x\n")
+
+
+async def test_waiting_takes_no_longer_than_the_context_allows(call: Tools) -> None:
+    bash_id = await background(call, "sleep 300")
+    began = time.monotonic()
+    result = await call("BashOutput", context={"timeout": 0.1}, bash_id=bash_id, wait=600_000)
+    assert ok(result).startswith("(no new output)\n[Status: running.")
+    assert time.monotonic() - began < 10
+
+
+async def test_killing_ends_a_shell(call: Tools) -> None:
+    bash_id = await background(call, "echo last words; setsid sleep 300 & sleep 300")
+    await call("BashOutput", bash_id=bash_id, wait=10_000)
+    result = await call("KillShell", shell_id=bash_id)
+    assert ok(result) == f"Shell {bash_id} terminated"
+    assert (
+        result.metadata.items()
+        >= {
+            "shell_id": bash_id,
+            "command": "echo last words; setsid sleep 300 & sleep 300",
+            "status": "killed",
+            "already_stopped": False,
+        }.items()
+    )
+    assert isinstance(result.metadata["duration_ms"], int)
+    after = await call("BashOutput", bash_id=bash_id)
+    assert after.metadata.items() >= {"status": "killed", "is_running": False}.items()
+    assert "[Status: killed by SIGTERM." in ok(after)
+
+
+@pytest.mark.parametrize("name", ["KillShell", "KillBash", "kill_shell"])
+async def test_killing_what_has_ended_says_so(call: Tools, name: str) -> None:
+    bash_id = await background(call, "true")
+    await ended(call, bash_id)
+    result = await call(name, shell_id=bash_id)
+    assert ok(result) == f"Shell {bash_id} already stopped"
+    assert result.metadata.items() >= {"already_stopped": True, "status": "completed"}.items()
+
+
+async def test_a_job_is_followed_to_its_end(call: Tools) -> None:
+    bash_id = await background(call, "for i in 1 2 3; do echo step $i; sleep 0.1; done")
+    text, is_running = "", True
+    with anyio.fail_after(20):
+        while is_running:
+            result = await call("BashOutput", bash_id=bash_id, wait=10_000)
+            text += "".join(line + "\n" for line in ok(result).splitlines() if "step" in line)
+            is_running = result.metadata["is_running"]
+    assert text == "step 1\nstep 2\nstep 3\n"
+
+
+async def test_shells_are_told_apart(call: Tools) -> None:
+    ids = [await background(call, f"echo {number}; sleep 300") for number in range(5)]
+    assert len(set(ids)) == 5
+    for number, bash_id in enumerate(ids):
+        text = ok(await call("BashOutput", bash_id=bash_id, wait=10_000))
+        assert text.splitlines()[0] == str(number)
+
+
+async def test_the_timeout_of_one_is_nothing_to_another(call: Tools) -> None:
+    other = await background(call, "while true; do echo tick; sleep 0.05; done")
+    failed(await call("Bash", command="sleep 300", timeout=1_000))
+    result = await call("BashOutput", bash_id=other, wait=10_000)
+    assert ok(result).startswith("tick\n")
+    assert result.metadata["is_running"] is True
