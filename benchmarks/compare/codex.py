@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from compare.contestant import (
     LIMIT_S,
+    PATIENCE_S,
     Answer,
     Contestant,
     NoAnswer,
@@ -23,9 +24,6 @@ from compare.contestant import (
 )
 from compare.installed import Installed, without_network
 from compare.lines import LineServer
-
-# Beyond the limit that it is given itself, for its answer that it was reached.
-PATIENCE_S = 5.0
 
 # Enough for what is looked at; to decode all would only be time of ours.
 KEPT_CHUNKS = 16

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 # After which a contestant is said not to answer.
 LIMIT_S = 30.0
+# Beyond a limit that a contestant is given itself, for its answer that it was reached.
+PATIENCE_S = 5.0
 
 
 class NotOffered(Exception):

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from compare.contestant import (
     LIMIT_S,
+    PATIENCE_S,
     Answer,
     Contestant,
     NoAnswer,
@@ -22,8 +23,6 @@ from compare.contestant import (
 from compare.installed import Installed, without_network
 from compare.lines import LineServer
 
-# Beyond the limit that a contestant is given itself, for its answer that it was reached.
-PATIENCE_S = 5.0
 # Of what is said of an error.
 SHOWN = 100
 

@@ -64,8 +64,8 @@ NOTES = {
         "runner for that."
     ),
     "fifty": (
-        "each command that runs at the same time has a runner, a small process that makes sure that "
-        "nothing of it is left, and that has to be forked first."
+        "each command that runs at the same time has a runner, a small process that makes sure "
+        "that nothing of it is left, and that has to be forked first."
     ),
     "thousand": "as above, a thousand times.",
     "output_100": "both keep a part, and the time is that of `cat`.",

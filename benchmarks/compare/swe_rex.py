@@ -20,6 +20,7 @@ import msgspec
 
 from compare.contestant import (
     LIMIT_S,
+    PATIENCE_S,
     Answer,
     Contestant,
     NoAnswer,
@@ -29,8 +30,6 @@ from compare.contestant import (
 from compare.installed import Installed
 from measure import family_of
 
-# Beyond the limit that it is given itself, for its answer that it was reached.
-PATIENCE_S = 5.0
 START_LIMIT_S = 20.0
 
 

@@ -97,6 +97,7 @@ def test_off_does_not_look() -> None:
     with raw_daemon("--guard", "off") as daemon:
         result = daemon.bash(f"dd if=/nonexistent of={NO_DISK} 2>/dev/null; echo ran")
         assert (result["stdout"], "warning" in result) == ("ran\n", False)
+        assert daemon.bash("echo fine", dry_run=True)["verdict"] == "unresolved"
 
 
 def test_rules_of_a_place(tmp_path: Path) -> None:

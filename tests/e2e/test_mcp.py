@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from support import Gate, Json, RawDaemon, is_alive, raw_daemon, running_below, wait_for
-
-MODERN = "2026-07-28"
-HANDSHAKES = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-META: Json = {VERSION_KEY: MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
-
-
-def modern(daemon: RawDaemon, method: str, **params: Any) -> Any:
-    return daemon.call(method, {**params, "_meta": {**META, **params.get("_meta", {})}})
-
-
-def initialize(daemon: RawDaemon, version: str = HANDSHAKES[-1]) -> Json:
-    client = {"name": "test", "version": "1"}
-    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
-    result: Json = daemon.call("initialize", params)
-    daemon.notify("notifications/initialized", {})
-    return result
-
-
-def bash(daemon: RawDaemon, command: str, **arguments: Any) -> Json:
-    result: Json = modern(
-        daemon, "tools/call", name="Bash", arguments={"command": command, **arguments}
-    )
-    return result
-
-
-def messages_before(daemon: RawDaemon, request_id: Any) -> list[Json]:
-    """All that comes before the answer to a request."""
-    messages: list[Json] = []
-    while (message := daemon.receive()).get("id") != request_id:
-        messages.append(message)
-    return messages
+from mcp_messages import (
+    HANDSHAKES,
+    META,
+    MODERN,
+    VERSION_KEY,
+    bash,
+    initialize,
+    modern,
+)
+from support import Json, RawDaemon, raw_daemon
 
 
 @pytest.fixture
@@ -299,113 +274,3 @@ def test_unknown_notifications_are_ignored(host: RawDaemon) -> None:
     for method in ("notifications/roots/list_changed", "notifications/progress", "notifications/x"):
         host.notify(method, {"progressToken": 1, "progress": 1})
     assert host.call("ping") == {}
-
-
-# -- progress and cancellation ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("token", ["abc", 0, 7])
-def test_a_call_that_takes_long_reports_its_progress(
-    daemon: RawDaemon, tmp_path: Path, token: Any
-) -> None:
-    gate = Gate(tmp_path / "gate")
-    meta = {**META, "progressToken": token}
-    arguments = {"command": f"echo first line; {gate.wait}; echo done"}
-    began = time.monotonic()
-    request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
-    first, second = daemon.receive(), daemon.receive()
-    assert time.monotonic() - began < 3
-    gate.open()
-    answer = daemon.receive()
-    for notification in (first, second):
-        assert notification["method"] == "notifications/progress"
-        assert "id" not in notification
-        assert notification["params"]["progressToken"] == token
-        assert notification["params"]["message"] == "first line"
-    assert second["params"]["progress"] > first["params"]["progress"]
-    assert answer["id"] == request
-    # Nothing about it comes any more.
-    daemon.request("bash", {"command": "sleep 1"})
-    assert "result" in daemon.receive()
-
-
-def test_the_first_report_comes_within_a_second(daemon: RawDaemon) -> None:
-    bash(daemon, "true")
-    meta = {**META, "progressToken": 1}
-    arguments = {"command": "sleep 300"}
-    began = time.monotonic()
-    request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
-    report = daemon.receive()
-    assert time.monotonic() - began < 1
-    assert report["params"]["message"] == "Running for 1 s"
-    daemon.notify("notifications/cancelled", {"requestId": request})
-
-
-def test_who_waits_for_a_background_shell_hears_of_it_too(daemon: RawDaemon) -> None:
-    started = bash(daemon, "echo booting; sleep 300", run_in_background=True)
-    bash_id = started["structuredContent"]["metadata"]["bash_id"]
-    arguments = {"bash_id": bash_id, "wait": 60_000, "until": "exit"}
-    params = {
-        "name": "BashOutput",
-        "arguments": arguments,
-        "_meta": {**META, "progressToken": "t"},
-    }
-    daemon.request("tools/call", params)
-    assert daemon.receive()["params"]["message"] == "booting"
-
-
-def test_nobody_hears_of_progress_who_did_not_ask(host: RawDaemon) -> None:
-    arguments = {"command": "sleep 1"}
-    host.request("tools/call", {"name": "Bash", "arguments": arguments})
-    assert "result" in host.receive()
-
-
-def test_cancelled_kills_and_gets_no_answer(daemon: RawDaemon) -> None:
-    meta = {**META, "progressToken": 1}
-    arguments = {"command": "setsid sleep 3141 & sleep 3141"}
-    request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
-    wait_for(lambda: len(running_below(daemon.pid, "3141")) >= 2, "both to run")
-    sleepers = running_below(daemon.pid, "3141")
-    daemon.notify("notifications/cancelled", {"requestId": request, "reason": "enough"})
-    wait_for(lambda: not any(map(is_alive, sleepers)), "their end")
-    # Reports that were under way may come before; the answer to what follows is the next else.
-    assert all("id" not in message for message in messages_before(daemon, daemon.request("ping")))
-
-
-def test_nothing_is_reported_of_a_call_that_was_cancelled_while_it_takes_long_to_die(
-    daemon: RawDaemon,
-) -> None:
-    meta = {**META, "progressToken": 1}
-    arguments = {"command": "trap '' TERM; echo deaf; while :; do sleep 3141; done"}
-    request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})
-    while daemon.receive()["params"]["message"] != "deaf":
-        pass
-    daemon.notify("notifications/cancelled", {"requestId": request})
-    messages_before(daemon, daemon.request("ping"))
-    # Longer than from one report to the next, as it is given a second.
-    wait_for(lambda: not running_below(daemon.pid, "3141"), "its end")
-    assert messages_before(daemon, daemon.request("ping")) == []
-
-
-def test_a_client_that_spoke_only_mcp_sees_only_mcp(daemon: RawDaemon) -> None:
-    initialize(daemon)
-    meta = {"progressToken": "p"}
-    ids = [
-        daemon.request("tools/call", {"name": "Bash", "arguments": {"command": command}, **more})
-        for command, more in (
-            ("sleep 1; echo slow", {"_meta": meta}),
-            ("echo fast", {}),
-            ("exit 1", {}),
-            ("kill -KILL $$", {}),
-        )
-    ]
-    ids += [daemon.request("tools/list"), daemon.request("ping"), daemon.request("nope")]
-    seen: list[Any] = []
-    while len(seen) < len(ids):
-        message = daemon.receive()
-        assert message["jsonrpc"] == "2.0"
-        if "id" in message:
-            seen.append(message["id"])
-        else:
-            assert message["method"] == "notifications/progress"
-    assert sorted(seen) == sorted(ids)

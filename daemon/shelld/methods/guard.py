@@ -27,6 +27,8 @@ _INLINE_CHARACTERS: Final = 4 * 1024
 MAX_SEGMENT: Final = 200
 
 _ALLOWED: Final = Verdict("allow")
+# Nobody has looked.
+_NOT_JUDGED: Final = Verdict("unresolved")
 
 
 async def verdict_on(
@@ -55,7 +57,7 @@ async def admit(context: Context, params: BashParams) -> Verdict:
     """Return the verdict on a command that may run. Raises `RpcError` (blocked)."""
     mode = context.daemon.options.guard
     if mode == "off":
-        return _ALLOWED
+        return _NOT_JUDGED
     verdict = await verdict_on(context, params)
     is_refused = verdict.verdict == "block" or (mode == "strict" and verdict.verdict != "allow")
     if is_refused and mode != "warn":
