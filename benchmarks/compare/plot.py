@@ -18,10 +18,10 @@ from matplotlib.axes import Axes
 from compare.questions import FIGURES
 from compare.report import OURS, RESULTS, ROOT
 from compare.results import Results, read
-from compare.table import shown
+from compare.table import as_cell
 
 PLOT = ROOT / "docs" / "benchmarks.svg"
-SHOWN = ("apart", "output_100_memory", "crash_left")
+SHOWN = ("apart", "output_1000_memory", "crash_left")
 COLOURS = {True: "#1f77b4", False: "#9aa5b1"}
 
 
@@ -33,17 +33,15 @@ def _panel(axes: Axes, results: Results, figure: str, *, names: bool) -> None:
     bars = axes.barh(
         [name for name, _ in cells], values, color=[COLOURS[name == OURS] for name, _ in cells]
     )
-    labels = [
-        (cell.why or "") if cell.median is None else f"{shown(cell.median)} {unit}".strip()
-        for _, cell in cells
-    ]
-    axes.bar_label(bars, labels, padding=3, fontsize=8)
+    axes.bar_label(bars, [as_cell(cell, unit) for _, cell in cells], padding=3, fontsize=8)
     axes.set_title(title.replace("`", ""), fontsize=9, loc="left")
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     axes.tick_params(bottom=False, labelbottom=False, labelleft=names, labelsize=8)
     if unit:
         axes.set_xscale("symlog", linthresh=1)
     axes.margins(x=0.35)
+    if not unit:
+        axes.set_xlim(0, 4)
 
 
 def main() -> None:

@@ -43,14 +43,14 @@ FIGURES = {
     "fifty": Figure("50 `sleep 1` at once", "s"),
     "thousand": Figure("1,000 `sleep 1` at once", "s"),
     "output_100": Figure("100 MB of output", "s"),
-    "output_100_memory": Figure("memory that this takes", "MB"),
+    "output_100_memory": Figure("memory for 100 MB of output", "MB"),
     "output_1000": Figure("1 GB of output", "s"),
-    "output_1000_memory": Figure("memory that this takes", "MB"),
+    "output_1000_memory": Figure("memory for 1 GB of output", "MB"),
     "leftover": Figure("`sleep 300 & echo hi`", "s"),
     "timeout_left": Figure("of 3 processes, left after a timeout", ""),
     "kill": Figure("kill, until 3 processes are gone", "ms"),
     "kill_left": Figure("of 3 processes, left after a kill", ""),
-    "crash_left": Figure("of 3 processes, left after SIGKILL of the server or program", ""),
+    "crash_left": Figure("of 3 processes, left after SIGKILL of the server", ""),
     "forgotten": Figure("directory and variable that the next command lacks", ""),
 }
 
@@ -108,6 +108,7 @@ def _at_once(figure: str, count: int) -> Callable[[Contestant], Samples]:
 
 def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
     def ask(contestant: Contestant) -> Samples:
+        contestant.open()
         with tempfile.NamedTemporaryFile() as source:
             source.write(b"some line of a log\n" * (10 * MEGABYTE // 19))
             source.flush()
@@ -207,8 +208,8 @@ QUESTIONS = (
     Question(("beside",), 15, _beside),
     Question(("fifty",), 3, _at_once("fifty", 50)),
     Question(("thousand",), 3, _at_once("thousand", 1000)),
-    Question(("output_100", "output_100_memory"), 5, _output("output_100", 100)),
-    Question(("output_1000", "output_1000_memory"), 3, _output("output_1000", 1000)),
+    Question(("output_100", "output_100_memory"), 5, _output("output_100", 100), fresh=True),
+    Question(("output_1000", "output_1000_memory"), 3, _output("output_1000", 1000), fresh=True),
     Question(("leftover",), 3, _leftover),
     Question(("timeout_left",), 3, _timeout),
     Question(("kill", "kill_left"), 5, _kill),

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compare.questions import FIGURES
-from compare.results import Cell, Results, ahead_of, read
-from compare.table import shown
+from compare.results import Results, ahead_of, read
+from compare.table import as_cell
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parents[1] / "results.json"
@@ -25,9 +25,9 @@ INTRODUCTION = """\
 # Benchmarks
 
 Generated from `benchmarks/results.json`, which `make bench-peers` writes. All were asked in one
-run, in turns, on the same machine ({machine}); a figure is a median, with the quartiles in
-parentheses, and less is better everywhere. Absolute times tell about that machine, ratios about
-the programs.
+run, in turns, on the same machine ({machine}).
+A figure is a median, with the quartiles in parentheses, and less is better everywhere. Absolute
+times tell about that machine, ratios about the programs.
 
 ![Some of the figures](benchmarks.svg)
 
@@ -38,8 +38,8 @@ only limits of time and of commands were lifted where they would have refused th
 whose shell is part of a program that needs a login were not asked.
 
 - Memory at rest is that of all processes between the program and its commands; what several share
-  is counted in parts (proc(5), Pss). Memory that output takes is how much the same processes, or
-  the program itself, grew at most.
+  is counted in parts (proc(5), Pss). Memory for output is how much the same processes, which were
+  just started, or the program itself, grew at most.
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
   (`setsid`). What is left three seconds after the end is counted.
 - A server hit by SIGKILL is the process that its client has started; where there is none, it is the
@@ -69,6 +69,7 @@ NOTES = {
     ),
     "thousand": "as above, a thousand times.",
     "output_100": "both keep a part, and the time is that of `cat`.",
+    "output_1000": "as above.",
     "output_100_memory": (
         "output waits in memory, up to a fixed size, until it goes to a file. Theirs keeps 1 MB "
         "and forgets the rest without a word; of ours, all can be read on, or it is counted."
@@ -97,15 +98,6 @@ SHORT_LEFT_OUT = ("asyncio", "anyio.run_process", "SWE-ReX execute")
 SECTION = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
 
 
-def _text(cell: Cell, unit: str, *, spread: bool) -> str:
-    if cell.median is None:
-        return "-"
-    text = f"{shown(cell.median)} {unit}".strip()
-    if spread and cell.low is not None and cell.high is not None and cell.low != cell.high:
-        text += f" ({shown(cell.low)}-{shown(cell.high)})"
-    return text
-
-
 def _table(
     results: Results, figures: Sequence[str], names: Sequence[str], *, spread: bool
 ) -> Iterator[str]:
@@ -113,7 +105,7 @@ def _table(
     yield "|---" * (len(names) + 1) + "|"
     for figure in figures:
         title, unit = FIGURES[figure]
-        cells = (_text(results.rows[figure][name], unit, spread=spread) for name in names)
+        cells = (as_cell(results.rows[figure][name], unit, spread=spread) for name in names)
         yield f"| {title} | {' | '.join(cells)} |"
 
 
@@ -132,7 +124,7 @@ def _page(results: Results) -> str:
                 whys.setdefault(cell.why, []).append(name)
         if whys:
             text = "; ".join(f"{', '.join(names)}: {why}" for why, names in whys.items())
-            lines.append(f"- {FIGURES[figure].title}: {text}.")
+            lines.append(f"- {FIGURES[figure].title}: {text.removesuffix('.')}.")
     lines += ["", "## Where shelld is not ahead", ""]
     for figure in results.rows:
         if others := ahead_of(results, figure, OURS):

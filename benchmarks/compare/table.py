@@ -13,11 +13,14 @@ def shown(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _text(cell: Cell, unit: str) -> str:
+def as_cell(cell: Cell, unit: str, *, spread: bool = False) -> str:
+    """A figure, or the beginning of why there is none."""
     if cell.median is None:
-        return "-"
-    spread = "" if cell.low == cell.high else f" ({shown(cell.low or 0)}-{shown(cell.high or 0)})"
-    return f"{shown(cell.median)}{' ' if unit else ''}{unit}{spread}"
+        return (cell.why or "").partition(":")[0]
+    text = f"{shown(cell.median)} {unit}".strip()
+    if spread and cell.low is not None and cell.high is not None and cell.low != cell.high:
+        text += f" ({shown(cell.low)}-{shown(cell.high)})"
+    return text
 
 
 def as_text(results: Results) -> str:
@@ -33,6 +36,8 @@ def as_text(results: Results) -> str:
                 lines.append(f"  {name:<{width}}  {cell.why}")
             else:
                 ratio = f"{shown(cell.median / ours)}x" if ours else ""
-                lines.append(f"  {name:<{width}}  {_text(cell, unit):<28}  {ratio}".rstrip())
+                lines.append(
+                    f"  {name:<{width}}  {as_cell(cell, unit, spread=True):<28}  {ratio}".rstrip()
+                )
         lines.append("")
     return "\n".join(lines)
