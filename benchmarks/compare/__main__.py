@@ -1,5 +1,7 @@
 """Ask all questions of all contestants, in turns; print a table and write what was answered.
 
+With ``--only``, other rows of the file stay as they are.
+
 Usage: python -m compare [--peers] [--rounds PERCENT] [--only FIGURE]... [--output FILE]
 """
 
@@ -17,7 +19,7 @@ from compare.contestant import Contestant, NoAnswer, NotOffered
 from compare.installed import NotInstalled
 from compare.peers import BASELINES, PEERS, Maker
 from compare.questions import FIGURES, QUESTIONS, Question, Samples
-from compare.results import Cell, Column, Results, Row, cell_of, write
+from compare.results import Cell, Column, Results, Row, cell_of, merged, write
 from compare.table import as_text
 
 # Who takes longer for an answer is asked once.
@@ -127,7 +129,7 @@ def main() -> None:
         asked.close()
     print(as_text(results))
     if options.output is not None:
-        write(results, options.output)
+        write(merged(results, options.output) if options.only else results, options.output)
 
 
 main()

@@ -24,8 +24,8 @@ OURS = "shelld"
 INTRODUCTION = """\
 # Benchmarks
 
-Generated from `benchmarks/results.json`, which `make bench-peers` writes. All were asked in one
-run, in turns, on the same machine ({machine}).
+Generated from `benchmarks/results.json`, which `make bench-peers` writes. In each row, all were
+asked in one run, in turns, on the same machine ({machine}).
 A figure is a median, with the quartiles in parentheses, and less is better everywhere. Absolute
 times tell about that machine, ratios about the programs.
 

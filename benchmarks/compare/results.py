@@ -61,6 +61,18 @@ def ahead_of(results: Results, figure: str, name: str) -> list[str]:
     ]
 
 
+def merged(results: Results, path: Path) -> Results:
+    """Return results with the rows that the file has besides, if the same were asked for those."""
+    if not path.exists():
+        return results
+    before = read(path)
+    if (before.columns, before.machine) != (results.columns, results.machine):
+        raise SystemExit(f"{path} is of others, or of another machine")
+    rows = {**before.rows, **results.rows}
+    results.rows = {figure: rows[figure] for figure in FIGURES if figure in rows}
+    return results
+
+
 def write(results: Results, path: Path) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
 

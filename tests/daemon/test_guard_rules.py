@@ -77,12 +77,20 @@ SYNCED = "it removes what is not in its source from the whole file system"
         *[(f"{name} /dev/sda", "redirect-disk", DISK) for name in ("tee", "blkdiscard")],
         ("tee -a /dev/sda b", "redirect-disk", DISK),
         ("install -m 600 a /dev/sda", "redirect-disk", DISK),
+        *[(f"{name} a -X /dev/sda", "redirect-disk", DISK) for name in ("cp", "install")],
         ("wipefs -a /dev/sda", "redirect-disk", DISK),
         ("wipefs --all /dev/sda", "redirect-disk", DISK),
         *[
             (f"rsync {flags} a/ /", "rm-root", SYNCED)
             for flags in (
-                *("--delete", "-a --del", "--delete-after", "--delete -e ssh", "--delete -fx"),
+                *(
+                    "--delete",
+                    "-a --del",
+                    "--delete-after",
+                    "--delete -e ssh",
+                    "--delete -fx",
+                    "--delete -X",
+                ),
                 *("--delete --exclude b", "--delete --include b", "--delete --rsh ssh"),
             )
         ],
@@ -122,6 +130,11 @@ def test_what_could_be_everything_is_not_certain(command: str, rule: str, reason
         *("tee a", "tee", "shred a", "cp /dev/sda a", "cp /dev/sda", "cp -t a /dev/sda", "cp"),
         *("install -t a /dev/sda", "wipefs /dev/sda", "wipefs -a a", "wipefs --nothing /dev/sda"),
         *("rsync -a a/ /", "rsync --delete a/ b/", "rsync --delete", "rsync --delete / b"),
+        *(
+            "rsync --delete a/ b/ -f /",
+            "rsync --delete a b --include /",
+            "rsync --delete a b --rsh /",
+        ),
         *("rsync --delete a/ b/ -e /", "rsync --delete a b --exclude /", "rsync a b --delete=/"),
         *("ls /", "mkfsx /dev/sda", "cat /dev/sda"),
     ],

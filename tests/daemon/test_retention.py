@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from shelld.output.retention import Retention, ShellOutput
 from shelld.output.spool import BLOCK_BYTES
+from shelld.output.store import MemoryBlocks
 
 MANY = 1 << 30
 
@@ -58,6 +59,42 @@ def test_a_quiet_stream_keeps_everything_beside_a_loud_one() -> None:
     output.append(output.stderr, b"last words")
     assert output.stderr.store.read(0, 100).data == b"importantlast words"
     assert output.stdout.store.kept == 100_000 - 19
+
+
+def test_what_replaces_a_stream_is_all_that_it_has_ever_written() -> None:
+    blocks = MemoryBlocks()
+    output = ShellOutput(4 * BLOCK_BYTES, blocks)
+    fill(output, 3)
+    output.append(output.stderr, bytes(BLOCK_BYTES))
+    output.replace(output.stdout, b"new")
+    store = output.stdout.store
+    assert (store.written, store.dropped, store.read(0, 100).data) == (3, 0, b"new")
+    assert output.stored_blocks == 1
+    # It shares the room as it did, and a quarter is its head again.
+    output.append(output.stdout, bytes(5 * BLOCK_BYTES))
+    assert store.kept + output.stderr.store.kept == 4 * BLOCK_BYTES
+    assert store.read(0, MANY).data == b"new" + bytes(BLOCK_BYTES - 3)
+    output.replace(output.stderr, b"")
+    assert (output.stderr.store.written, output.stdout.store) == (0, store)
+
+
+def test_who_gives_up_room_gives_that_of_the_longer_stream_first() -> None:
+    def output() -> ShellOutput:
+        output = ShellOutput(MANY, MemoryBlocks())
+        fill(output, 2)
+        output.append(output.stderr, bytes(3 * BLOCK_BYTES))
+        return output
+
+    def left(output: ShellOutput) -> tuple[int, int]:
+        return output.stdout.store.stored_blocks, output.stderr.store.stored_blocks
+
+    few, enough, more = output(), output(), output()
+    few.give_up(1, "ENOSPC")
+    enough.give_up(3, "ENOSPC")
+    more.give_up(4, "ENOSPC")
+    assert [left(each) for each in (few, enough, more)] == [(2, 2), (2, 0), (1, 0)]
+    assert [each.stdout.store.error for each in (few, enough, more)] == [None, None, "ENOSPC"]
+    assert {each.stderr.store.error for each in (few, enough, more)} == {"ENOSPC"}
 
 
 def test_the_room_of_all_is_taken_first_from_who_ended_the_longest_ago(

@@ -179,6 +179,21 @@ def test_a_read_never_joins_the_two_sides_of_the_gap() -> None:
     assert store.read(400, 5) == (400, _PATTERN[400:405], 0)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "dropped"),
+    [
+        *((0, 100, 0), (0, 101, 1), (99, 101, 1), (100, 400, 300), (250, 300, 50), (0, 1000, 300)),
+        *((399, 500, 1), (400, 500, 0), (300, 250, 0), (100, 100, 0), (5000, 6000, 0)),
+    ],
+)
+def test_what_is_dropped_of_a_range_is_counted(start: int, end: int, dropped: int) -> None:
+    store = StreamStore(100)
+    store.append(_PATTERN[:1000])
+    assert store.dropped_between(start, end) == 0
+    store.drop(300)
+    assert store.dropped_between(start, end) == dropped
+
+
 def test_offsets_go_past_what_32_bits_hold() -> None:
     store = StreamStore(1 << 20)
     chunk = bytes(1 << 20)
