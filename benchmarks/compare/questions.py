@@ -109,6 +109,8 @@ def _at_once(figure: str, count: int) -> Callable[[Contestant], Samples]:
 def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
     def ask(contestant: Contestant) -> Samples:
         contestant.open()
+        # It may not be ready before that.
+        contestant.run("true")
         with tempfile.NamedTemporaryFile() as source:
             source.write(b"some line of a log\n" * (10 * MEGABYTE // 19))
             source.flush()

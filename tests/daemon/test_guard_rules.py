@@ -36,6 +36,7 @@ SYNCED = "it removes what is not in its source from the whole file system"
     [
         *[(f"rm {flags} /", "rm-root", REMOVED) for flags in ("-r", "-R", "-fr", "--recursive")],
         ("rm --rec /", "rm-root", REMOVED),
+        ("rm --r /", "rm-root", REMOVED),
         ("rm / -r", "rm-root", REMOVED),
         ("rm -r a /", "rm-root", REMOVED),
         (f"rm -r /{ANY}", "rm-root", REMOVED),
@@ -62,6 +63,7 @@ SYNCED = "it removes what is not in its source from the whole file system"
         ("mv -ta /", "mv-root", MOVED),
         ("mv --target-directory a /", "mv-root", MOVED),
         ("mv --target-directory=a /", "mv-root", MOVED),
+        ("mv -X / a", "mv-root", MOVED),
         ("mv -S .old / a", "mv-root", MOVED),
         ("mv --suffix .old / a", "mv-root", MOVED),
         ("mv /var a", "mv-system", SYSTEM_MOVED),
@@ -69,6 +71,7 @@ SYNCED = "it removes what is not in its source from the whole file system"
         ("dd of=/dev/sda", "dd-disk", DISK),
         ("dd if=a bs=1 of=/dev/sda", "dd-disk", DISK),
         ("dd of=../dev/sda", "dd-disk", DISK),
+        ("dd of=/dev/sda=1", "dd-disk", DISK),
         ("mkfs /dev/sda", "mkfs", MADE),
         ("mkfs.xfs -n /dev/sda", "mkfs", MADE),
         ("mkfs.ext2 a", "mkfs", MADE),
@@ -80,6 +83,8 @@ SYNCED = "it removes what is not in its source from the whole file system"
         *[(f"{name} a -X /dev/sda", "redirect-disk", DISK) for name in ("cp", "install")],
         ("wipefs -a /dev/sda", "redirect-disk", DISK),
         ("wipefs --all /dev/sda", "redirect-disk", DISK),
+        ("rsync --delete a b /", "rm-root", SYNCED),
+        ("rsync --delete a -X /", "rm-root", SYNCED),
         *[
             (f"rsync {flags} a/ /", "rm-root", SYNCED)
             for flags in (
@@ -118,10 +123,27 @@ def test_what_could_be_everything_is_not_certain(command: str, rule: str, reason
 @pytest.mark.parametrize(
     "command",
     [
-        *("rm /", "rm -f /", "rm --force /", "rm -- -r /", "rm -r", "rm --", "rm -r a /etc/a"),
+        *(
+            "rm /",
+            "rm -f /",
+            "rm --force /",
+            "rm -- -r /",
+            "rm -r",
+            "rm --",
+            "rm -r a /etc/a",
+            "rm -X /",
+        ),
         *(f"rm -r /tmp/{UNKNOWN}", f"rm -r a{UNKNOWN}", "rm -r /data", "rm -r /opt"),
         *("chmod 777 /", "chmod -r /", "chmod -R / a", "chmod -R 777 a", "chmod -R 777 /home"),
-        *("chmod -R 777 /data/me", "chmod -- -R /", "chown me /", "chown -R / a", "chown -r me /"),
+        *("chown -R --from me / a", "chown -R --reference / a", "chmod -vX 777 /", "chown -X me /"),
+        *(
+            "cp a -S /dev/sda",
+            "chmod -R 777 /data/me",
+            "chmod -- -R /",
+            "chown me /",
+            "chown -R / a",
+            "chown -r me /",
+        ),
         *("chown -R me /var", "chown -R --from / me a", f"chown -R me /tmp/{UNKNOWN}"),
         *("mv a /", "mv a b /etc", "mv -t / a", "mv --target-directory / a", "mv -S / a b", "mv"),
         *(f"mv {UNKNOWN} a", "mv a", "mv --suffix / a b"),
@@ -144,8 +166,23 @@ def test_what_is_nothing_of_that_is_not(command: str) -> None:
     assert check(program, arguments, PLACE) is None
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("rm -r .", "chmod -R 777 .", "chown -R me .", "mv ./ a", "dd of=dev/sda", "tee dev/sda"),
+        *("cp a dev/sda", "wipefs -a dev/sda", "rsync --delete a/ ."),
+    ],
+)
+def test_the_directory_counts(command: str) -> None:
+    program, *arguments = command.split()
+    assert check(program, arguments, Place("/", None)) is not None
+    assert check(program, arguments, PLACE) is None
+
+
 def test_without_a_known_home_nobodys_is_protected() -> None:
     assert check("rm", ["-r", "/data/me"], Place("/work", None)) is None
+    assert check("rm", ["-r", ""], Place("/work", None)) is None
+    assert check("rm", ["-r", "/me"], Place("/work", "me")) is not None
     assert check("rm", ["-r", "a"], Place("/work", "/")) is None
 
 
@@ -187,6 +224,7 @@ def test_paths_are_from_the_root_and_without_detours(field: str, path: str) -> N
         ("/a", False, False),
         ("/.", False, False),
         (f"/a{ANY}", False, False),
+        (f"/X{ANY}", False, False),
         (f"/{ANY}a", False, False),
         (f"/{ANY}/a", False, False),
         (f"/a/{ANY}", False, False),

@@ -63,7 +63,7 @@ def test_a_quiet_stream_keeps_everything_beside_a_loud_one() -> None:
 
 def test_what_replaces_a_stream_is_all_that_it_has_ever_written() -> None:
     blocks = MemoryBlocks()
-    output = ShellOutput(4 * BLOCK_BYTES, blocks)
+    output = ShellOutput(4 * BLOCK_BYTES + 2, blocks)
     fill(output, 3)
     output.append(output.stderr, bytes(BLOCK_BYTES))
     output.replace(output.stdout, b"new")
@@ -72,8 +72,9 @@ def test_what_replaces_a_stream_is_all_that_it_has_ever_written() -> None:
     assert output.stored_blocks == 1
     # It shares the room as it did, and a quarter is its head again.
     output.append(output.stdout, bytes(5 * BLOCK_BYTES))
-    assert store.kept + output.stderr.store.kept == 4 * BLOCK_BYTES
+    assert store.kept + output.stderr.store.kept == 4 * BLOCK_BYTES + 2
     assert store.read(0, MANY).data == b"new" + bytes(BLOCK_BYTES - 3)
+    assert len(blocks._content) == output.stored_blocks  # pyright: ignore[reportPrivateUsage]
     output.replace(output.stderr, b"")
     assert (output.stderr.store.written, output.stdout.store) == (0, store)
 
@@ -114,6 +115,33 @@ def test_the_room_of_all_is_taken_first_from_who_ended_the_longest_ago(
     assert first.error is None
     fill(running, 3)
     assert [output.stored_blocks for output in (first, second, running)] == [0, 0, 8]
+    retention.close()
+
+
+def test_what_went_to_the_disk_is_read_back(spool_directory: str) -> None:
+    retention = retention_of(spool_directory)
+    first, second = retention.open(), retention.open()
+    for number in range(3):
+        for output, name in ((first, b"a"), (second, b"b")):
+            output.append(output.stdout, b"%b%07d" % (name, number) * (BLOCK_BYTES // 8))
+    retention.finish(second)
+    for output, name in ((first, b"a"), (second, b"b")):
+        store = output.stdout.store
+        assert store.stored_blocks == 3
+        assert store.read(0, 8).data == b"%b0000000" % name
+        assert store.read(2 * BLOCK_BYTES - 8, 16).data == b"%b0000001%b0000002" % (name, name)
+    retention.close()
+
+
+def test_the_last_one_keeps_in_memory_what_there_is_no_room_for_at_its_end(
+    spool_directory: str,
+) -> None:
+    retention = retention_of(spool_directory, total=BLOCK_BYTES)
+    output = retention.open()
+    fill(output, 1)
+    output.append(output.stdout, bytes(10_000))
+    retention.finish(output)
+    assert (output.stored_blocks, output.stdout.store.kept) == (1, BLOCK_BYTES + 10_000)
     retention.close()
 
 

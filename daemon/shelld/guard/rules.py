@@ -141,7 +141,7 @@ def _is_recursive(arguments: Sequence[str], letters: str) -> bool:
         if argument == "--":
             return False
         if argument.startswith("--"):
-            if len(argument) > 2 and "recursive".startswith(argument[2:]):
+            if "recursive".startswith(argument[2:]):
                 return True
         elif argument.startswith("-") and any(letter in argument for letter in letters):
             return True
@@ -169,7 +169,7 @@ def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
 
 
 def _homes(place: Place) -> set[str]:
-    return {normalized(place.home, "/")} - {"/"} if place.home else set()
+    return {normalized(place.home, "/")} if place.home else set()
 
 
 _MODE: Final = re.compile(r"-[rwxXst]+")
@@ -177,7 +177,7 @@ _MODE: Final = re.compile(r"-[rwxXst]+")
 
 def _chmod(arguments: Sequence[str], place: Place) -> Finding | None:
     # One that takes permissions away looks like an option.
-    options = [each for each in arguments if not _MODE.fullmatch(each) or each == "-R"]
+    options = [each for each in arguments if not _MODE.fullmatch(each)]
     if not _is_recursive(options, "R"):
         return None
     operands = parse_arguments(options).operands
