@@ -73,6 +73,13 @@ CASES: list[tuple[bytes, list[bytes | FrameError]]] = [
     (b"Content-Length: 3\r\n\r\n{}", []),
     (b"Content-Length: 3\r\n\r", []),
     (b"Content-Length: 64\r\n\r\n" + b"x" * 64, [b"x" * 64]),
+    (b"Connection: x\r\n\r", []),
+    (b"Content-Length: 1\r\n\r\n\x0b", [b"\x0b"]),
+    (b"Content-Length: 2\x0b\r\n\r\nContent-Length: 2\r\n\r\n[]", [BAD_HEADER, b"[]"]),
+    (b"Content-Length\x0b: 2\r\n\r\nContent-Length: 2\r\n\r\n[]", [BAD_HEADER, b"[]"]),
+    (b"Content-Length: 2\r\nContent-Length: 3:4\r\n\r\n", [BAD_HEADER]),
+    (b"Content-Length: " + b"2".zfill(18) + b"\r\n\r\n{}", [b"{}"]),
+    (b"Content-Length: " + b"2".zfill(19) + b"\r\n\r\n", [BAD_HEADER]),
 ]
 
 
@@ -84,6 +91,22 @@ def test_a_stream_in_one_piece(stream: bytes, expected: list[bytes | FrameError]
 @pytest.mark.parametrize(("stream", "expected"), CASES)
 def test_the_same_stream_byte_by_byte(stream: bytes, expected: list[bytes | FrameError]) -> None:
     assert events([bytes([byte]) for byte in stream]) == expected
+
+
+@pytest.mark.parametrize(("stream", "expected"), CASES)
+def test_a_stream_that_had_ended_before_it_was_read(
+    stream: bytes, expected: list[bytes | FrameError]
+) -> None:
+    reader = FrameReader(LIMIT)
+    reader.receive_data(stream)
+    reader.receive_eof()
+    for event in [*expected, NEED_DATA]:
+        assert reader.next_event() == event
+
+
+def test_a_frame_has_the_bytes_that_clients_look_for() -> None:
+    assert encode_frame(b"{}", Framing.LINES) == b"{}\n"
+    assert encode_frame(b"{}", Framing.CONTENT_LENGTH) == b"Content-Length: 2\r\n\r\n{}"
 
 
 @given(
@@ -122,7 +145,9 @@ def test_an_over_long_line_is_reported_before_it_ends_and_not_held() -> None:
 
 def test_an_endless_header_line_is_not_held() -> None:
     reader = FrameReader(LIMIT)
-    reader.receive_data(b"C" * (MAX_HEADER_LINE_BYTES + 1))
+    reader.receive_data(b"C" * MAX_HEADER_LINE_BYTES)
+    assert reader.next_event() is NEED_DATA
+    reader.receive_data(b"C")
     assert reader.next_event() is BAD_HEADER
     reader.receive_data(b"\r\nContent-Length: 2\r\n\r\n{}")
     assert reader.next_event() == b"{}"
