@@ -260,6 +260,17 @@ def test_no_room_by_the_limits_is_not_an_error() -> None:
     store.append(_PATTERN[: 20 * BLOCK_BYTES])
     assert store.dropped == 16 * BLOCK_BYTES
     assert store.error is None
+    assert len(store._in_memory) == MEMORY_BLOCKS  # pyright: ignore[reportPrivateUsage]
+
+
+def test_an_error_without_a_number_has_a_name_all_the_same() -> None:
+    class BrokenBlocks(MemoryBlocks):
+        def put(self, data: bytes | bytearray | memoryview) -> int | None:
+            raise OSError
+
+    store = StreamStore(1 << 20, BrokenBlocks())
+    store.append(_PATTERN[: 5 * BLOCK_BYTES])
+    assert store.error == "EIO"
 
 
 def lose_head(store: StreamStore, blocks: FaultyBlocks) -> None:

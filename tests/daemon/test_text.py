@@ -99,6 +99,34 @@ def test_what_is_unfinished_at_the_very_end_is_returned_in_the_end(data: bytes) 
     assert ended.end == len(data)
 
 
+@pytest.mark.parametrize(
+    ("data", "final", "piece"),
+    [
+        (b"50X\r", False, ("50X", 3, 0)),
+        (b"50X\r", True, ("50X", 4, 0)),
+        (b"X", False, ("X", 1, 0)),
+        (b" ", False, (" ", 1, 0)),
+        (b"\r", False, ("", 0, 0)),
+        (b"\r", True, ("", 1, 0)),
+    ],
+)
+def test_only_carriage_returns_wait(data: bytes, final: bool, piece: tuple[str, int, int]) -> None:
+    assert read_text(stored(data), 0, len(data), 100, strip=True, final=final) == piece
+
+
+@pytest.mark.parametrize(
+    ("data", "strip", "expected"),
+    [
+        *((b"\r", True, False), (b"\r", False, True), (b"\r\xe2", True, False)),
+        *((b"X", True, True), (b"", True, False), (b"\ra", True, True)),
+    ],
+)
+def test_there_is_text_if_there_is_more_than_what_waits(
+    data: bytes, strip: bool, expected: bool
+) -> None:
+    assert has_text(stored(data), 0, len(data), strip=strip, final=False) == expected
+
+
 def test_a_carriage_return_waits_for_what_it_is_for() -> None:
     store = stored(b"50%\r")
     first = read_text(store, 0, 4, 100, strip=True, final=False)

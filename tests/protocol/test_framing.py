@@ -50,6 +50,8 @@ CASES: list[tuple[bytes, list[bytes | FrameError]]] = [
     (b"{}", [b"{}"]),
     (b"{}\n\n\n{}\n", [b"{}", b"{}"]),
     (b"{ }\x0b\n", [b"{ }\x0b"]),
+    (b"\x0b{}\n", [b"\x0b{}"]),
+    (b"X\n", [b"X"]),
     (b"\xff\n{}\n", [b"\xff", b"{}"]),
     (b"{\xe2\x80\xa8}\n", [b"{\xe2\x80\xa8}"]),
     (b"x" * LIMIT + b"\n{}\n", [b"x" * LIMIT, b"{}"]),
