@@ -93,12 +93,10 @@ def _unfinished_character(data: bytes) -> int:
         if byte < 0x80:
             return 0
         if byte >= 0xC0:
-            need = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            if length >= need:
-                return 0
             # Only what a decoder would still wait for: ED A0 can never become a character.
             try:
                 data[-length:].decode()
             except UnicodeDecodeError as error:
                 return length if error.reason == "unexpected end of data" else 0
+            return 0
     return 0
