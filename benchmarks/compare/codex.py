@@ -134,7 +134,8 @@ class ExecServer(CodexContestant):
                     output[process_id] += base64.b64decode(params["chunk"])
             elif method == "process/exited":
                 exits[process_id] = params["seq"]
-            if received[process_id] == exits.get(process_id, 0) - 1:
+            # Output of those whom the command has left may have come before its exit.
+            if process_id in exits and received[process_id] >= exits[process_id] - 1:
                 answers[process_id] = Answer(seconds_since(began), output[process_id])
                 if len(answers) == len(waiting):
                     break
