@@ -40,7 +40,7 @@ def test_the_plot_is_of_those_who_were_asked() -> None:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("benchmarks") / "results.json"
-    figures = ("ping", "apart", "leftover", "kill", "crash_left", "forgotten")
+    figures = ("ping", "apart", "crash_left", "forgotten")
     only = [word for figure in figures for word in ("--only", figure)]
     ended = run("compare", "--rounds", "1", "--output", str(file), *only)
     assert ended.returncode == 0, ended.stderr
@@ -59,11 +59,10 @@ def test_whoever_answers_has_a_figure(results: dict[str, Any]) -> None:
 
 def test_whoever_does_not_has_a_reason(results: dict[str, Any]) -> None:
     assert results["rows"]["ping"]["asyncio"] == {"why": "there is nobody to ask"}
-    assert results["rows"]["leftover"]["subprocess.run"] == {"why": "no answer in 5 s"}
 
 
 def test_only_the_daemon_leaves_nothing_and_forgets_nothing(results: dict[str, Any]) -> None:
-    for figure in ("kill_left", "crash_left", "forgotten"):
+    for figure in ("crash_left", "forgotten"):
         medians = {name: cell["median"] for name, cell in results["rows"][figure].items()}
         assert medians.pop("shelld") == 0
         assert all(medians.values())

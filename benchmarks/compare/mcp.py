@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -33,15 +34,17 @@ class McpContestant(Contestant):
         self._installed = installed
         self._home = ""
 
+    @abstractmethod
     def command_line(self) -> Sequence[str]:
-        raise NotImplementedError
+        """How it is started."""
 
     def environment(self) -> Mapping[str, str]:
+        """What it finds besides ours; its home is there by now."""
         return {}
 
+    @abstractmethod
     def tool_call(self, command: str, timeout_s: float) -> tuple[str, dict[str, object]]:
         """The name of the tool and its arguments."""
-        raise NotImplementedError
 
     def open(self) -> None:
         self._home = tempfile.mkdtemp(prefix="compare-")
