@@ -52,8 +52,6 @@ NOTES = {
         "machine code has no interpreter to start. Of shelld's time, half is what any Python "
         "program takes that imports asyncio."
     ),
-    "memory": "the same; it includes a runner and a bash that wait for the next command.",
-    "apart": "a bash was not started ahead in time.",
     "in_a_row": (
         "a bash that is started ahead has to be started by somebody: called without a pause, that "
         "happens at the same time, on the same two processors. 10 ms apart, which is less than any "
@@ -67,14 +65,14 @@ NOTES = {
         "each command that runs at the same time has a runner, a small process that makes sure "
         "that nothing of it is left, and that has to be forked first."
     ),
-    "thousand": "as above, a thousand times.",
+    "thousand": "as for 50, a thousand times.",
     "output_100": "both keep a part, and the time is that of `cat`.",
-    "output_1000": "as above.",
+    "output_1000": "as for 100 MB.",
     "output_100_memory": (
-        "output waits in memory, up to a fixed size, until it goes to a file. Theirs keeps 1 MB "
-        "and forgets the rest without a word; of ours, all can be read on, or it is counted."
+        "output waits in memory, up to a fixed size, until it goes to a file, from which it can be "
+        "read on; theirs is sent on as it comes, and the last 1 MB of it can be read again."
     ),
-    "output_1000_memory": "as above.",
+    "output_1000_memory": "as for 100 MB.",
     "leftover": (
         "when bash has ended but somebody still holds the pipe, the answer waits 50 ms for what "
         "that may be about to write: what `> >(tee log)` writes would be lost otherwise."
