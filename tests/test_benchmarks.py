@@ -39,7 +39,7 @@ def test_the_plot_is_of_those_who_were_asked() -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    file = tmp_path_factory.mktemp("benchmarks") / "results.json"
+    file = tmp_path_factory.mktemp("benchmarks") / "new" / "results.json"
     figures = ("ping", "apart", "crash_left", "forgotten")
     only = [word for figure in figures for word in ("--only", figure)]
     ended = run("compare", "--rounds", "1", "--output", str(file), *only)

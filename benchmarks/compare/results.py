@@ -74,6 +74,7 @@ def merged(results: Results, path: Path) -> Results:
 
 
 def write(results: Results, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
 
 
