@@ -96,7 +96,7 @@ class Conversation(RuleBasedStateMachine):
 
 
 TestConversation = Conversation.TestCase
-TestConversation.settings = settings(max_examples=12, stateful_step_count=25)
+TestConversation.settings = settings(max_examples=8, stateful_step_count=25)
 
 
 def test_a_short_soak_leaves_nothing_and_nobody_without_an_answer() -> None:

@@ -290,7 +290,7 @@ def test_two_daemons_never_see_each_others_shells() -> None:
 
 def test_starts_and_ends_leave_no_files_behind() -> None:
     before = set(os.listdir("/tmp"))
-    for _ in range(20):
+    for _ in range(5):
         with raw_daemon() as daemon:
             daemon.end_input()
             assert daemon.wait() == 0

@@ -268,7 +268,7 @@ def test_on_a_busy_machine_every_command_finds_what_it_is_to_find(daemon: RawDae
     for _ in range(6):
         daemon.background("while :; do :; done", session="busy")
     home = os.environ["HOME"]
-    for number in range(100):
+    for number in range(50):
         session = str(number)
         daemon.bash("kept=1", session=session)
         shown = daemon.bash('echo "$kept $HOME"', session=session)
