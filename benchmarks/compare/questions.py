@@ -8,10 +8,11 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from compare.contestant import Contestant, NoAnswer, NotOffered, seconds_since
+from compare.contestant import Answer, Contestant, NoAnswer, NotOffered, seconds_since
 from compare.marks import Marked, wait_for_end, watched
 from measure import milliseconds
 
@@ -137,6 +138,8 @@ def _leftover(contestant: Contestant) -> Samples:
         answer = contestant.run(command, timeout_s=SHORT_LIMIT_S)
         if answer.seconds >= SHORT_LIMIT_S - 1:
             raise NoAnswer(f"no answer in {SHORT_LIMIT_S:g} s")
+        if "hi" not in text_of(answer):
+            raise NoAnswer("not its output")
         return {"leftover": [answer.seconds]}
     finally:
         marked.kill()
@@ -147,8 +150,12 @@ def _timeout(contestant: Contestant) -> Samples:
         raise NotOffered(contestant.no_timeout)
     marked = Marked()
     try:
-        with contextlib.suppress(NoAnswer):
-            contestant.run(marked.command, timeout_s=1.0)
+        with ThreadPoolExecutor(1) as watching:
+            # Of what never ran, nothing is left either.
+            started = watching.submit(marked.wait_for_start)
+            with contextlib.suppress(NoAnswer):
+                contestant.run(marked.command, timeout_s=1.0)
+            started.result()
         return {"timeout_left": [marked.left()]}
     finally:
         marked.kill()
@@ -184,12 +191,15 @@ def _crash(contestant: Contestant) -> Samples:
 
 def _forgotten(contestant: Contestant) -> Samples:
     contestant.run("cd /; export compared=yes")
-    output = contestant.run('echo "<$PWD><$compared>"').output
-    text = output.decode() if isinstance(output, bytes) else output
-    found = re.search("<(.*)><(.*)>", text)
+    answer = contestant.run('echo "<$PWD><$compared>"')
+    found = re.search("<(.*)><(.*)>", text_of(answer))
     if found is None:
         raise NoAnswer("not its output")
     return {"forgotten": [(found[1] != "/") + (found[2] != "yes")]}
+
+
+def text_of(answer: Answer) -> str:
+    return answer.output.decode() if isinstance(answer.output, bytes) else answer.output
 
 
 def memory_mb(pid: int, file: str, field: str) -> float:
