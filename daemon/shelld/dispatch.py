@@ -90,14 +90,19 @@ def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> M
 async def dispatch(
     methods: Mapping[str, Method], context: object, name: str, raw_params: bytes
 ) -> Any:
-    """Call the method `name` and return its result. Raises `RpcError` and nothing else."""
+    """Call the method `name`; return its result, or the `RpcError` to answer with.
+
+    The error is not raised again: this frame refers to it, and would be in its traceback. Such a
+    cycle keeps what a failed request held, which can be megabytes of output, until some later
+    garbage collection.
+    """
     _, outcome = await _dispatch_request(methods, context, _Request(name, [raw_params], None))
     error = getattr(outcome, "_error", None)
     if error is None:
         return outcome._value.result
     if isinstance(error.data, RpcError):
-        raise error.data
+        return error.data
     if name not in methods:
-        raise method_not_found(name)
+        return method_not_found(name)
     logger.error("jsonrpcserver refused a call: code %s", error.code)
-    raise internal_error()
+    return internal_error()

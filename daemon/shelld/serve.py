@@ -225,11 +225,12 @@ class Server:
                 result = await dispatch(
                     self._methods, entry.context, request.method, request.params
                 )
-                reply = encode_result(raw_id, result)
+                if isinstance(result, RpcError):
+                    reply = encode_error(raw_id, result)
+                else:
+                    reply = encode_result(raw_id, result)
             if entry.scope.cancelled_caught:
                 reply = encode_error(raw_id, cancelled(entry.context.error_data))
-        except RpcError as error:
-            reply = encode_error(raw_id, error)
         except Exception:
             # The result could not be encoded.
             logger.exception("unexpected error while answering")

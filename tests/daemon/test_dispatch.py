@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 
 import pytest
+
+from shelld.dispatch import as_method, dispatch
+from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.structs import NoParams
 
 USE_IT = """
 import asyncio, jsonrpcserver
@@ -27,6 +34,32 @@ assert asyncio.run(dispatch(methods, "context", "x", b"{}")) == "context"
 def test_the_whole_package_can_be_imported_before_and_after(script: str) -> None:
     # Its own import warns on some versions of Python.
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=30)
+
+
+def test_what_a_failed_request_held_does_not_wait_for_the_garbage_collector() -> None:
+    class Held:
+        """As an output that goes into the error's data."""
+
+    held: weakref.ref[Held] | None = None
+
+    async def body(_context: None, _params: NoParams) -> None:
+        nonlocal held
+        output = Held()
+        held = weakref.ref(output)
+        raise RpcError(ErrorKind.TIMEOUT, "Timed out", {"output": output})
+
+    async def ask() -> None:
+        answer = await dispatch({"x": as_method(NoParams, body)}, None, "x", b"{}")
+        assert isinstance(answer, RpcError)
+        assert "output" in answer.data
+
+    gc.disable()
+    try:
+        asyncio.run(ask())
+        assert held is not None
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_what_is_not_used_is_not_imported() -> None:
