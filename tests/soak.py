@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shelld.memory import GIVE_BACK_S
 from support import Json, RawDaemon, children, descendants, spares_of, wait_for
 
 # What is killed from outside is worth a warning.
@@ -197,17 +198,24 @@ class Soak:
         own = {*children(self.daemon.pid), *helpers, *spares_of(self.daemon)}
         return set(descendants(self.daemon.pid)) - own
 
-    def sample(self, calls: int) -> Sample:
+    def status(self) -> dict[str, str]:
+        text = Path(f"/proc/{self.daemon.pid}/status").read_text()
+        return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+
+    def resident_mb(self) -> float:
+        return int(self.status()["VmRSS"].split()[0]) / 1024
+
+    def sample(self, calls: int, *, rest_s: float) -> Sample:
+        """Look at what is there once all has been answered, and the memory after a rest."""
         self.settle()
         pid = self.daemon.pid
-        status = Path(f"/proc/{pid}/status").read_text()
-        values = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         wait_for(lambda: not self.strangers(), "the end of what was killed")
+        time.sleep(rest_s)
         return Sample(
             calls,
-            int(values["VmRSS"].split()[0]) / 1024,
+            self.resident_mb(),
             len(os.listdir(f"/proc/{pid}/fd")) - SPARE_DESCRIPTORS * len(spares_of(self.daemon)),
-            int(values["Threads"]),
+            int(self.status()["Threads"]),
             len(descendants(pid)),
             len(os.listdir(self._directory.name)),
         )
@@ -241,15 +249,21 @@ ACTIONS: dict[Callable[[Soak], None], float] = {
 }
 
 
-def run(calls: int, seed: int, *, every: int, say: Callable[[str], None]) -> list[Sample]:
-    """Make so many calls; return what was seen after each `every`. Raises AssertionError."""
+def run(
+    calls: int, seed: int, *, every: int, say: Callable[[str], None], rest_s: float = 0.0
+) -> list[Sample]:
+    """Make so many calls; return what was seen after each `every`. Raises AssertionError.
+
+    `rest_s` is how long the daemon is left alone before the first and the last look at it.
+    """
     soak = Soak(seed)
     samples: list[Sample] = []
     try:
         for number in range(1, calls + 1):
             soak.step()
             if number % every == 0 or number == calls:
-                samples.append(soak.sample(number))
+                is_compared = number in (every, calls)
+                samples.append(soak.sample(number, rest_s=rest_s if is_compared else 0.0))
                 say("  ".join(f"{key}={value:g}" for key, value in samples[-1]._asdict().items()))
     finally:
         soak.close()
@@ -281,6 +295,7 @@ def main() -> None:
         options.calls,
         options.seed,
         every=WARM_UP_CALLS,
+        rest_s=GIVE_BACK_S + 1,
         say=lambda line: print(line, flush=True),  # noqa: T201
     )
     seconds = time.monotonic() - began

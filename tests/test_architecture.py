@@ -32,6 +32,7 @@ DAEMON_ROOMS = [
     "dispatch",
     "stdio",
     "audit",
+    "memory",
     "options",
     "startup",
     "shells",

@@ -235,9 +235,7 @@ class AsyncClient(SpawnedClient):
             tasks.start_soon(collect_stderr)
             try:
                 while data := await transport.receive():
-                    for pending, answer in self._connection.receive(data):
-                        pending.answer = answer
-                        pending.answered.set()
+                    self._hand_out(data)
             except ProtocolError as error:
                 self._fail(error)
                 return
@@ -247,6 +245,12 @@ class AsyncClient(SpawnedClient):
                 await stderr_ended.wait()
             self._fail(child.post_mortem(exit_code))
             tasks.cancel_scope.cancel()
+
+    def _hand_out(self, data: bytes) -> None:
+        # Not in the loop that waits for more: it would keep the last answer until then.
+        for pending, answer in self._connection.receive(data):
+            pending.answer = answer
+            pending.answered.set()
 
     def _fail(self, failure: ShellError) -> None:
         """No answer will come any more: all calls, present and future, raise `failure`."""

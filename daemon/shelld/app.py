@@ -6,7 +6,6 @@ daemon's end as end of file and kill what they guard.
 
 from __future__ import annotations
 
-import gc
 import logging
 import math
 import os
@@ -20,6 +19,7 @@ from shelld.audit import AuditLog
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
 from shelld.mcp.progress import ProgressReports
+from shelld.memory import collect_rarely, give_back_regularly
 from shelld.methods.context import Daemon, audit_shell, manager_options
 from shelld.methods.guard import load_soon
 from shelld.options import Options
@@ -45,8 +45,6 @@ FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
 # Where the system cannot wait for a process that is not a child.
 PARENT_POLL_S: Final = 1.0
-# Objects, more than are in use by a few hundred requests in flight.
-GARBAGE_THRESHOLD: Final = 20_000
 
 
 def run(
@@ -73,11 +71,7 @@ async def _run(
 
     output = Output(streams[1])
     exit_code = 0
-    # What was imported is here to stay. Requests leave few cycles behind; to look for them after a
-    # few hundred objects, as is the default, takes a twentieth of the time of a short command.
-    gc.freeze()
-    gc.enable()
-    gc.set_threshold(GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
+    collect_rarely()
     logger.info("shelld %s serves one client", __version__)
     async with (
         anyio.create_task_group() as requests,
@@ -97,6 +91,7 @@ async def _run(
             watchers.start_soon(load_soon)
             watchers.start_soon(toolbox.load)
             watchers.start_soon(reports.run)
+            watchers.start_soon(give_back_regularly)
             if options.parent_pid is not None:
                 watchers.start_soon(_watch_process, options.parent_pid, reading)
             with reading:

@@ -27,7 +27,8 @@ import anyio.lowlevel
 
 from shelld.readiness import Readiness
 
-READ_BYTES: Final = 256 * 1024
+# What a pipe holds; more would be a large allocation for each request.
+READ_BYTES: Final = 64 * 1024
 
 _HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
@@ -145,32 +146,40 @@ class Output:
         return 0
 
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                while not self._queue:
-                    if self._closed:
-                        return
-                    self._queued.wait()
-                pieces = [self._queue.popleft()]
-                size = len(pieces[0])
-                while self._queue and size < _WRITE_BYTES:
-                    pieces.append(self._queue.popleft())
-                    size += len(pieces[-1])
-            view = memoryview(b"".join(pieces))
-            try:
-                while view:
-                    view = view[os.write(self._descriptor, view) :]
-            except OSError:
-                self._broken = True
-            with self._lock:
-                self._backlog -= size
-                wake = self._broken or not self._queue
-            if wake:
-                # RunFinishedError and its kin: the loop has ended, nobody waits any more.
-                with suppress(RuntimeError):
-                    anyio.from_thread.run_sync(self._signal_progress, token=self._token)
+        # What is written belongs to the calls below: this loop, which waits, keeps nothing of it.
+        while self._wait_for_queue():
+            self._write_queued()
             if self._broken:
                 return
+
+    def _wait_for_queue(self) -> bool:
+        """Return True once something is queued, False if nothing will be."""
+        with self._lock:
+            while not self._queue and not self._closed:
+                self._queued.wait()
+            return bool(self._queue)
+
+    def _write_queued(self) -> None:
+        """Write what is queued, or a part of it, and wait for the client as long as it takes."""
+        with self._lock:
+            pieces = [self._queue.popleft()]
+            size = len(pieces[0])
+            while self._queue and size < _WRITE_BYTES:
+                pieces.append(self._queue.popleft())
+                size += len(pieces[-1])
+        view = memoryview(b"".join(pieces))
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:
+            self._broken = True
+        with self._lock:
+            self._backlog -= size
+            wake = self._broken or not self._queue
+        if wake:
+            # RunFinishedError and its kin: the loop has ended, nobody waits any more.
+            with suppress(RuntimeError):
+                anyio.from_thread.run_sync(self._signal_progress, token=self._token)
 
     def close(self) -> None:
         """Write nothing more than what is queued. The thread ends then, or with the process.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,23 @@ async def test_what_is_written_arrives_in_order_although_nobody_reads(
     assert output.backlog == 0
     output.write(b"small")
     assert os.read(read, 100) == b"small"
+    os.close(read)
+    output.close()
+    os.close(write)
+
+
+async def test_nothing_is_kept_of_what_the_client_has_taken() -> None:
+    read, write = os.pipe()
+    output = Output(write)
+    data = b"x" * 3_000_000
+    references = sys.getrefcount(data)
+    with anyio.fail_after(10):
+        output.write(data)
+        # The pipe has its beginning, the queue a copy of the rest: only a second one is as it is.
+        output.write(data)
+        await anyio.to_thread.run_sync(read_all, read, 2 * len(data))
+        while sys.getrefcount(data) != references:
+            await anyio.sleep(0.001)
     os.close(read)
     output.close()
     os.close(write)

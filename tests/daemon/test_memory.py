@@ -1,0 +1,48 @@
+"""What is freed goes back to the system, whatever lies above it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# In a process of its own, whose memory nothing else is in.
+SCRIPT = """
+import anyio
+from shelld import memory
+
+def resident_mb():
+    with open("/proc/self/status") as file:
+        (line,) = [line for line in file if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
+
+async def main():
+    # One that is large enough has glibc keep room for the others.
+    bytearray(30_000_000)
+    memory.GIVE_BACK_S = 0.01
+    before = resident_mb()
+    freed = [bytearray(b"x" * 100_000) for _ in range(500)]
+    above = bytearray(100_000)
+    del freed
+    kept = resident_mb()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(memory.give_back_regularly)
+        with anyio.move_on_after(10):
+            while resident_mb() > before + 5:
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    print(int(kept - before), int(resident_mb() - before))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_memory_that_was_freed_goes_back_to_the_system() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, check=True, timeout=30
+    )
+    kept_mb, left_mb = map(int, shown.stdout.split())
+    assert kept_mb > 40, "nothing was kept, so nothing is shown"
+    assert left_mb <= 5
