@@ -1,55 +1,61 @@
-"""To wait for a descriptor to become readable, again and again.
+"""To be called whenever a descriptor is readable.
 
 `anyio.wait_readable` tells the kernel twice for each wait: that somebody waits, and that nobody
-does any more. For a request, that takes as long as to decode it. This tells it once.
+does any more; and whoever waits is woken one turn of the event loop after the news. For a request,
+that takes as long as to decode it. Where asyncio runs the event loop, this tells the kernel once,
+and is called with the news itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import anyio
 
 
-class Readiness:
-    """Of one descriptor, for one task at a time. To be closed before the descriptor is.
+async def watch(descriptor: int, on_readable: Callable[[], bool]) -> None:
+    """Call `on_readable` whenever there is something to read, or the end, until it returns True.
 
-    Where it is not asyncio that runs the event loop, this is `anyio.wait_readable`.
+    It must read, as it is called again otherwise. What it raises is raised here.
     """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        await anyio.wait_readable(descriptor)
+        while not on_readable():
+            await anyio.wait_readable(descriptor)
+        return
+    is_over = loop.create_future()
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._is_watched = False
-
-    async def wait(self) -> None:
-        """Return once there is something to read, or the end."""
-        if self._loop is None:
-            try:
-                self._loop = asyncio.get_running_loop()
-            except RuntimeError:
-                await anyio.wait_readable(self._descriptor)
-                return
-        if not self._is_watched:
-            self._is_watched = True
-            self._loop.add_reader(self._descriptor, self._on_ready)
-        self._waiter = self._loop.create_future()
+    def call() -> None:
+        # Also between its end and the moment when this task learns of it.
+        if is_over.done():
+            return
         try:
-            await self._waiter
-        finally:
-            self._waiter = None
+            has_ended = on_readable()
+        except Exception as error:
+            if is_over.done():
+                raise
+            is_over.set_exception(error)
+        else:
+            # It may have cancelled the task that waits.
+            if has_ended and not is_over.done():
+                is_over.set_result(None)
 
-    def _on_ready(self) -> None:
-        if self._waiter is None:
-            # Nobody has come back for more, and to be told again and again would take all time.
-            self.close()
-        elif not self._waiter.done():
-            self._waiter.set_result(None)
+    loop.add_reader(descriptor, call)
+    try:
+        await is_over
+    finally:
+        loop.remove_reader(descriptor)
 
-    def close(self) -> None:
-        """Tell the kernel that nobody waits, until the next `wait`."""
-        if self._is_watched:
-            self._is_watched = False
-            assert self._loop is not None
-            self._loop.remove_reader(self._descriptor)
+
+def event_loop_clock() -> Callable[[], float]:
+    """Return what tells the event loop's time, on which its deadlines are. Of the running one.
+
+    `anyio.current_time` finds out anew each time, which it can only where a task calls it.
+    """
+    try:
+        return asyncio.get_running_loop().time
+    except RuntimeError:
+        return anyio.current_time

@@ -79,16 +79,21 @@ Deliver = Callable[[bytes | None], None]
 class InFlight:
     """A request between its acceptance and its one settlement."""
 
-    __slots__ = ("cancellation", "context", "deliver", "id", "key", "scope", "settled")
+    __slots__ = ("cancellation", "context", "deliver", "id", "key", "settled", "task")
 
     def __init__(self, raw_id: bytes | None, context: Context, deliver: Deliver) -> None:
         self.id = raw_id
         self.key: IdKey | None = None if raw_id is None else id_key(raw_id)
         self.context = context
         self.deliver = deliver
-        self.scope = anyio.CancelScope()
+        self.task: anyio.TaskHandle[None] | None = None
         self.cancellation: Cancellation | None = None
         self.settled = False
+
+    def stop(self) -> None:
+        """Cancel what it does, which then settles it if nobody has."""
+        assert self.task is not None
+        self.task.cancel()
 
 
 class Server:
@@ -109,6 +114,10 @@ class Server:
         self._output = output
         self._tasks = tasks
         self._frames = FrameReader(daemon.options.max_message_bytes)
+        # All has been read.
+        self._at_end = False
+        # Or not yet, but the client is known to be gone.
+        self._is_alone = False
         # By id; a client may have one id in flight several times.
         self._in_flight: dict[IdKey | None, list[InFlight]] = {}
         self._in_flight_count = 0
@@ -118,42 +127,61 @@ class Server:
 
     async def read_requests(self) -> None:
         """Start a task for every request, until the stream ends or `exit` arrives."""
-        while self.exit_code is None and not self._output.is_broken:
-            data = await self._source.receive()
-            if data:
-                self._frames.receive_data(data)
-            else:
-                self._frames.receive_eof()
-            await self._start_requests(at_end=not data)
-            if not data:
-                return
-            # The requests first: their commands start while this task prepares to wait.
-            await anyio.lowlevel.checkpoint()
+        while not self._is_over:
+            await self._source.watch(self._receive)
+            while not (self._is_over or self._start_requests()):
+                await self._wait_for_room()
 
-    async def _start_requests(self, *, at_end: bool) -> None:
+    @property
+    def _is_over(self) -> bool:
+        return self._at_end or self.exit_code is not None or self._output.is_broken
+
+    def _receive(self) -> bool:
+        """Read, and start what has arrived; True if nothing is to be read, at least for now."""
+        if data := self._source.read():
+            self._frames.receive_data(data)
+        else:
+            self._at_end = True
+            self._frames.receive_eof()
+        return not self._start_requests() or self._is_over
+
+    def _start_requests(self) -> bool:
+        """Start what has arrived; False if there is no room for all of it."""
         while self.exit_code is None:
+            if not self._has_room:
+                return False
             event = self._frames.next_event()
             if event is NEED_DATA:
-                return
+                break
             if isinstance(event, FrameError):
                 self._refuse_frame(event)
             else:
                 self._accept(event)
-            # Once the client is gone there is nothing more to hold back.
-            at_end = at_end or await self._wait_for_room()
+        return True
 
-    async def _wait_for_room(self) -> bool:
-        """Wait until another request may be started; True if the client is gone meanwhile."""
+    @property
+    def _has_room(self) -> bool:
+        """Whether another request may be started."""
+        if self._at_end or self._is_alone:
+            # Once the client is gone there is nothing more to hold back.
+            return True
+        return (
+            self._in_flight_count < self._daemon.options.max_in_flight
+            and self._output.backlog < MAX_BACKLOG_BYTES
+        )
+
+    async def _wait_for_room(self) -> None:
+        """Wait until another request may be started, or the client is gone."""
         while self._in_flight_count >= self._daemon.options.max_in_flight:
             # Its end cannot be seen by reading, as nothing is read now.
             if self._source.has_hung_up():
-                return True
+                self._is_alone = True
+                return
             self._fewer = anyio.Event()
             with anyio.move_on_after(HANG_UP_POLL_S):
                 await self._fewer.wait()
         if self._output.backlog >= MAX_BACKLOG_BYTES:
             await self._output.wait_empty()
-        return False
 
     def _refuse_frame(self, event: FrameError) -> None:
         too_large = event is FrameError.TOO_LARGE
@@ -213,7 +241,7 @@ class Server:
         entry = InFlight(request.id, Context(self._daemon, self._notify), deliver)
         self._in_flight.setdefault(entry.key, []).append(entry)
         self._in_flight_count += 1
-        self._tasks.start_soon(self._answer, entry, request)
+        entry.task = self._tasks.start_soon(self._answer, entry, request)
 
     # -- answering --------------------------------------------------------------------------
 
@@ -221,22 +249,22 @@ class Server:
         reply: bytes | None = None
         raw_id = NULL_ID if request.id is None else request.id
         try:
-            with entry.scope:
-                result = await dispatch(
-                    self._methods, entry.context, request.method, request.params
-                )
-                if isinstance(result, RpcError):
-                    reply = encode_error(raw_id, result)
-                else:
-                    reply = encode_result(raw_id, result)
-            if entry.scope.cancelled_caught:
-                reply = encode_error(raw_id, cancelled(entry.context.error_data))
+            result = await dispatch(self._methods, entry.context, request.method, request.params)
+            if isinstance(result, RpcError):
+                reply = encode_error(raw_id, result)
+            else:
+                reply = encode_result(raw_id, result)
         except Exception:
             # The result could not be encoded.
             logger.exception("unexpected error while answering")
             reply = encode_error(raw_id, internal_error())
         finally:
-            self._settle(entry, reply or encode_error(raw_id, shutting_down()))
+            if reply is None:
+                # Something has cut it short: the client, or the end of the daemon.
+                was_asked = entry.cancellation is not None
+                cause = cancelled(entry.context.error_data) if was_asked else shutting_down()
+                reply = encode_error(raw_id, cause)
+            self._settle(entry, reply)
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
         """Deliver the one answer of a request; anything after the first is nothing."""
@@ -264,7 +292,7 @@ class Server:
         for entry in self._in_flight.get(key, ()):
             entry.cancellation = cancellation
             entry.context.is_over = True
-            entry.scope.cancel()
+            entry.stop()
 
     def _write(self, reply: bytes | None) -> None:
         if reply is not None:
@@ -290,4 +318,4 @@ class Server:
         for entry in [entry for same_id in self._in_flight.values() for entry in same_id]:
             raw_id = NULL_ID if entry.id is None else entry.id
             self._settle(entry, encode_error(raw_id, shutting_down()))
-            entry.scope.cancel()
+            entry.stop()

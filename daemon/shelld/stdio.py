@@ -18,6 +18,7 @@ import socket
 import stat
 import termios
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -25,7 +26,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from shelld.readiness import Readiness
+from shelld.readiness import watch
 
 # What a pipe holds; more would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
@@ -43,7 +44,6 @@ class Input:
         self._descriptor = descriptor
         # Regular files and the null device cannot be waited for, and never need to be.
         self._can_wait = True
-        self._readiness = Readiness(descriptor)
         with selectors.DefaultSelector() as selector:
             try:
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -56,12 +56,17 @@ class Input:
         poll.register(self._descriptor, _HUNG_UP)
         return any(events & _HUNG_UP for _, events in poll.poll(0))
 
-    async def receive(self) -> bytes:
-        """Return the next bytes, b"" at end of file or if the stream is broken."""
+    async def watch(self, on_readable: Callable[[], bool]) -> None:
+        """Call `on_readable`, which is to `read`, when there is something, until it says True."""
         if self._can_wait:
-            await self._readiness.wait()
-        else:
+            await watch(self._descriptor, on_readable)
+            return
+        await anyio.lowlevel.checkpoint()
+        while not on_readable():
             await anyio.lowlevel.checkpoint()
+
+    def read(self) -> bytes:
+        """Return the next bytes, b"" at end of file or if the stream is broken."""
         try:
             # This process is the only reader, so what was readable does not block.
             return os.read(self._descriptor, READ_BYTES)

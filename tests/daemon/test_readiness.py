@@ -1,16 +1,18 @@
-"""To wait for a descriptor, under either event loop."""
+"""To be called when a descriptor is readable, under either event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from shelld.readiness import Readiness
+from shelld.readiness import event_loop_clock, watch
+
+both_event_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
 @pytest.fixture
@@ -21,38 +23,89 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.close(descriptor)
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_it_tells_of_every_write(pipe: tuple[int, int]) -> None:
-    readiness = Readiness(pipe[0])
-    for number in range(3):
+@both_event_loops
+async def test_it_tells_of_every_write_until_that_is_enough(pipe: tuple[int, int]) -> None:
+    read: list[bytes] = []
+
+    def on_readable() -> bool:
+        read.append(os.read(pipe[0], 10))
+        if len(read) < 3:
+            os.write(pipe[1], b"%d" % len(read))
+        return len(read) == 3
+
+    with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(readiness.wait)
+            tasks.start_soon(watch, pipe[0], on_readable)
             await anyio.lowlevel.checkpoint()
-            os.write(pipe[1], b"%d" % number)
-        assert os.read(pipe[0], 10) == b"%d" % number
-    readiness.close()
+            os.write(pipe[1], b"0")
+    assert read == [b"0", b"1", b"2"]
 
 
-async def test_who_does_not_come_back_is_not_told_again(pipe: tuple[int, int]) -> None:
-    readiness = Readiness(pipe[0])
+@both_event_loops
+async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], b"left unread")
+    calls = 0
+
+    def on_readable() -> bool:
+        nonlocal calls
+        calls += 1
+        return True
+
+    with anyio.fail_after(10):
+        for count in (1, 2):
+            await watch(pipe[0], on_readable)
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+            assert calls == count
+
+
+async def test_once_it_is_over_the_event_loop_does_not_watch(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"left unread")
     with anyio.fail_after(10):
-        await readiness.wait()
-        loop = asyncio.get_running_loop()
-        for _ in range(3):
-            await anyio.lowlevel.checkpoint()
-        # Else the loop would do nothing but tell.
-        assert not loop.remove_reader(pipe[0])
-        await readiness.wait()
-    readiness.close()
+        await watch(pipe[0], lambda: True)
+    assert not asyncio.get_running_loop().remove_reader(pipe[0])
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@both_event_loops
+async def test_what_it_raises_is_raised_where_somebody_waits(pipe: tuple[int, int]) -> None:
+    def on_readable() -> bool:
+        raise LookupError
+
+    os.write(pipe[1], b"x")
+    with anyio.fail_after(10), pytest.raises(LookupError):
+        await watch(pipe[0], on_readable)
+
+
+@both_event_loops
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_it_may_end_the_wait_that_it_is_called_in(
+    pipe: tuple[int, int],
+    has_ended: bool,
+) -> None:
+    os.write(pipe[1], b"x")
+    with anyio.fail_after(10), anyio.CancelScope() as scope:
+
+        def on_readable() -> bool:
+            os.read(pipe[0], 10)
+            scope.cancel()
+            return has_ended
+
+        await watch(pipe[0], on_readable)
+        # Where it is not asyncio, what has ended is not cancelled any more.
+        assert has_ended
+    assert scope.cancel_called
+
+
+@both_event_loops
 async def test_a_wait_can_be_cancelled_and_begun_again(pipe: tuple[int, int]) -> None:
-    readiness = Readiness(pipe[0])
     with anyio.move_on_after(0):
-        await readiness.wait()
+        await watch(pipe[0], lambda: True)
     os.write(pipe[1], b"x")
     with anyio.fail_after(10):
-        await readiness.wait()
-    readiness.close()
+        await watch(pipe[0], lambda: True)
+
+
+@both_event_loops
+async def test_the_clock_is_that_of_deadlines_also_outside_of_tasks() -> None:
+    clock: Callable[[], float] = event_loop_clock()
+    assert clock() <= anyio.current_time() <= clock()

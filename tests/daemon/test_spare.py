@@ -111,6 +111,7 @@ async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
     monkeypatch.setattr(spare_module, "SLOW_START_S", 0)
     monkeypatch.setattr(spare_module, "IN_A_ROW_S", 0)
     monkeypatch.setattr(spare_module, "PAUSE_S", 60)
+    monkeypatch.setattr(spare_module, "RETRY_S", 60)
     async with ShellManager() as manager:
         for _ in range(3 * MAX_SLOW_STARTS):
             await run(manager, "true")
@@ -120,6 +121,26 @@ async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
         monkeypatch.setattr(spare_module, "PAUSE_S", 0)
         await run(manager, "true")
         await wait_for_waiting(1)
+
+
+async def test_where_they_started_slowly_one_is_tried_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spare_module, "SLOW_START_S", 0)
+    monkeypatch.setattr(spare_module, "IN_A_ROW_S", 0)
+    monkeypatch.setattr(spare_module, "PAUSE_S", 60)
+    monkeypatch.setattr(spare_module, "RETRY_S", 60)
+    async with ShellManager() as manager:
+        for _ in range(3 * MAX_SLOW_STARTS):
+            await run(manager, "true")
+        await wait_for_waiting(0)
+        monkeypatch.setattr(spare_module, "RETRY_S", 0)
+        await run(manager, "true")
+        await wait_for_waiting(1)
+        # That was slow again.
+        monkeypatch.setattr(spare_module, "RETRY_S", 60)
+        await run(manager, "true")
+        await wait_for_waiting(0)
 
 
 async def test_where_their_memory_must_not_be_written_none_wait(

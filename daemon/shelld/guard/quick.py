@@ -10,6 +10,10 @@ from shelld.guard.policy import DEFAULT_POLICY, Policy
 # A command of these characters is no more than it looks like.
 _SIMPLE: Final = re.compile(r"[\w \t\n./:,=@%+&|;-]*")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
+# Of words that are whole, as the name of a function is.
+_ENDS_OF_WORDS: Final = re.compile(r"[\s;&|]+")
+# The function that bash runs in place of a program that is not there.
+_NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\.[ \t]")
 
 # Programs that rules are about, or that start what is among their words. A test sees to it that
@@ -146,15 +150,21 @@ TELLING: Final = frozenset(
 )
 
 
-def is_plainly_harmless(command: str, policy: Policy = DEFAULT_POLICY) -> bool:
+def is_plainly_harmless(
+    command: str, policy: Policy = DEFAULT_POLICY, names: frozenset[bytes] = frozenset()
+) -> bool:
     """Whether nothing in a command could be a program that a rule is about, or starts others.
 
-    For most commands that is enough to know, if no function or alias stands for something else.
+    `names`: those of functions and aliases, which stand for something else. For most commands that
+    is enough to know.
     """
     if policy.block or not _SIMPLE.fullmatch(command):
         return False
     if "/dev/" in command or _SOURCES.search(command):
         return False
-    return not any(
-        word.rpartition("/")[2] in TELLING or "mkfs" in word for word in _SEPARATORS.split(command)
-    )
+    words = _SEPARATORS.split(command)
+    if names:
+        spoken = {word.encode() for word in (*words, *_ENDS_OF_WORDS.split(command))}
+        if _NOT_FOUND in names or not names.isdisjoint(spoken):
+            return False
+    return not any(word.rpartition("/")[2] in TELLING or "mkfs" in word for word in words)

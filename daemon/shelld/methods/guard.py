@@ -37,8 +37,8 @@ async def verdict_on(
     """Return what the guard says, whatever the daemon makes of that."""
     daemon, command = context.daemon, params.command
     session = daemon.manager.look_at_session(params.session)
-    is_plain = not (traces or params.env or session.state.names)
-    if is_plain and is_plainly_harmless(command, daemon.policy):
+    is_usual = not (traces or params.env)
+    if is_usual and is_plainly_harmless(command, daemon.policy, session.state.names):
         return _ALLOWED
     # Most commands never get here, and the first should not wait for this.
     from shelld.guard.judgement import judge  # noqa: PLC0415
@@ -79,7 +79,7 @@ def _load() -> None:
 
 
 def _circumstances(session: Session, params: BashParams | ExplainCommandParams) -> Circumstances:
-    script = session.state.script.decode("utf-8", "replace")
+    script = session.state.meanings.decode("utf-8", "replace")
     environment: dict[str, str] = {}
     for key, content in session.environment(None).items():
         name, value = key.decode("utf-8", "replace"), content.decode("utf-8", "replace")

@@ -19,6 +19,9 @@ class ShellStatus(enum.Enum):
     KILLED = "killed"
     TIMEOUT = "timeout"
 
+    # Members are unique, and enum's own way to tell them apart is slower.
+    __hash__ = object.__hash__
+
 
 class ShellEvent(enum.Enum):
     STARTED = enum.auto()
@@ -26,6 +29,8 @@ class ShellEvent(enum.Enum):
     EXITED_NONZERO = enum.auto()
     KILLED = enum.auto()
     TIMED_OUT = enum.auto()
+
+    __hash__ = object.__hash__
 
 
 TRANSITIONS: Final[dict[tuple[ShellStatus, ShellEvent], ShellStatus]] = {

@@ -43,14 +43,16 @@ class Session:
         self._state = base
         self._unread: _Left | None = None
         # When its last command ended, as of time.monotonic(); and how many more bashes for its next
-        # ones were slow to start than were not, since there was a pause.
+        # ones were slow to start than were not, since there was a pause, and as of when.
         self.used_at = -math.inf
         self.slow_starts = 0
+        self.slow_since = -math.inf
 
     @property
     def state(self) -> ShellState:
         """What the next command starts from; another object whenever anything is different."""
-        self._read()
+        if self._unread is not None:
+            self._read()
         return self._state
 
     @property

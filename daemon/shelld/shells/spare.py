@@ -50,6 +50,8 @@ IN_A_ROW_S: Final = 0.005
 IN_A_ROW_SPARES: Final = 2
 # After that long without a command, the processors are no longer taken to be busy.
 PAUSE_S: Final = 0.1
+# After that long they may be no longer, even without a pause; it takes one to find out.
+RETRY_S: Final = 1.0
 
 # So many in a row that could not be used, and it is the system that does not let it be.
 MAX_FAILURES: Final = 3
@@ -264,25 +266,26 @@ class Spares:
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return one that can run this request now; it is the caller's."""
-        if time.monotonic() - session.used_at > PAUSE_S:
-            session.slow_starts = 0
+        _forgive(session)
         fitting = [
             spare for spare in self._of(session.name) if spare.launch.suits(session, request)
         ]
         if not fitting:
             return None
         spare = fitting[0]
-        is_slow = spare.launch.was_slow or not spare.launch.is_ready
+        launch = spare.launch
+        _look(launch)
+        is_slow = launch.was_slow or not launch.is_ready
         session.slow_starts = max(0, session.slow_starts + (1 if is_slow else -1))
-        if not spare.launch.has_started:
+        session.slow_since = time.monotonic()
+        if not launch.has_started:
             shell = spare.supervision.shell
-            await shell.wait_until(lambda: spare.launch.has_started or shell.is_empty)
+            await shell.wait_until(lambda: launch.has_started or shell.is_empty)
             # Others have had their turn meanwhile.
-            if spare not in self._waiting or not spare.launch.suits(session, request):
+            if spare not in self._waiting or not launch.suits(session, request):
                 return None
-        with contextlib.suppress(OSError):
-            spare.launch.look()
-        if not spare.launch.is_ready:
+            _look(launch)
+        if not launch.is_ready:
             return None
         self._waiting.remove(spare)
         return spare
@@ -322,6 +325,22 @@ class Spares:
         self._limit = 0
         for spare in list(self._waiting):
             self._end(spare)
+
+
+def _look(launch: SpareLaunch) -> None:
+    # When its start was told, it may not have been where it can be told its command.
+    if not launch.is_ready:
+        with contextlib.suppress(OSError):
+            launch.look()
+
+
+def _forgive(session: Session) -> None:
+    """Forget slow starts of a while ago, all or, if commands still come without a pause, one."""
+    now = time.monotonic()
+    if now - session.used_at > PAUSE_S:
+        session.slow_starts = 0
+    elif now - session.slow_since > RETRY_S:
+        session.slow_starts = min(session.slow_starts, MAX_SLOW_STARTS - 1)
 
 
 def _can_wait(session: Session) -> bool:

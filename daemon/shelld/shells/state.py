@@ -77,12 +77,17 @@ _ANSI_C_LETTERS: Final = {
 class ShellState(Struct, frozen=True):
     """`env`: the exported variables. `script` and `options` make the rest in a bash that has those.
 
-    But for `later`, which no process can be started with; the script has them as well.
+    But for `later`, which no process can be started with; the script has them as well. Its parts
+    are in the order in which bash has to run them.
     """
 
     cwd: bytes
     env: dict[bytes, bytes]
-    script: bytes = b""
+    variables: bytes = b""
+    # Of shopt, without which some functions cannot be read; and the umask.
+    switches: bytes = b""
+    # Functions, aliases, and the stack of directories.
+    definitions: bytes = b""
     # Those of `set`, in one line. With tracing on, what follows it would show.
     options: bytes = b""
     later: frozenset[bytes] = frozenset()
@@ -90,6 +95,15 @@ class ShellState(Struct, frozen=True):
     names: frozenset[bytes] = frozenset()
     # What functions are as environment entries, if those are in no script.
     functions: dict[bytes, bytes] = {}
+
+    @property
+    def script(self) -> bytes:
+        return self.variables + self.switches + self.definitions
+
+    @property
+    def meanings(self) -> bytes:
+        """The part of the script that tells what the words of a command stand for."""
+        return self.variables + self.definitions
 
 
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
@@ -138,21 +152,29 @@ def parse_dump(dump: bytes) -> ShellState | None:
     imported: dict[bytes, bytes] = {}
     if (b"extglob", False) in shopt and b"set -o posix" not in flags:
         imported = _importable(names, functions)
-    script = b"".join(
+    switches = _switches(b"shopt -%s", b"s", b"u", shopt) + b"builtin umask %s\n" % umask
+    definitions = b"".join(
         (
-            *declarations,
-            _switches(b"shopt -%s", b"s", b"u", shopt),
             *_definitions(names, functions, imported),
             aliases + b"\n" if aliases else b"",
             *(
                 b"builtin pushd -n -- %s >/dev/null\n" % quote(directory)
                 for directory in reversed(directories.split(b"\n")[1:])
             ),
-            b"builtin umask %s\n" % umask,
         )
     )
     known = frozenset((*(name for _, name in names), *_ALIAS.findall(aliases)))
-    return ShellState(cwd, env, script, _set_options(flags), frozenset(later), known, imported)
+    return ShellState(
+        cwd,
+        env,
+        variables=b"".join(declarations),
+        switches=switches,
+        definitions=definitions,
+        options=_set_options(flags),
+        later=frozenset(later),
+        names=known,
+        functions=imported,
+    )
 
 
 def _importable(names: list[tuple[bytes, bytes]], functions: bytes) -> dict[bytes, bytes]:

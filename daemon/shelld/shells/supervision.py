@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
-import anyio.lowlevel
 
 from shelld.keeper.channel import (
     EMPTY,
@@ -34,7 +33,7 @@ from shelld.keeper.channel import (
     Message,
 )
 from shelld.keeper.pool import RunnerPool
-from shelld.readiness import Readiness
+from shelld.readiness import event_loop_clock, watch
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
@@ -112,24 +111,24 @@ class Supervision:
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
         # Deadlines, on the event loop's clock.
+        self._clock = event_loop_clock()
         self._timeout_at = math.inf
         self._answer_at = math.inf
         # Infinite if nobody holds it.
         self._held_until = math.inf
-        self._stuck_at = anyio.current_time() + START_TIMEOUT_S
+        self._stuck_at = self._clock() + START_TIMEOUT_S
         self._scope: anyio.CancelScope | None = None
         # Closed by `run`, or with the last reference if the command never gets that far.
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel, selectors.EVENT_READ)
         for pipe in self._pipes:
             self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
-        self._readiness = Readiness(self._selector.fileno())
 
     def set_timeout(self, policy: TimeoutPolicy | None) -> None:
         """From now on the command has that long."""
         self._timeout = policy
         if policy is not None:
-            self._timeout_at = anyio.current_time() + policy.timeout_ms / 1000
+            self._timeout_at = self._clock() + policy.timeout_ms / 1000
             self._deadline_changed()
 
     def run_command(self, request: StartRequest) -> None:
@@ -155,18 +154,18 @@ class Supervision:
         with contextlib.suppress(OSError):
             # If it cannot be sent the runner is gone, as `run` is about to see.
             self._channel.send((KILL, int(number), grace_ms))
-        self._held_until = min(self._held_until, anyio.current_time())
+        self._held_until = min(self._held_until, self._clock())
         patience = (grace_ms + KILL_DEADLINE_MS) / 1000 + RUNNER_MARGIN_S
-        self._stuck_at = min(self._stuck_at, anyio.current_time() + patience)
+        self._stuck_at = min(self._stuck_at, self._clock() + patience)
         self._deadline_changed()
 
     def hold(self) -> None:
         """Do not tell the end of the command before `let_go`, or for `HOLD_S`."""
-        self._held_until = anyio.current_time() + HOLD_S
+        self._held_until = self._clock() + HOLD_S
         self._deadline_changed()
 
     def let_go(self) -> None:
-        self._held_until = min(self._held_until, anyio.current_time())
+        self._held_until = min(self._held_until, self._clock())
         self._deadline_changed()
 
     def abandon(self) -> None:
@@ -179,10 +178,10 @@ class Supervision:
         try:
             while not self._is_over:
                 with anyio.CancelScope(deadline=self._next_deadline()) as self._scope:
-                    while not (self._is_over or self._orphaned):
-                        # One descriptor, epoll's or kqueue's own, stands for all three.
-                        await self._readiness.wait()
-                        self._advance()
+                    if not self._orphaned:
+                        # One descriptor, epoll's or kqueue's own, stands for all three. Who waits
+                        # for the command is woken first, so an answer is before what is to tidy up.
+                        await watch(self._selector.fileno(), self._advance)
                 if self._orphaned:
                     self._scope = None
                     survivors = await kill_orphans(self._pool, self._channel.peer, shell.pid)
@@ -192,13 +191,9 @@ class Supervision:
                     # Whatever ended the wait: some may have passed, or been set, meanwhile.
                     self._meet_deadlines()
                     self._advance()
-            if shell.failure is None:
-                # The answer first, then what there is to tidy up.
-                await anyio.lowlevel.checkpoint()
         finally:
             self._scope = None
             self._start_is_over()
-            self._readiness.close()
             self._selector.close()
             for pipe in self._pipes:
                 pipe.close()
@@ -222,13 +217,17 @@ class Supervision:
         if self._scope is not None and self._next_deadline() < self._scope.deadline:
             self._scope.deadline = self._next_deadline()
 
-    def _advance(self) -> None:
+    def _advance(self) -> bool:
+        """Take what has arrived; True if there is nothing more to wait for."""
         self._read_ready()
         self._conclude()
-        self.shell.notify()
+        if self.shell.failure is None:
+            # Else only once nothing is left of it: who was told must not find it any more.
+            self.shell.notify()
+        return self._is_over or self._orphaned
 
     def _meet_deadlines(self) -> None:
-        now = anyio.current_time()
+        now = self._clock()
         if now >= self._held_until:
             self._held_until = math.inf
         if now >= self._answer_at:
@@ -300,7 +299,7 @@ class Supervision:
 
     def _runner_is_lost(self) -> None:
         self._runner_lost = True
-        self._stuck_at = anyio.current_time() + KILL_DEADLINE_MS / 1000 + RUNNER_MARGIN_S
+        self._stuck_at = self._clock() + KILL_DEADLINE_MS / 1000 + RUNNER_MARGIN_S
         self._deadline_changed()
 
     def _handle(self, message: Message) -> None:
@@ -401,7 +400,7 @@ class Supervision:
         elif self._answer_at == math.inf:
             # If there are no writers left, we are told so at once.
             self.launch.close()
-            self._answer_at = anyio.current_time() + LEFTOVER_OUTPUT_GRACE_S
+            self._answer_at = self._clock() + LEFTOVER_OUTPUT_GRACE_S
             self._deadline_changed()
 
     def _end(self) -> None:
