@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-import anyio.lowlevel
 import msgspec
 
 from shelld.dispatch import Method, dispatch

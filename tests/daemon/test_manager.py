@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 
 from shelld.keeper.pool import SPARE, RunnerPool
 from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervision
-from shelld.shells.launch import StartRequest
+from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
@@ -74,6 +75,22 @@ async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
             assert caught.value.kind is ErrorKind.SPAWN_FAILED
         assert manager.list_shells() == []
         assert (await manager.create_shell("true", "/")).pid is not None
+
+
+def test_it_needs_nothing_but_an_event_loop_of_asyncio() -> None:
+    """What the event loop calls is no task, so there nobody can be asked which library runs."""
+
+    async def main() -> list[ShellStatus]:
+        async with ShellManager() as manager:
+            leaves_something = StartRequest("sleep 300 & true", session="main", in_foreground=True)
+            too_long = StartRequest("sleep 300", timeout=TimeoutPolicy(50, "kill", 50))
+            shells = [await manager.start(each) for each in (leaves_something, too_long)]
+            for shell in shells:
+                await shell.wait_until(lambda shell=shell: not shell.is_running)  # type: ignore[misc]
+            assert await manager.kill_all() >= 1
+            return [shell.status for shell in shells]
+
+    assert asyncio.run(main()) == [ShellStatus.COMPLETED, ShellStatus.TIMEOUT]
 
 
 async def test_old_shells_are_cleaned_up_and_running_ones_kept() -> None:
