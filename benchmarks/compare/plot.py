@@ -16,12 +16,10 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from compare.questions import FIGURES
-from compare.report import OURS, RESULTS, ROOT
+from compare.report import OURS, PLOT, PLOTTED, RESULTS
 from compare.results import Results, read
 from compare.table import as_cell
 
-PLOT = ROOT / "docs" / "benchmarks.svg"
-SHOWN = ("apart", "output_1000_memory", "crash_left")
 COLOURS = {True: "#1f77b4", False: "#9aa5b1"}
 
 
@@ -48,8 +46,8 @@ def main() -> None:
     results = read(RESULTS)
     # Text stays text, and the same results give the same file.
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "shelld"})
-    plot, panels = pyplot.subplots(1, len(SHOWN), figsize=(11, 3.2), layout="constrained")
-    for number, (axes, figure) in enumerate(zip(panels, SHOWN, strict=True)):
+    plot, panels = pyplot.subplots(1, len(PLOTTED), figsize=(11, 3.2), layout="constrained")
+    for number, (axes, figure) in enumerate(zip(panels, PLOTTED, strict=True)):
         _panel(axes, results, figure, names=number == 0)
     plot.savefig(PLOT, metadata={"Date": None})
 

@@ -1,5 +1,7 @@
 """The page and the README's table of what was measured, made of `results.json` and nothing else.
 
+The plot, which takes matplotlib to make, is only looked at: whether it has these figures.
+
 Usage: python -m compare.report [--check]
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parents[1] / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
+PLOT = ROOT / "docs" / "benchmarks.svg"
+PLOTTED = ("apart", "output_1000_memory", "crash_left")
 OURS = "shelld"
 
 INTRODUCTION = """\
@@ -144,6 +149,21 @@ def pages() -> dict[Path, str]:
     return {PAGE: _page(results), README: readme}
 
 
+def figures_of_plot(results: Results) -> list[str]:
+    """Return the names and figures that the plot is to have, from the top of each panel."""
+    names = [column.name for column in results.columns]
+    return names + [
+        as_cell(cell, FIGURES[figure][1])
+        for figure in PLOTTED
+        for cell in results.rows[figure].values()
+    ]
+
+
+def plot_is_current() -> bool:
+    texts = Counter(re.findall(r">([^<>]+)</text>", PLOT.read_text()))
+    return not Counter(figures_of_plot(read(RESULTS))) - texts
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only tell if they are up to date")
@@ -153,6 +173,8 @@ def main() -> None:
             path.write_text(text)
         elif path.read_text() != text:
             sys.exit(f"{path.name}: python -m compare.report")
+    if options.check and not plot_is_current():
+        sys.exit(f"{PLOT.name}: python -m compare.plot")
 
 
 if __name__ == "__main__":
