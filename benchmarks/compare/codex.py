@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import itertools
 import os
-import shutil
-import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,45 +15,37 @@ from compare.contestant import (
     LIMIT_S,
     PATIENCE_S,
     Answer,
-    Contestant,
     NoAnswer,
     NotOffered,
     seconds_since,
 )
-from compare.installed import Installed, without_network
-from compare.lines import LineServer
+from compare.installed import Installed
+from compare.line_contestant import LineContestant
 
 # Enough for what is looked at; to decode all would only be time of ours.
 KEPT_CHUNKS = 16
 
 
-class CodexContestant(Contestant):
+class CodexContestant(LineContestant):
     arguments: Sequence[str]
 
     def __init__(self, installed: Installed) -> None:
-        self.version = installed.version
-        self._installed = installed
-
-    def open(self) -> None:
-        self._home = tempfile.mkdtemp(prefix="compare-")
-        command = [str(self._installed.program), *self.arguments]
-        self._server = LineServer(
-            without_network(command), env={"HOME": self._home, "CODEX_HOME": self._home}
-        )
+        super().__init__(installed)
         self._ids = itertools.count(1)
-        self.ask("initialize", self.introduction())
-        self._server.notify("initialized", jsonrpc=False)
+
+    def command_line(self) -> Sequence[str]:
+        return [str(self._installed.program), *self.arguments]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"CODEX_HOME": self._home}
 
     @abstractmethod
     def introduction(self) -> dict[str, object]:
         """What `initialize` is told."""
 
-    def close(self) -> None:
-        self._server.close()
-        shutil.rmtree(self._home, ignore_errors=True)
-
-    def server_pids(self) -> list[int]:
-        return self._server.pids()
+    def introduce(self) -> None:
+        self.ask("initialize", self.introduction())
+        self._server.notify("initialized", jsonrpc=False)
 
     def ping(self) -> None:
         raise NotOffered("has no such call")
@@ -68,11 +58,6 @@ class CodexContestant(Contestant):
 
     def new_id(self) -> str:
         return f"compared-{next(self._ids)}"
-
-    def crash_during(self, command: str, wait_for_start: Callable[[], object]) -> None:
-        self.begin(command)
-        wait_for_start()
-        self._server.crash()
 
 
 def result_of(message: dict[str, Any]) -> dict[str, Any]:
@@ -110,9 +95,6 @@ class ExecServer(CodexContestant):
         }
         self.send("process/start", params)
         return process_id
-
-    def run(self, command: str, *, timeout_s: float = LIMIT_S) -> Answer:
-        return self.run_all([command], timeout_s=timeout_s)[0]
 
     def run_all(self, commands: Sequence[str], *, timeout_s: float = LIMIT_S) -> list[Answer]:
         began = time.perf_counter()
@@ -168,9 +150,6 @@ class AppServer(CodexContestant):
             **more,
         }
         return self.send("command/exec", params)
-
-    def run(self, command: str, *, timeout_s: float = LIMIT_S) -> Answer:
-        return self.run_all([command], timeout_s=timeout_s)[0]
 
     def run_all(self, commands: Sequence[str], *, timeout_s: float = LIMIT_S) -> list[Answer]:
         began = time.perf_counter()

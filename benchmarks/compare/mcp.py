@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,41 +14,22 @@ from compare.contestant import (
     LIMIT_S,
     PATIENCE_S,
     Answer,
-    Contestant,
     NoAnswer,
     NotOffered,
     seconds_since,
 )
-from compare.installed import Installed, without_network
-from compare.lines import LineServer
+from compare.line_contestant import LineContestant
 
 # Of what is said of an error.
 SHOWN = 100
 
 
-class McpContestant(Contestant):
-    def __init__(self, installed: Installed) -> None:
-        self.version = installed.version
-        self._installed = installed
-        self._home = ""
-
-    @abstractmethod
-    def command_line(self) -> Sequence[str]:
-        """How it is started."""
-
-    def environment(self) -> Mapping[str, str]:
-        """What it finds besides ours; its home is there by now."""
-        return {}
-
+class McpContestant(LineContestant):
     @abstractmethod
     def tool_call(self, command: str, timeout_s: float) -> tuple[str, dict[str, object]]:
         """The name of the tool and its arguments."""
 
-    def open(self) -> None:
-        self._home = tempfile.mkdtemp(prefix="compare-")
-        self._server = LineServer(
-            without_network(self.command_line()), env={"HOME": self._home, **self.environment()}
-        )
+    def introduce(self) -> None:
         params = {
             "protocolVersion": "2025-06-18",
             "capabilities": {},
@@ -59,21 +38,11 @@ class McpContestant(Contestant):
         self._server.answer(self._server.send("initialize", params))
         self._server.notify("notifications/initialized")
 
-    def close(self) -> None:
-        self._server.close()
-        shutil.rmtree(self._home, ignore_errors=True)
-
-    def server_pids(self) -> list[int]:
-        return self._server.pids()
-
     def ping(self) -> None:
         self._server.answer(self._server.send("ping"))
 
     def call(self, name: str, arguments: dict[str, object]) -> int:
         return self._server.send("tools/call", {"name": name, "arguments": arguments})
-
-    def run(self, command: str, *, timeout_s: float = LIMIT_S) -> Answer:
-        return self.run_all([command], timeout_s=timeout_s)[0]
 
     def run_all(self, commands: Sequence[str], *, timeout_s: float = LIMIT_S) -> list[Answer]:
         began = time.perf_counter()
@@ -91,11 +60,6 @@ class McpContestant(Contestant):
 
     def kill(self, begun: object) -> None:
         raise NotOffered("has no such call")
-
-    def crash_during(self, command: str, wait_for_start: Callable[[], object]) -> None:
-        self.begin(command)
-        wait_for_start()
-        self._server.crash()
 
 
 def text_of(message: dict[str, Any]) -> str:

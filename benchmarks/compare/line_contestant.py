@@ -1,0 +1,54 @@
+"""What servers have in common that are installed, and spoken to in lines of JSON."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+from compare.contestant import LIMIT_S, Answer, Contestant
+from compare.installed import Installed, without_network
+from compare.lines import LineServer
+
+
+class LineContestant(Contestant):
+    """It has a home of its own for as long as it runs."""
+
+    def __init__(self, installed: Installed) -> None:
+        self.version = installed.version
+        self._installed = installed
+        self._home = ""
+
+    @abstractmethod
+    def command_line(self) -> Sequence[str]:
+        """How it is started."""
+
+    def environment(self) -> Mapping[str, str]:
+        """What it finds besides ours; its home is there by now."""
+        return {}
+
+    @abstractmethod
+    def introduce(self) -> None:
+        """Say what has to be said before the first question."""
+
+    def open(self) -> None:
+        self._home = tempfile.mkdtemp(prefix="compare-")
+        environment = {"HOME": self._home, **self.environment()}
+        self._server = LineServer(without_network(self.command_line()), env=environment)
+        self.introduce()
+
+    def close(self) -> None:
+        self._server.close()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def server_pids(self) -> list[int]:
+        return self._server.pids()
+
+    def run(self, command: str, *, timeout_s: float = LIMIT_S) -> Answer:
+        return self.run_all([command], timeout_s=timeout_s)[0]
+
+    def crash_during(self, command: str, wait_for_start: Callable[[], object]) -> None:
+        self.begin(command)
+        wait_for_start()
+        self._server.crash()
