@@ -270,6 +270,8 @@ class Server:
         if entry.settled:
             return
         entry.settled = entry.context.is_over = True
+        # A task that was cancelled keeps the error, whose traceback leads to `entry`.
+        entry.task = None
         same_id = self._in_flight[entry.key]
         same_id.remove(entry)
         if not same_id:
@@ -316,5 +318,5 @@ class Server:
         """Answer everything in flight with shutting_down, and cancel it."""
         for entry in [entry for same_id in self._in_flight.values() for entry in same_id]:
             raw_id = NULL_ID if entry.id is None else entry.id
-            self._settle(entry, encode_error(raw_id, shutting_down()))
             entry.stop()
+            self._settle(entry, encode_error(raw_id, shutting_down()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -140,7 +141,8 @@ async def served(max_in_flight: int = 4096) -> AsyncGenerator[Peer]:
     try:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                methods = {**METHODS, "talks": as_method(NoParams, talks)}
+                more = {body.__name__: as_method(NoParams, body) for body in (talks, holds)}
+                methods = {**METHODS, **more}
                 daemon = Daemon(Options(max_in_flight=max_in_flight), ShellManager())
                 output = Output(stdout_end)
                 server = Server(daemon, methods, Input(stdin), output, tasks)
@@ -160,12 +162,46 @@ async def served(max_in_flight: int = 4096) -> AsyncGenerator[Peer]:
             os.close(descriptor)
 
 
+class Held:
+    """As the output of a command, in the hands of its request."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        Held.alive += 1
+
+    def __del__(self) -> None:
+        Held.alive -= 1
+
+
+async def holds(_context: Context, _params: NoParams) -> None:
+    held = Held()
+    await anyio.sleep_forever()
+    del held
+
+
 def request(method: str, request_id: Any, params: Any = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
 
 
 def cancel(request_id: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": request_id}}
+
+
+async def test_what_a_cancelled_request_held_does_not_wait_for_the_garbage_collector() -> None:
+    async with served() as peer:
+        gc.disable()
+        try:
+            peer.send(request("holds", 1), request("nothing", 2))
+            assert (await peer.receive())["id"] == 2
+            assert Held.alive == 1
+            peer.send(cancel(1))
+            assert (await peer.receive())["error"]["data"]["kind"] == "cancelled"
+            with anyio.fail_after(10):
+                while Held.alive:
+                    await anyio.sleep(0.001)
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize(
