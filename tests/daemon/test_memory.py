@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from support import RawDaemon, wait_for
 
 # In a process of its own, whose memory nothing else is in.
 SCRIPT = """
@@ -46,3 +49,21 @@ def test_memory_that_was_freed_goes_back_to_the_system() -> None:
     kept_mb, left_mb = map(int, shown.stdout.split())
     assert kept_mb > 40, "nothing was kept, so nothing is shown"
     assert left_mb <= 5
+
+
+def test_the_daemon_sees_to_that(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    script = f"""
+import pathlib
+from shelld import memory
+async def give_back_regularly():
+    pathlib.Path({str(asked)!r}).touch()
+memory.give_back_regularly = give_back_regularly
+import shelld.__main__ as program
+program.sys.exit(program.main())
+"""
+    daemon = RawDaemon(command=[sys.executable, "-c", script])
+    try:
+        wait_for(asked.exists, "the first time")
+    finally:
+        daemon.close()

@@ -105,17 +105,20 @@ async def test_where_commands_follow_at_once_two_wait(monkeypatch: pytest.Monkey
         await wait_for_waiting(2)
 
 
+async def start_slowly(manager: ShellManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every start count as slow, until none waits any more."""
+    for name, seconds in {"SLOW_START_S": 0, "IN_A_ROW_S": 0, "PAUSE_S": 60, "RETRY_S": 60}.items():
+        monkeypatch.setattr(spare_module, name, seconds)
+    for _ in range(3 * MAX_SLOW_STARTS):
+        await run(manager, "true")
+    await wait_for_waiting(0)
+
+
 async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spare_module, "SLOW_START_S", 0)
-    monkeypatch.setattr(spare_module, "IN_A_ROW_S", 0)
-    monkeypatch.setattr(spare_module, "PAUSE_S", 60)
-    monkeypatch.setattr(spare_module, "RETRY_S", 60)
     async with ShellManager() as manager:
-        for _ in range(3 * MAX_SLOW_STARTS):
-            await run(manager, "true")
-        await wait_for_waiting(0)
+        await start_slowly(manager, monkeypatch)
         # Fewer if one could not be used yet.
         assert 0 < manager.spares_used <= MAX_SLOW_STARTS
         monkeypatch.setattr(spare_module, "PAUSE_S", 0)
@@ -126,14 +129,8 @@ async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
 async def test_where_they_started_slowly_one_is_tried_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spare_module, "SLOW_START_S", 0)
-    monkeypatch.setattr(spare_module, "IN_A_ROW_S", 0)
-    monkeypatch.setattr(spare_module, "PAUSE_S", 60)
-    monkeypatch.setattr(spare_module, "RETRY_S", 60)
     async with ShellManager() as manager:
-        for _ in range(3 * MAX_SLOW_STARTS):
-            await run(manager, "true")
-        await wait_for_waiting(0)
+        await start_slowly(manager, monkeypatch)
         monkeypatch.setattr(spare_module, "RETRY_S", 0)
         await run(manager, "true")
         await wait_for_waiting(1)
