@@ -276,7 +276,8 @@ def check_growth(samples: list[Sample]) -> None:
     """See that what was taken at the end is what was taken when all had settled."""
     settled, last = samples[0], samples[-1]
     assert last.resident_mb <= settled.resident_mb + MAX_GROWTH_MB, (settled, last)
-    assert last.descriptors <= settled.descriptors + 8, (settled, last)
+    # A bash that is just being started, or ended, is counted with half of what it has.
+    assert last.descriptors <= settled.descriptors + 8 + SPARE_DESCRIPTORS, (settled, last)
     assert last.threads <= settled.threads + 2, (settled, last)
     assert last.files <= settled.files, (settled, last)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import multiprocessing
 import os
 import select
 import signal
@@ -26,7 +27,8 @@ from shelld.keeper.channel import (
     Message,
 )
 from shelld.keeper.pool import RunnerPool
-from support import DEADLINE_S, descendants, is_alive, wait_for
+from shelld.keeper.tree import become_subreaper
+from support import DEADLINE_S, descendants, is_alive, parent_of, wait_for
 
 
 @pytest.fixture
@@ -280,6 +282,34 @@ def test_a_double_fork_that_closes_everything_does_not_get_away(
         os.kill(runner, signal.SIGKILL)
     wait_for(lambda: not is_alive(escaped) and not is_alive(pid), "the end of both")
     run.channel.close()
+
+
+def _take_over_from_a_keeper() -> None:
+    assert become_subreaper()
+    pool = RunnerPool(adopts=True)
+    run = Run(pool, b"sleep 300")
+    runner, (_, bash, *_) = run.runner, run.until(STARTED)
+    keeper = parent_of(runner)
+    os.kill(keeper, signal.SIGKILL)
+    # Stopped, as a busy machine may do to any process between the end of its sockets and its own.
+    os.kill(runner, signal.SIGSTOP)
+    assert pool.is_dying(runner)
+    wait_for(lambda: parent_of(runner) == os.getpid(), "the end of the keeper")
+    assert pool.is_dying(runner)
+    os.kill(runner, signal.SIGKILL)
+    wait_for(lambda: not pool.is_dying(runner), "the end of the runner")
+    pool.expect_orphans()
+    wait_for(lambda: pool.orphans() == [], "the end of what it has left")
+    assert not is_alive(bash)
+    pool.close()
+
+
+def test_a_runner_that_has_not_ended_yet_is_known_to_keep_its_children() -> None:
+    # In a process whose children are all of the pool.
+    process = multiprocessing.get_context("fork").Process(target=_take_over_from_a_keeper)
+    process.start()
+    process.join(DEADLINE_S)
+    assert process.exitcode == 0
 
 
 def test_closing_the_pool_ends_keeper_and_runners() -> None:

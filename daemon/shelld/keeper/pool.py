@@ -18,7 +18,7 @@ from typing import Final
 
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
 from shelld.keeper.strangers import KILL_INTERVAL_MS, Strangers
-from shelld.keeper.tree import children, session_of
+from shelld.keeper.tree import children, look, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
@@ -129,17 +129,29 @@ class RunnerPool:
             with contextlib.suppress(OSError):
                 self._keeper.send((STOP_RUNNER, pid))
 
+    def is_dying(self, runner: int | None) -> bool:
+        """Whether a runner whose socket has ended, or its keeper, has not ended itself.
+
+        Until then what it has started is not among this process's children.
+        """
+        self.tend()
+        if self._keeper is not None and self._keeper.receive() is None:
+            return True
+        if runner is None:
+            return False
+        process = look(runner)
+        # A zombie has no children, but those of a keeper that is about to end may be its own still.
+        return process.state != "X" and (process.state != "Z" or process.parent != os.getpid())
+
     def expect_orphans(self) -> None:
-        """Look for processes of a runner whose keeper is dead too; `tend` kills them."""
+        """Look for processes of a runner that has ended, and its keeper too; `tend` kills them."""
         if self.adopts:
             self._strangers.expect()
 
     def orphans(self) -> list[int] | None:
         """Return what is left of such processes; None while they are still being killed."""
         self.tend()
-        # A keeper closes its sockets some time before its children become ours.
-        is_dying = self._keeper is not None and self._keeper.receive() is None
-        return None if is_dying or not self._strangers.settled else self._strangers.survivors
+        return self._strangers.survivors if self._strangers.settled else None
 
     def tend(self) -> int | None:
         """Reap children and kill orphans; return in how many ms to call again, if at all.

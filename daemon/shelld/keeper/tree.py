@@ -61,7 +61,7 @@ def processes() -> dict[int, ProcessInfo]:
 
 
 def _processes_by_proc() -> dict[int, ProcessInfo]:
-    return {int(name): _look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    return {int(name): look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
 
 
 def _processes_by_ps() -> dict[int, ProcessInfo]:
@@ -86,7 +86,8 @@ def _read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _look(pid: int) -> ProcessInfo:
+def look(pid: int) -> ProcessInfo:
+    """Return what /proc says of a process; the state is "X" if it is gone."""
     try:
         # The name, in parentheses, may contain anything; the last one ends it.
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
@@ -151,7 +152,7 @@ def walk(is_spared: Spared = _nobody) -> Iterator[tuple[int, int]]:
 
 def living_descendants() -> list[int]:
     """Return the pids below this process that still run, in order."""
-    return sorted(pid for pid, _ in walk() if _look(pid).state not in _DEAD)
+    return sorted(pid for pid, _ in walk() if look(pid).state not in _DEAD)
 
 
 # -- signalling -------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ def signal_process(pid: int, number: int, parent: int) -> None:
         handle = os.pidfd_open(pid)
         try:
             # Had the pid been reused before pidfd_open, its parent would be another one.
-            if _look(pid).parent in (parent, us):
+            if look(pid).parent in (parent, us):
                 signal.pidfd_send_signal(handle, number)
         finally:
             os.close(handle)

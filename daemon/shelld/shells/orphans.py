@@ -20,6 +20,9 @@ async def kill_orphans(
     contained = pool.adopts and (runner is None or runner.subreaper)
     if not contained and leader is not None:
         return await _kill_session(leader)
+    with anyio.move_on_after(KILL_DEADLINE_MS / 1000):
+        while pool.is_dying(None if runner is None else runner.pid):  # noqa: ASYNC110 - ends alone
+            await anyio.sleep(KILL_INTERVAL_MS / 1000)
     pool.expect_orphans()
     while (survivors := pool.orphans()) is None:  # noqa: ASYNC110 - killed by the call
         await anyio.sleep(KILL_INTERVAL_MS / 1000)
