@@ -23,6 +23,7 @@ import msgspec
 from shelld.dispatch import Method, dispatch
 from shelld.methods.context import Context, Daemon
 from shelld.stdio import Input, Output
+from shelld.workers import Worker, Workers
 from shelld_protocol.errors import (
     RpcError,
     cancelled,
@@ -78,21 +79,22 @@ Deliver = Callable[[bytes | None], None]
 class InFlight:
     """A request between its acceptance and its one settlement."""
 
-    __slots__ = ("cancellation", "context", "deliver", "id", "key", "settled", "task")
+    __slots__ = ("cancellation", "context", "deliver", "id", "key", "request", "settled", "worker")
 
-    def __init__(self, raw_id: bytes | None, context: Context, deliver: Deliver) -> None:
-        self.id = raw_id
-        self.key: IdKey | None = None if raw_id is None else id_key(raw_id)
+    def __init__(self, request: Request, context: Context, deliver: Deliver) -> None:
+        self.request = request
+        self.id = request.id
+        self.key: IdKey | None = None if request.id is None else id_key(request.id)
         self.context = context
         self.deliver = deliver
-        self.task: anyio.TaskHandle[None] | None = None
+        self.worker: Worker[InFlight] | None = None
         self.cancellation: Cancellation | None = None
         self.settled = False
 
     def stop(self) -> None:
         """Cancel what it does, which then settles it if nobody has."""
-        assert self.task is not None
-        self.task.cancel()
+        assert self.worker is not None
+        self.worker.cancel()
 
 
 class Server:
@@ -111,7 +113,7 @@ class Server:
         self._methods = methods
         self._source = source
         self._output = output
-        self._tasks = tasks
+        self._workers = Workers(tasks, self._answer)
         self._frames = FrameReader(daemon.options.max_message_bytes)
         # All has been read.
         self._at_end = False
@@ -125,11 +127,14 @@ class Server:
     # -- reading ----------------------------------------------------------------------------
 
     async def read_requests(self) -> None:
-        """Start a task for every request, until the stream ends or `exit` arrives."""
-        while not self._is_over:
-            await self._source.watch(self._receive)
-            while not (self._is_over or self._start_requests()):
-                await self._wait_for_room()
+        """Have a task for every request, until the stream ends or `exit` arrives."""
+        try:
+            while not self._is_over:
+                await self._source.watch(self._receive)
+                while not (self._is_over or self._start_requests()):
+                    await self._wait_for_room()
+        finally:
+            self._workers.close()
 
     @property
     def _is_over(self) -> bool:
@@ -237,15 +242,16 @@ class Server:
             deliver(refusal)
             return
         logger.debug("request %.100r", request.method)
-        entry = InFlight(request.id, Context(self._daemon, self._notify), deliver)
+        entry = InFlight(request, Context(self._daemon, self._notify), deliver)
         self._in_flight.setdefault(entry.key, []).append(entry)
         self._in_flight_count += 1
-        entry.task = self._tasks.start_soon(self._answer, entry, request)
+        entry.worker = self._workers.start(entry)
 
     # -- answering --------------------------------------------------------------------------
 
-    async def _answer(self, entry: InFlight, request: Request) -> None:
+    async def _answer(self, entry: InFlight) -> None:
         reply: bytes | None = None
+        request = entry.request
         raw_id = NULL_ID if request.id is None else request.id
         try:
             result = await dispatch(self._methods, entry.context, request.method, request.params)
@@ -271,7 +277,7 @@ class Server:
             return
         entry.settled = entry.context.is_over = True
         # A task that was cancelled keeps the error, whose traceback leads to `entry`.
-        entry.task = None
+        entry.worker = None
         same_id = self._in_flight[entry.key]
         same_id.remove(entry)
         if not same_id:
