@@ -40,6 +40,7 @@ DAEMON_ROOMS = [
     "output",
     "keeper",
     "readiness",
+    "workers",
 ]
 
 

@@ -1,4 +1,4 @@
-"""To be called whenever a descriptor is readable.
+"""To be called whenever a descriptor is readable, or one of several.
 
 `anyio.wait_readable` tells the kernel twice for each wait: that somebody waits, and that nobody
 does any more; and whoever waits is woken one turn of the event loop after the news. For a request,
@@ -9,9 +9,56 @@ and is called with the news itself.
 from __future__ import annotations
 
 import asyncio
+import select
+import selectors
 from collections.abc import Callable
+from typing import Final, Protocol
 
 import anyio
+
+READABLE: Final = getattr(select, "EPOLLIN", selectors.EVENT_READ)
+
+
+class Poller(Protocol):
+    """Several descriptors, for which one stands: as `select.epoll` is."""
+
+    def register(self, fd: int, eventmask: int) -> None: ...
+
+    def unregister(self, fd: int) -> None: ...
+
+    def poll(self, timeout: float) -> list[tuple[int, int]]: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class KqueuePoller:
+    """Where there is no epoll: what `selectors` has instead."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def register(self, fd: int, eventmask: int) -> None:
+        self._selector.register(fd, eventmask)
+
+    def unregister(self, fd: int) -> None:
+        self._selector.unregister(fd)
+
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
+        return [(key.fd, events) for key, events in self._selector.select(timeout)]
+
+    def fileno(self) -> int:
+        return self._selector.fileno()
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+def new_poller() -> Poller:
+    """Return one for `READABLE` descriptors, which are polled for without waiting."""
+    # Without a Python object for each of them, which `selectors` makes.
+    return select.epoll() if hasattr(select, "epoll") else KqueuePoller()
 
 
 async def watch(descriptor: int, on_readable: Callable[[], bool]) -> None:

@@ -4,8 +4,8 @@ To start a task takes about as long as all else that is done before a command ru
 waits takes a fifth of that. So who has done its job waits for another one, as long as not more than
 `MAX_IDLE` do.
 
-Invariants: a job that was given is begun, whatever is cancelled; jobs are begun in the order in
-which they were given; who waits keeps nothing of its last job.
+Invariants: a job that was given is begun, whatever is cancelled; where asyncio runs the event loop,
+in the order in which they were given; who waits keeps nothing of its last job.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
 from shelld_protocol.errors import ErrorKind, RpcError
-from support import children, is_alive, parent_of, wait_for
+from support import Gate, children, is_alive, parent_of, wait_for
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -160,6 +160,18 @@ async def test_a_kill_that_comes_while_orphans_are_ended_is_not_waited_for_in_va
         assert shell.status is ShellStatus.KILLED
 
 
+async def test_without_adoption_nobody_waits_for_a_lost_command_of_unknown_pid() -> None:
+    before = children(os.getpid())
+    pool = RunnerPool()
+    pool.prepare()
+    (keeper,) = set(children(os.getpid())) - set(before)
+    os.kill(keeper, signal.SIGKILL)
+    wait_for(lambda: not is_alive(keeper), "the end of the keeper")
+    with anyio.fail_after(5):
+        assert await orphans.kill_orphans(pool, None, None) == []
+    pool.close()
+
+
 async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
     missing = StartRequest("true", cwd=str(tmp_path / "missing"))
     async with ShellManager() as manager:
@@ -283,13 +295,15 @@ def stopped_keeper(killed: list[int]) -> int:
 async def test_runner_and_keeper_killed_together_take_the_session_with_them(
     tmp_path: Path,
 ) -> None:
-    # All that can be had where this program is not the one that adopts.
+    # All that can be had where this program is not the one that adopts, and knows the pid.
+    gate = Gate(tmp_path / "gate")
     command = (
-        f"sleep 300 & echo $! > {tmp_path}/pid; "
+        f"sleep 300 & echo $! > {tmp_path}/pid; {gate.wait}; "
         "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID; sleep 300"
     )
     async with ShellManager() as manager:
-        shell = await manager.start(StartRequest(command))
+        shell = await manager.start_and_wait(StartRequest(command))
+        gate.open()
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.is_empty)
         assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import Callable, Iterator
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from shelld.readiness import event_loop_clock, watch
+from shelld.readiness import (
+    READABLE,
+    KqueuePoller,
+    Poller,
+    event_loop_clock,
+    new_poller,
+    watch,
+)
 
 both_event_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
@@ -109,3 +117,21 @@ async def test_a_wait_can_be_cancelled_and_begun_again(pipe: tuple[int, int]) ->
 async def test_the_clock_is_that_of_deadlines_also_outside_of_tasks() -> None:
     clock: Callable[[], float] = event_loop_clock()
     assert clock() <= anyio.current_time() <= clock()
+
+
+@pytest.mark.parametrize("make", [new_poller, KqueuePoller])
+def test_one_descriptor_stands_for_several(make: Callable[[], Poller]) -> None:
+    poller = make()
+    pipes = [os.pipe() for _ in range(2)]
+    for read, _ in pipes:
+        poller.register(read, READABLE)
+    assert poller.poll(0) == []
+    os.write(pipes[1][1], b"x")
+    assert [fd for fd, _ in poller.poll(0)] == [pipes[1][0]]
+    assert select.select([poller.fileno()], [], [], 0)[0]
+    os.write(pipes[0][1], b"x")
+    poller.unregister(pipes[1][0])
+    assert [fd for fd, _ in poller.poll(0)] == [pipes[0][0]]
+    poller.close()
+    for descriptor in (end for pipe in pipes for end in pipe):
+        os.close(descriptor)

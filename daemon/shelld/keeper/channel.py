@@ -109,11 +109,12 @@ class Channel:
             os.close(spilled)
 
     def _send(self, frame: bytes, descriptors: tuple[int, ...]) -> None:
-        ancillary = []
         if descriptors:
             rights = array.array("i", descriptors)
-            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
-        if self._socket.sendmsg([frame], ancillary) != len(frame):
+            sent = self._socket.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        else:
+            sent = self._socket.send(frame)
+        if sent != len(frame):
             raise BlockingIOError("the peer does not read")
 
     def receive(self) -> list[tuple[Message, list[int]]] | None:

@@ -69,9 +69,11 @@ class WakeOnChild:
         return self._read
 
     def drain(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        try:
             while len(os.read(self._read, _WAKE_BYTES)) == _WAKE_BYTES:
                 pass
+        except BlockingIOError:
+            pass
 
 
 class Runner:
@@ -107,12 +109,16 @@ class Runner:
     def serve(self) -> None:
         """Run commands until the daemon is gone and nothing of the last one is left."""
         while self._daemon_alive or self._busy:
-            events = {descriptor for descriptor, _ in self._poll.poll(self._next_timeout_ms())}
-            if self._wake.fileno() in events:
-                self._wake.drain()
+            events = dict(self._poll.poll(self._next_timeout_ms()))
             # Reaping first: a kill that comes after the end must find the end.
             if self._busy:
                 self._reap()
+            if self._wake.fileno() in events:
+                # After the end was told, as somebody waits for that. What has ended between the two
+                # wakes nobody any more.
+                self._wake.drain()
+                if self._busy:
+                    self._reap()
             if self._channel.fileno() in events:
                 self._receive()
             if self._busy and self._kill_at is not None:
@@ -149,9 +155,11 @@ class Runner:
                 self._kill(message[1], message[2])
 
     def _send(self, message: Message) -> None:
-        # A daemon that is gone, or stuck for good, is noticed as end of file.
-        with contextlib.suppress(OSError):
+        try:  # noqa: SIM105 - which takes three calls more, while somebody waits
             self._channel.send(message)
+        except OSError:
+            # A daemon that is gone, or stuck for good, is noticed as end of file.
+            pass
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -161,17 +169,18 @@ class Runner:
         # The kernel leaves out those that this process has no room for.
         if len(descriptors) == descriptor_count:
             failure = self._spawn(program, argv, env, cwd, descriptors)
+        if failure is not None:
+            self._send((FAILED, *failure))
+        else:
+            assert self._leader is not None
+            # At once: who is killed before this takes the pid along.
+            self._send((STARTED, self._leader))
+            self._tree.begin(self._leader)
+            self._busy = True
+            self._signalled = False
         for descriptor in descriptors:
             os.close(descriptor)
         os.fchdir(self._home)
-        if failure is not None:
-            self._send((FAILED, *failure))
-            return
-        assert self._leader is not None
-        self._tree.begin(self._leader)
-        self._busy = True
-        self._signalled = False
-        self._send((STARTED, self._leader))
 
     def _spawn(
         self,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Final, Protocol
 
 import anyio
@@ -21,7 +20,7 @@ import anyio.abc
 from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
-from shelld.output.retention import Retention
+from shelld.output.retention import Retention, ShellOutput
 from shelld.shells.home import Home
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import CommandLaunch, Launch, StartRequest
@@ -32,6 +31,7 @@ from shelld.shells.session import Session, Sessions
 from shelld.shells.spare import Spare, SpareLaunch, Spares
 from shelld.shells.state import first_state
 from shelld.shells.supervision import START_TIMEOUT_S, Supervision
+from shelld.workers import Workers
 from shelld_protocol.errors import shutting_down
 
 # Commands that have been handed over and are not known to run yet. A burst of a thousand waits
@@ -77,6 +77,7 @@ class Scope:
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._is_open = True
         self._runner_info: RunnerInfo | None = None
+        self._supervisors = Workers(tasks, Supervision.run)
         # What has a channel that is not in the pool.
         self._supervised: set[Supervision] = set()
 
@@ -171,12 +172,11 @@ class Scope:
         self, launch: Launch, on_start: Callable[[], None] = lambda: None
     ) -> Supervision:
         """Hand over to a runner, and start the task that watches over what becomes of it."""
-        with ExitStack() as undo:
-            undo.callback(launch.close)
+        channel: Channel | None = None
+        output: ShellOutput | None = None
+        try:
             channel = self.pool.acquire()
-            undo.callback(self.pool.release, channel)
             output = self.retention.open()
-            undo.callback(self.retention.forget, output)
             supervision = Supervision(
                 ShellProcess(output=output),
                 channel,
@@ -189,9 +189,15 @@ class Scope:
             )
             # The last thing that can fail.
             launch.hand_over(channel)
-            undo.pop_all()
+        except BaseException:
+            if output is not None:
+                self.retention.forget(output)
+            if channel is not None:
+                self.pool.release(channel)
+            launch.close()
+            raise
         self._supervised.add(supervision)
-        self.tasks.start_soon(supervision.run)
+        self._supervisors.start(supervision)
         return supervision
 
     def _enter(self, supervision: Supervision, *, by_spare: bool) -> None:

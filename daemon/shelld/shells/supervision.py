@@ -12,7 +12,6 @@ import errno
 import logging
 import math
 import os
-import selectors
 import signal
 from collections.abc import Callable
 from typing import Final
@@ -33,7 +32,7 @@ from shelld.keeper.channel import (
     Message,
 )
 from shelld.keeper.pool import RunnerPool
-from shelld.readiness import event_loop_clock, watch
+from shelld.readiness import READABLE, event_loop_clock, new_poller, watch
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
@@ -89,10 +88,10 @@ class Supervision:
         self.launch = launch
         self._channel = channel
         self._launches_left = MAX_LAUNCHES - 1
-        self._pipes = (
-            Pipe(launch.stdout, shell.output, shell.stdout),
-            Pipe(launch.stderr, shell.output, shell.stderr),
-        )
+        self._pipes = {
+            launch.stdout: Pipe(launch.stdout, shell.output, shell.stdout),
+            launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
+        }
         self._timeout: TimeoutPolicy | None = None
         self._on_start = on_start
         self._started = False
@@ -119,10 +118,9 @@ class Supervision:
         self._stuck_at = self._clock() + START_TIMEOUT_S
         self._scope: anyio.CancelScope | None = None
         # Closed by `run`, or with the last reference if the command never gets that far.
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(channel, selectors.EVENT_READ)
-        for pipe in self._pipes:
-            self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
+        self._poller = new_poller()
+        for descriptor in (channel.fileno(), *self._pipes):
+            self._poller.register(descriptor, READABLE)
 
     def set_timeout(self, policy: TimeoutPolicy | None) -> None:
         """From now on the command has that long."""
@@ -179,9 +177,9 @@ class Supervision:
             while not self._is_over:
                 with anyio.CancelScope(deadline=self._next_deadline()) as self._scope:
                     if not self._orphaned:
-                        # One descriptor, epoll's or kqueue's own, stands for all three. Who waits
-                        # for the command is woken first, so an answer is before what is to tidy up.
-                        await watch(self._selector.fileno(), self._advance)
+                        # Who waits for the command is woken first, so an answer is before what is
+                        # to tidy up.
+                        await watch(self._poller.fileno(), self._advance)
                 if self._orphaned:
                     self._scope = None
                     survivors = await kill_orphans(self._pool, self._channel.peer, shell.pid)
@@ -194,8 +192,8 @@ class Supervision:
         finally:
             self._scope = None
             self._start_is_over()
-            self._selector.close()
-            for pipe in self._pipes:
+            self._poller.close()
+            for pipe in self._pipes.values():
                 pipe.close()
             if self.launch.recorder is not None:
                 self.launch.recorder.close()
@@ -263,12 +261,12 @@ class Supervision:
             self.begin_kill(signal.SIGTERM, self._timeout.grace_ms, ShellEvent.TIMED_OUT)
 
     def _read_ready(self) -> None:
-        for key, _ in self._selector.select(0):
-            pipe: Pipe | None = key.data
+        for descriptor, _ in self._poller.poll(0):
+            pipe = self._pipes.get(descriptor)
             if pipe is None:
                 self._receive()
             elif not pipe.pump():
-                self._selector.unregister(pipe.descriptor)
+                self._poller.unregister(descriptor)
                 pipe.close()
 
     def _receive(self) -> None:
@@ -276,7 +274,7 @@ class Supervision:
         for message, _ in messages or ():
             self._handle(message)
         if messages is None:
-            self._selector.unregister(self._channel)
+            self._poller.unregister(self._channel.fileno())
             if not self._launch_again():
                 self._runner_lost = self._orphaned = True
 
@@ -294,7 +292,7 @@ class Supervision:
             self.launch.hand_over(self._channel)
         except OSError:
             return False
-        self._selector.register(self._channel, selectors.EVENT_READ)
+        self._poller.register(self._channel.fileno(), READABLE)
         return True
 
     def _runner_is_lost(self) -> None:
@@ -369,21 +367,23 @@ class Supervision:
             else:
                 # A command that kills its runner at once can be faster than the news of its start.
                 shell.started()
-        if shell.status is ShellStatus.RUNNING:
-            if self._wait_status is None and self._runner_lost and self._tree_empty:
-                self._assume_killed()
-            if self._wait_status is not None:
-                if self._held_until < math.inf:
-                    return
-                self._after_exit()
-            elif shell.survivors:
-                # Bash is among them. SIGKILL was sent, and cannot be waited for for ever.
-                self._assume_killed()
-                self._end()
-        if self._tree_empty:
-            for pipe in self._pipes:
+        is_running = shell.status is ShellStatus.RUNNING
+        if is_running and self._wait_status is None and self._runner_lost and self._tree_empty:
+            self._assume_killed()
+        has_exited = is_running and self._wait_status is not None
+        if has_exited and self._held_until < math.inf:
+            return
+        if has_exited or self._tree_empty:
+            # All that is there was written by now.
+            for pipe in self._pipes.values():
                 pipe.drain()
-            self._is_over = True
+        if has_exited:
+            self._after_exit()
+        elif is_running and shell.survivors:
+            # Bash is among them. SIGKILL was sent, and cannot be waited for for ever.
+            self._assume_killed()
+            self._end()
+        self._is_over = self._tree_empty
 
     def _assume_killed(self) -> None:
         """Bash was sent SIGKILL, and nobody can tell how it ended, or it has not."""
@@ -392,10 +392,8 @@ class Supervision:
             self.shell.reason = "lost"
 
     def _after_exit(self) -> None:
-        """Take all that bash wrote, and give a `>(...)` that it left a moment to finish."""
-        for pipe in self._pipes:
-            pipe.drain()
-        if self._tree_empty or all(pipe.closed for pipe in self._pipes):
+        """End, but give a `>(...)` that bash left a moment to finish."""
+        if self._tree_empty or all(pipe.closed for pipe in self._pipes.values()):
             self._end()
         elif self._answer_at == math.inf:
             # If there are no writers left, we are told so at once.

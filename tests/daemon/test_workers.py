@@ -1,0 +1,156 @@
+"""Tasks that wait for what they are to do: one after the other, and nothing is lost."""
+
+from __future__ import annotations
+
+import weakref
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from shelld.workers import MAX_IDLE, Worker, Workers
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Job:
+    """Done once `may_end` is set."""
+
+    def __init__(self) -> None:
+        self.may_end = anyio.Event()
+        self.task: int | None = None
+        self.was_cancelled = False
+        self.done = anyio.Event()
+
+    async def do(self) -> None:
+        self.task = anyio.get_current_task().id
+        try:
+            await self.may_end.wait()
+        except anyio.get_cancelled_exc_class():
+            self.was_cancelled = True
+            raise
+        finally:
+            self.done.set()
+
+
+async def start_and_end(workers: Workers[Job], job: Job) -> Worker[Job]:
+    worker = workers.start(job)
+    job.may_end.set()
+    await job.done.wait()
+    await anyio.lowlevel.checkpoint()
+    return worker
+
+
+async def test_who_has_done_a_job_does_the_next_one() -> None:
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, Job.do)
+        jobs = [Job() for _ in range(3)]
+        used = [await start_and_end(workers, job) for job in jobs]
+        assert len(set(used)) == 1
+        assert len({job.task for job in jobs}) == 1
+        workers.close()
+
+
+async def test_jobs_that_are_given_at_once_are_done_at_once_and_begun_in_order(
+    anyio_backend: str,
+) -> None:
+    begun: list[int] = []
+
+    async def work(number: int) -> None:
+        begun.append(number)
+        await anyio.sleep_forever() if number >= 0 else None
+
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, work)
+        for number in range(-3, 0):
+            workers.start(number)
+        await anyio.wait_all_tasks_blocked()
+        # Some by those that wait by now, the others by new ones.
+        begun.clear()
+        for number in range(20):
+            workers.start(number)
+        await anyio.wait_all_tasks_blocked()
+        assert begun == list(range(20)) if anyio_backend == "asyncio" else len(begun) == 20
+        tasks.cancel_scope.cancel()
+
+
+async def test_only_so_many_wait() -> None:
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, Job.do)
+        jobs = [Job() for _ in range(MAX_IDLE + 5)]
+        first = {workers.start(job) for job in jobs}
+        for job in jobs:
+            job.may_end.set()
+        await anyio.wait_all_tasks_blocked()
+        second = {workers.start(Job()) for _ in jobs}
+        assert len(first & second) == MAX_IDLE
+        tasks.cancel_scope.cancel()
+
+
+async def test_who_was_cancelled_does_nothing_more() -> None:
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, Job.do)
+        job = Job()
+        worker = workers.start(job)
+        await anyio.wait_all_tasks_blocked()
+        worker.cancel()
+        await job.done.wait()
+        assert job.was_cancelled
+        await anyio.wait_all_tasks_blocked()
+        assert workers.start(Job()) is not worker
+        tasks.cancel_scope.cancel()
+
+
+async def test_who_was_cancelled_too_late_does_nothing_more_either() -> None:
+    other = Job()
+    other.may_end.set()
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, Job.do)
+        job = Job()
+        worker = workers.start(job)
+        await anyio.wait_all_tasks_blocked()
+        job.may_end.set()
+        worker.cancel()
+        await job.done.wait()
+        assert workers.start(other) is not worker
+        workers.close()
+    assert not other.was_cancelled
+
+
+async def test_a_job_that_comes_together_with_the_end_is_begun() -> None:
+    job = Job()
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, Job.do)
+        first = await start_and_end(workers, Job())
+        tasks.cancel_scope.cancel()
+        assert workers.start(job) is first
+    assert job.was_cancelled
+
+
+async def test_the_group_ends_once_no_more_jobs_are_to_come() -> None:
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            workers = Workers(tasks, Job.do)
+            await start_and_end(workers, Job())
+            busy = Job()
+            late = Job()
+            workers.start(busy)
+            workers.start(late)
+            workers.close()
+            await anyio.wait_all_tasks_blocked()
+            busy.may_end.set()
+            late.may_end.set()
+
+
+async def test_who_waits_keeps_nothing_of_its_last_job() -> None:
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, Job.do)
+        job = Job()
+        await start_and_end(workers, job)
+        reference = weakref.ref(job)
+        del job
+        assert reference() is None
+        workers.close()
