@@ -18,7 +18,8 @@ TERMINATE_TIMEOUT_S: Final = 3.0
 POST_MORTEM_S: Final = 1.0
 LAST_WORDS_S: Final = 0.2
 
-READ_BYTES: Final = 256 * 1024
+# What a pipe holds; more would be a large allocation for each answer.
+READ_BYTES: Final = 64 * 1024
 STDERR_TAIL_BYTES: Final = 8192
 
 

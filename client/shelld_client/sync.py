@@ -242,11 +242,14 @@ class Client(SpawnedClient):
     def _write(self, frame: bytes) -> None:
         """Write one message whole. A daemon that is gone shows when reading."""
         assert self._child is not None
-        with self._write_lock, suppress(OSError, ValueError):
+        with self._write_lock:
             self._unwritten += frame
-            while self._unwritten:
-                written = os.write(self._child.stdin.fileno(), self._unwritten)
-                del self._unwritten[:written]
+            try:
+                while self._unwritten:
+                    written = os.write(self._child.stdin.fileno(), self._unwritten)
+                    del self._unwritten[:written]
+            except (OSError, ValueError):
+                return
 
     # -- the reading thread -----------------------------------------------------------------
 

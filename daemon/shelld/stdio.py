@@ -87,7 +87,11 @@ def _room_of_empty_pipe(descriptor: int) -> int:
 
 
 class Output:
-    """The stream of answers."""
+    """The stream of answers.
+
+    `backlog` is how many bytes were written here and not yet taken by the kernel; `is_broken`, that
+    nobody reads any more.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -100,33 +104,24 @@ class Output:
         self._lock = threading.Lock()
         self._queue: collections.deque[bytes] = collections.deque()
         self._queued = threading.Condition(self._lock)
-        # Bytes that were written here and not yet taken by the kernel.
-        self._backlog = 0
-        self._broken = False
+        self.backlog = 0
+        self.is_broken = False
         self._closed = False
         self._thread: threading.Thread | None = None
         self._progress = anyio.Event()
         self._token = anyio.lowlevel.current_token()
 
-    @property
-    def backlog(self) -> int:
-        return self._backlog
-
-    @property
-    def is_broken(self) -> bool:
-        return self._broken
-
     def write(self, data: bytes) -> None:
         """Write `data` as one piece, now or as soon as the client takes it."""
-        if self._broken or self._closed:
+        if self.is_broken or self._closed:
             return
-        if not self._backlog:
+        if not self.backlog:
             data = data[self._write_at_once(data) :]
-        if not data or self._broken:
+        if not data or self.is_broken:
             return
         with self._lock:
             self._queue.append(data)
-            self._backlog += len(data)
+            self.backlog += len(data)
             self._queued.notify()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="shelld-stdout", daemon=True)
@@ -146,7 +141,7 @@ class Output:
         except BlockingIOError:
             return 0
         except OSError:
-            self._broken = True
+            self.is_broken = True
             self._signal_progress()
         return 0
 
@@ -154,7 +149,7 @@ class Output:
         # What is written belongs to the calls below: this loop, which waits, keeps nothing of it.
         while self._wait_for_queue():
             self._write_queued()
-            if self._broken:
+            if self.is_broken:
                 return
 
     def _wait_for_queue(self) -> bool:
@@ -177,10 +172,10 @@ class Output:
             while view:
                 view = view[os.write(self._descriptor, view) :]
         except OSError:
-            self._broken = True
+            self.is_broken = True
         with self._lock:
-            self._backlog -= size
-            wake = self._broken or not self._queue
+            self.backlog -= size
+            wake = self.is_broken or not self._queue
         if wake:
             # RunFinishedError and its kin: the loop has ended, nobody waits any more.
             with suppress(RuntimeError):
@@ -205,10 +200,10 @@ class Output:
     async def wait_empty(self) -> None:
         """Wait until the queue has been emptied or the stream has broken."""
         # Again and again: what woke us may be older than what was written last.
-        while self._backlog and not self._broken:
+        while self.backlog and not self.is_broken:
             await self._progress.wait()
 
     async def wait_broken(self) -> None:
         """Wait until a write has found that nobody reads any more."""
-        while not self._broken:
+        while not self.is_broken:
             await self._progress.wait()

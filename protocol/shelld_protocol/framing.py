@@ -95,7 +95,7 @@ class FrameReader:
 
     def next_event(self) -> bytes | FrameError | NeedData:
         """Return the next message, the error that stands in its place, or `NEED_DATA`."""
-        if self.framing is None and not self._detect():
+        if not self._buffer or (self.framing is None and not self._detect()):
             return NEED_DATA
         if self.framing is Framing.LINES:
             return self._next_line()

@@ -132,15 +132,14 @@ async def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
     final = not shell.leftover
 
     async def head(stream: OutputStream) -> tuple[str, bool]:
-        if not stream.store.written:
-            return "", False
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
         # What the answer holds has been read: bash_output goes on behind it.
         stream.read_position = max(stream.read_position, head.end)
         return head.text, head.is_cut
 
-    stdout, stdout_cut = await head(shell.stdout)
-    stderr, stderr_cut = await head(shell.stderr)
+    nothing = "", False
+    stdout, stdout_cut = await head(shell.stdout) if shell.stdout.store.written else nothing
+    stderr, stderr_cut = await head(shell.stderr) if shell.stderr.store.written else nothing
     usage = shell.usage
     return BashResult(
         bash_id=shell.id,

@@ -22,6 +22,9 @@ class ShellStatus(enum.Enum):
     # Members are unique, and enum's own way to tell them apart is slower.
     __hash__ = object.__hash__
 
+    def __str__(self) -> str:
+        return self.value
+
 
 class ShellEvent(enum.Enum):
     STARTED = enum.auto()

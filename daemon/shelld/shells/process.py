@@ -110,13 +110,12 @@ class ShellProcess:
         self.released = False
         # Nothing that the command started is left, or nothing was started.
         self.is_empty = output is None
-        self.created_at = time.time()
+        self.begin()
         self.started_at: float | None = None
         self.completed_at: float | None = None
         self.supervision: Supervisor | None = None
         self.home: Home | None = None
         self._status = ShellStatus.PENDING
-        self._began = 0.0
         self._lasted = math.nan
         self._waiters: list[_Waiter] = []
 
@@ -315,8 +314,13 @@ class ShellProcess:
             await self.wait_until(lambda: self.is_empty or bool(self.survivors))
         return self.survivors
 
+    def begin(self) -> None:
+        """It is as old as this moment."""
+        self.created_at = time.time()
+        self._began = time.monotonic()
+
     def assign(self, shell_id: str, request: StartRequest, working_dir: str) -> None:
-        """From now on this is the shell of that request."""
+        """This is the shell of that request."""
         self.id = shell_id
         self.command = request.command
         self.working_dir = working_dir
@@ -326,8 +330,6 @@ class ShellProcess:
         self.warning = request.warning
         self.timeout_ms = None if request.timeout is None else request.timeout.timeout_ms
         self.in_foreground = request.in_foreground
-        self.created_at = time.time()
-        self._began = time.monotonic()
 
     # -- for supervision --------------------------------------------------------------------
 

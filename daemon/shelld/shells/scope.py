@@ -138,15 +138,19 @@ class Scope:
         """Whether a bash that has waited runs the command now."""
         if not self._is_open:
             raise shutting_down()
-        supervision = spare.supervision
-        supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
+        supervision, shell = spare.supervision, spare.supervision.shell
+        working_dir = session.resolve(request.cwd)
+        shell.begin()
         try:
-            supervision.run_command(request)
+            spare.launch.run(request)
         except OSError:
             # Somebody has ended it, say.
             supervision.discard()
             self.spares.note_use(succeeded=False)
             return False
+        # It runs. What follows is done meanwhile.
+        shell.assign(self._ids.next(), request, working_dir)
+        supervision.command_runs(request)
         self.spares.note_use(succeeded=True)
         self._enter(supervision, by_spare=True)
         return True

@@ -67,8 +67,9 @@ class Session:
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
-        directory = self.cwd
-        while self.state is not self.base and not os.path.isdir(directory):
+        state = self.state
+        directory = os.fsdecode(state.cwd)
+        while state is not self.base and not os.path.isdir(directory):
             directory = os.path.dirname(directory)
         return directory
 

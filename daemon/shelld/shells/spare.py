@@ -92,6 +92,9 @@ class SpareLaunch(Launch):
         # When it was started, as of time.monotonic(), and whether that took long.
         self.since = time.monotonic()
         self.was_slow = False
+        # Bash runs; and it can be told its command.
+        self.has_started = False
+        self.is_ready = False
         self._pid = 0
         # Of its process: the descriptor, open once it can be used, and where the argument is.
         self._memory: int | None = None
@@ -124,22 +127,15 @@ class SpareLaunch(Launch):
     def session_name(self) -> str | None:
         return self._session.name
 
-    @property
-    def has_started(self) -> bool:
-        return self._pid != 0
-
-    @property
-    def is_ready(self) -> bool:
-        return self._memory is not None
-
     def bash_runs(self, pid: int) -> None:
         self._pid = pid
+        self.has_started = True
         self.was_slow = time.monotonic() - self.since > SLOW_START_S
         self.look()
 
     def look(self) -> None:
         """See whether it can be told a command now. Raises OSError if it never can."""
-        if self.is_ready or not self._pid:
+        if self.is_ready or not self.has_started:
             return
         stat = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -154,6 +150,7 @@ class SpareLaunch(Launch):
         if os.pread(memory, len(self._name), self._address) != self._name:
             raise ProcessLookupError(errno.ESRCH, "another process")
         self._memory = memory
+        self.is_ready = True
 
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it is as a bash would be that is started for this request now."""
@@ -267,12 +264,11 @@ class Spares:
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return one that can run this request now; it is the caller's."""
         _forgive(session)
-        fitting = [
-            spare for spare in self._of(session.name) if spare.launch.suits(session, request)
-        ]
-        if not fitting:
+        for spare in self._waiting:
+            if spare.launch.suits(session, request):
+                break
+        else:
             return None
-        spare = fitting[0]
         launch = spare.launch
         _look(launch)
         is_slow = launch.was_slow or not launch.is_ready

@@ -69,7 +69,8 @@ class Supervision:
     What such a runner leaves is killed by the keeper, which goes on in its place on the channel;
     or here, if the keeper is gone too or cannot know.
 
-    A bash that waits for its command is supervised from its start; `run_command` tells it one.
+    A bash that waits for its command is supervised from its start; `command_runs` tells when it has
+    one.
     """
 
     def __init__(
@@ -129,12 +130,8 @@ class Supervision:
             self._timeout_at = self._clock() + policy.timeout_ms / 1000
             self._deadline_changed()
 
-    def run_command(self, request: StartRequest) -> None:
-        """Tell bash its command, as which the shell is known by now.
-
-        Raises OSError if it cannot be told, and then it runs nothing.
-        """
-        self.launch.run(request)
+    def command_runs(self, request: StartRequest) -> None:
+        """Bash was told its command."""
         self.shell.started()
         self.set_timeout(request.timeout)
         self._oom_kills_before = self._oom_kills.count()
@@ -412,5 +409,5 @@ class Supervision:
                 recorder.keep()
             recorder.close()
         self.shell.end(self._wait_status, event)
-        logger.info("%s ended: %s", self.shell.id, self.shell.status.value)
+        logger.info("%s ended: %s", self.shell.id, self.shell.status)
         self._on_end(self.shell)
