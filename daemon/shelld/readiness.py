@@ -1,14 +1,16 @@
-"""To be called whenever a descriptor is readable, or one of several.
+"""What tasks wait for: something to read, a moment, a word of another task.
 
 `anyio.wait_readable` tells the kernel twice for each wait: that somebody waits, and that nobody
-does any more; and whoever waits is woken one turn of the event loop after the news. For a request,
-that takes as long as to decode it. Where asyncio runs the event loop, this tells the kernel once,
-and is called with the news itself.
+does any more; and whoever waits is woken one turn of the event loop after the news. An
+`anyio.Event` and a scope with a deadline ask several times which event loop runs. For a request,
+each of them takes as long as to decode it. Where asyncio runs the event loop, `Watch` tells the
+kernel once and is called with the news itself, and all three are what asyncio has.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import select
 import selectors
 from collections.abc import Callable
@@ -61,40 +63,135 @@ def new_poller() -> Poller:
     return select.epoll() if hasattr(select, "epoll") else KqueuePoller()
 
 
-async def watch(descriptor: int, on_readable: Callable[[], bool]) -> None:
-    """Call `on_readable` whenever there is something to read, or the end, until it returns True.
+class Watch(Protocol):
+    """Calls a function whenever a descriptor is readable, while one task waits for that.
 
-    It must read, as it is called again otherwise. What it raises is raised here.
+    The function says whether that is enough. It must read, as it is called again otherwise; and it
+    is no task, so it must not ask for anything that only tasks have. What it raises is raised where
+    somebody waits.
     """
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        await anyio.wait_readable(descriptor)
-        while not on_readable():
-            await anyio.wait_readable(descriptor)
-        return
-    is_over = loop.create_future()
 
-    def call() -> None:
-        # Also between its end and the moment when this task learns of it.
-        if is_over.done():
+    async def wait(
+        self, descriptor: int, on_readable: Callable[[], bool], until: float = math.inf
+    ) -> None:
+        """Wait until it is enough or, on the event loop's clock, `until`."""
+
+    def hurry(self, until: float) -> None:
+        """Wait no longer than `until`, if anybody waits."""
+
+
+class _AsyncioWatch:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # While somebody waits.
+        self._on_readable: Callable[[], bool] | None = None
+        self._is_over: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._until = math.inf
+
+    async def wait(
+        self, descriptor: int, on_readable: Callable[[], bool], until: float = math.inf
+    ) -> None:
+        self._on_readable = on_readable
+        self._is_over = self._loop.create_future()
+        self.hurry(until)
+        self._loop.add_reader(descriptor, self._call)
+        try:
+            await self._is_over
+        finally:
+            self._loop.remove_reader(descriptor)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._on_readable = self._is_over = self._timer = None
+            self._until = math.inf
+
+    def hurry(self, until: float) -> None:
+        if self._is_over is None or until >= self._until:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._until = until
+        self._timer = self._loop.call_at(until, self._end)
+
+    def _call(self) -> None:
+        is_over = self._is_over
+        # Also between its end and the moment when the task learns of it.
+        if self._on_readable is None or is_over is None or is_over.done():
             return
         try:
-            has_ended = on_readable()
+            is_enough = self._on_readable()
         except Exception as error:
             if is_over.done():
                 raise
             is_over.set_exception(error)
         else:
-            # It may have cancelled the task that waits.
-            if has_ended and not is_over.done():
-                is_over.set_result(None)
+            if is_enough:
+                self._end()
 
-    loop.add_reader(descriptor, call)
+    def _end(self) -> None:
+        # The task that waits may have been cancelled.
+        if self._is_over is not None and not self._is_over.done():
+            self._is_over.set_result(None)
+
+
+class _AnyWatch:
+    def __init__(self) -> None:
+        self._scope: anyio.CancelScope | None = None
+
+    async def wait(
+        self, descriptor: int, on_readable: Callable[[], bool], until: float = math.inf
+    ) -> None:
+        try:
+            with anyio.CancelScope(deadline=until) as self._scope:
+                await anyio.wait_readable(descriptor)
+                while not on_readable():
+                    await anyio.wait_readable(descriptor)
+        finally:
+            self._scope = None
+
+    def hurry(self, until: float) -> None:
+        if self._scope is not None:
+            self._scope.deadline = min(until, self._scope.deadline)
+
+
+def new_watch() -> Watch:
+    """Return one for the event loop that runs."""
     try:
-        await is_over
-    finally:
-        loop.remove_reader(descriptor)
+        return _AsyncioWatch(asyncio.get_running_loop())
+    except RuntimeError:
+        return _AnyWatch()
+
+
+class Wakeup(Protocol):
+    """What one task waits for, once, and others, on the same event loop, wake it with."""
+
+    async def wait(self) -> None:
+        """Wait until it is set."""
+
+    def set(self) -> None: ...
+
+
+class _AsyncioWakeup:
+    __slots__ = ("_is_set",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_set: asyncio.Future[None] = loop.create_future()
+
+    async def wait(self) -> None:
+        await self._is_set
+
+    def set(self) -> None:
+        # The task that waits may have been cancelled.
+        if not self._is_set.done():
+            self._is_set.set_result(None)
+
+
+def new_wakeup() -> Wakeup:
+    """Return one for the event loop that runs."""
+    try:
+        return _AsyncioWakeup(asyncio.get_running_loop())
+    except RuntimeError:
+        return anyio.Event()
 
 
 def event_loop_clock() -> Callable[[], float]:

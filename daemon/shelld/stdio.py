@@ -26,7 +26,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from shelld.readiness import watch
+from shelld.readiness import new_watch
 
 # What a pipe holds; more would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
@@ -59,7 +59,7 @@ class Input:
     async def watch(self, on_readable: Callable[[], bool]) -> None:
         """Call `on_readable`, which is to `read`, when there is something, until it says True."""
         if self._can_wait:
-            await watch(self._descriptor, on_readable)
+            await new_watch().wait(self._descriptor, on_readable)
             return
         await anyio.lowlevel.checkpoint()
         while not on_readable():

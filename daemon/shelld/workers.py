@@ -16,6 +16,8 @@ from typing import Final, Generic, TypeVar
 import anyio
 import anyio.abc
 
+from shelld.readiness import new_wakeup
+
 J = TypeVar("J")
 
 MAX_IDLE: Final = 8
@@ -28,7 +30,7 @@ class Worker(Generic[J]):
 
     def __init__(self, job: J) -> None:
         self.job: J | None = job
-        self.arrived = anyio.Event()
+        self.arrived = new_wakeup()
         self.task: anyio.TaskHandle[None] | None = None
         self.is_cancelled = False
 
@@ -85,7 +87,7 @@ class Workers(Generic[J]):
     async def _wait_for_job(self, worker: Worker[J]) -> None:
         if not self._is_open or len(self._idle) >= MAX_IDLE:
             return
-        worker.arrived = anyio.Event()
+        worker.arrived = new_wakeup()
         self._idle.append(worker)
         try:
             await worker.arrived.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import weakref
 from collections.abc import Callable, Iterator
 
 import anyio
@@ -17,7 +18,8 @@ from shelld.readiness import (
     Poller,
     event_loop_clock,
     new_poller,
-    watch,
+    new_wakeup,
+    new_watch,
 )
 
 both_event_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
@@ -43,7 +45,7 @@ async def test_it_tells_of_every_write_until_that_is_enough(pipe: tuple[int, int
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch, pipe[0], on_readable)
+            tasks.start_soon(new_watch().wait, pipe[0], on_readable)
             await anyio.lowlevel.checkpoint()
             os.write(pipe[1], b"0")
     assert read == [b"0", b"1", b"2"]
@@ -61,7 +63,7 @@ async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]
 
     with anyio.fail_after(10):
         for count in (1, 2):
-            await watch(pipe[0], on_readable)
+            await new_watch().wait(pipe[0], on_readable)
             for _ in range(3):
                 await anyio.lowlevel.checkpoint()
             assert calls == count
@@ -70,7 +72,7 @@ async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]
 async def test_once_it_is_over_the_event_loop_does_not_watch(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"left unread")
     with anyio.fail_after(10):
-        await watch(pipe[0], lambda: True)
+        await new_watch().wait(pipe[0], lambda: True)
     assert not asyncio.get_running_loop().remove_reader(pipe[0])
 
 
@@ -81,7 +83,7 @@ async def test_what_it_raises_is_raised_where_somebody_waits(pipe: tuple[int, in
 
     os.write(pipe[1], b"x")
     with anyio.fail_after(10), pytest.raises(LookupError):
-        await watch(pipe[0], on_readable)
+        await new_watch().wait(pipe[0], on_readable)
 
 
 @both_event_loops
@@ -98,7 +100,7 @@ async def test_it_may_end_the_wait_that_it_is_called_in(
             scope.cancel()
             return has_ended
 
-        await watch(pipe[0], on_readable)
+        await new_watch().wait(pipe[0], on_readable)
         # Where it is not asyncio, what has ended is not cancelled any more.
         assert has_ended
     assert scope.cancel_called
@@ -107,10 +109,93 @@ async def test_it_may_end_the_wait_that_it_is_called_in(
 @both_event_loops
 async def test_a_wait_can_be_cancelled_and_begun_again(pipe: tuple[int, int]) -> None:
     with anyio.move_on_after(0):
-        await watch(pipe[0], lambda: True)
+        await new_watch().wait(pipe[0], lambda: True)
     os.write(pipe[1], b"x")
     with anyio.fail_after(10):
-        await watch(pipe[0], lambda: True)
+        await new_watch().wait(pipe[0], lambda: True)
+
+
+@both_event_loops
+async def test_a_wait_ends_when_its_time_has_come(pipe: tuple[int, int]) -> None:
+    clock = event_loop_clock()
+    watch = new_watch()
+    with anyio.fail_after(10):
+        for _ in range(2):
+            until = clock() + 0.02
+            await watch.wait(pipe[0], lambda: True, until)
+            assert clock() >= until
+
+
+@both_event_loops
+async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) -> None:
+    clock = event_loop_clock()
+    watch = new_watch()
+    # Nobody waits.
+    watch.hurry(clock())
+    began = clock()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch.wait, pipe[0], lambda: True, began + 60)
+            await anyio.wait_all_tasks_blocked()
+            watch.hurry(began + 0.02)
+            watch.hurry(began + 60)
+    assert began + 0.02 <= clock()
+
+
+@both_event_loops
+async def test_a_time_that_was_made_shorter_is_forgotten_with_its_wait(
+    pipe: tuple[int, int],
+) -> None:
+    watch = new_watch()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch.wait, pipe[0], lambda: True)
+            await anyio.wait_all_tasks_blocked()
+            watch.hurry(event_loop_clock()() + 0.03)
+            os.write(pipe[1], b"x")
+        os.read(pipe[0], 1)
+        with anyio.move_on_after(0.1) as scope:
+            await watch.wait(pipe[0], lambda: True)
+        assert scope.cancelled_caught
+
+
+async def test_after_a_wait_nothing_of_it_is_kept(pipe: tuple[int, int]) -> None:
+    class Reader:
+        def __init__(self) -> None:
+            self.watch = new_watch()
+
+        def on_readable(self) -> bool:
+            return True
+
+    reader = Reader()
+    os.write(pipe[1], b"x")
+    await reader.watch.wait(pipe[0], reader.on_readable, event_loop_clock()() + 60)
+    reference = weakref.ref(reader)
+    del reader
+    assert reference() is None
+
+
+@both_event_loops
+async def test_a_wakeup_wakes_who_waits_and_who_comes_later_does_not_wait() -> None:
+    wakeup = new_wakeup()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wakeup.wait)
+            await anyio.wait_all_tasks_blocked()
+            wakeup.set()
+        wakeup.set()
+        await wakeup.wait()
+
+
+@both_event_loops
+async def test_a_wakeup_of_who_was_cancelled_is_nothing() -> None:
+    wakeup = new_wakeup()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wakeup.wait)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    wakeup.set()
 
 
 @both_event_loops

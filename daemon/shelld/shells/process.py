@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from shelld.output.reader import read_all
 from shelld.output.retention import OutputStream, ShellOutput
+from shelld.readiness import Wakeup, new_wakeup
 from shelld.shells.home import Home
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, STEPS, ShellEvent, ShellStatus, next_status
@@ -43,7 +44,7 @@ class CommandUsage(Struct, frozen=True):
 
 class _Waiter(NamedTuple):
     condition: Callable[[], bool]
-    met: anyio.Event
+    met: Wakeup
 
 
 class Supervisor(Protocol):
@@ -286,7 +287,7 @@ class ShellProcess:
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds; it is looked at whenever something happened here."""
         while not condition():
-            waiter = _Waiter(condition, anyio.Event())
+            waiter = _Waiter(condition, new_wakeup())
             self._waiters.append(waiter)
             try:
                 await waiter.met.wait()

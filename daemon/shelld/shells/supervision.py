@@ -16,8 +16,6 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
-import anyio
-
 from shelld.keeper.channel import (
     EMPTY,
     EXITED,
@@ -32,7 +30,7 @@ from shelld.keeper.channel import (
     Message,
 )
 from shelld.keeper.pool import RunnerPool
-from shelld.readiness import READABLE, event_loop_clock, new_poller, watch
+from shelld.readiness import READABLE, event_loop_clock, new_poller, new_watch
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
@@ -117,11 +115,11 @@ class Supervision:
         # Infinite if nobody holds it.
         self._held_until = math.inf
         self._stuck_at = self._clock() + START_TIMEOUT_S
-        self._scope: anyio.CancelScope | None = None
         # Closed by `run`, or with the last reference if the command never gets that far.
         self._poller = new_poller()
         for descriptor in (channel.fileno(), *self._pipes):
             self._poller.register(descriptor, READABLE)
+        self._watch = new_watch()
 
     def set_timeout(self, policy: TimeoutPolicy | None) -> None:
         """From now on the command has that long."""
@@ -172,13 +170,13 @@ class Supervision:
         shell = self.shell
         try:
             while not self._is_over:
-                with anyio.CancelScope(deadline=self._next_deadline()) as self._scope:
-                    if not self._orphaned:
-                        # Who waits for the command is woken first, so an answer is before what is
-                        # to tidy up.
-                        await watch(self._poller.fileno(), self._advance)
+                if not self._orphaned:
+                    # Who waits for the command is woken first, so an answer is before what is to
+                    # tidy up.
+                    await self._watch.wait(
+                        self._poller.fileno(), self._advance, self._next_deadline()
+                    )
                 if self._orphaned:
-                    self._scope = None
                     survivors = await kill_orphans(self._pool, self._channel.peer, shell.pid)
                     shell.survivors = shell.leftover = survivors
                     self._tree_empty, self._orphaned = True, False
@@ -187,7 +185,6 @@ class Supervision:
                     self._meet_deadlines()
                     self._advance()
         finally:
-            self._scope = None
             self._start_is_over()
             self._poller.close()
             for pipe in self._pipes.values():
@@ -209,8 +206,7 @@ class Supervision:
 
     def _deadline_changed(self) -> None:
         # One that was put off is met too soon, and nothing comes of it.
-        if self._scope is not None and self._next_deadline() < self._scope.deadline:
-            self._scope.deadline = self._next_deadline()
+        self._watch.hurry(self._next_deadline())
 
     def _advance(self) -> bool:
         """Take what has arrived; True if there is nothing more to wait for."""
