@@ -39,8 +39,8 @@ DAEMON_ROOMS = [
     "guard",
     "output",
     "keeper",
-    "readiness",
     "workers",
+    "readiness",
 ]
 
 
