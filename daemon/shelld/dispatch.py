@@ -1,8 +1,9 @@
 """The only file that knows jsonrpcserver, and the only one where exceptions become errors.
 
-jsonrpcserver gets one checked request at a time, below its public functions: those gather
-requests into tasks of their own (out of reach of a cancel scope), refuse a whole batch for one
-bad member, and put exception texts into answers.
+jsonrpcserver gets one checked request at a time, with its method, below its public functions: those
+gather requests into tasks of their own (out of reach of a cancel scope), refuse a whole batch for
+one bad member, and put exception texts into answers; and they try at every call whether the
+arguments fit the method's signature, which takes as long as to judge the command.
 
 Its package imports jsonschema for the validation that is not used here, at twice the cost of
 everything else at start-up. So the dispatcher is imported without running the package's
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -46,26 +46,16 @@ def _import_jsonrpcserver() -> tuple[Any, Any, Any, Any]:
         if loaded is None:
             del sys.modules[name]
     return (
-        dispatcher.dispatch_request,
+        dispatcher.call,
         request.Request,
         result.Success,
         exceptions.JsonRpcError,
     )
 
 
-_dispatch_request, _Request, _Success, _JsonRpcError = _import_jsonrpcserver()
+_call, _Request, _Success, _JsonRpcError = _import_jsonrpcserver()
 
 Method = Callable[[Any, bytes], Awaitable[Any]]
-
-
-class _Signature(inspect.Signature):
-    """Of all methods. jsonrpcserver tries at every call whether the arguments fit; they do."""
-
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        return None
-
-
-_SIGNATURE = _Signature()
 
 
 def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> Method:
@@ -82,8 +72,6 @@ def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> M
             bug = internal_error()
             raise _JsonRpcError(bug.kind.code, bug.message, bug) from None
 
-    # jsonrpcserver asks for the signature at every call; this answers without working it out.
-    method.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     return method
 
 
@@ -96,13 +84,14 @@ async def dispatch(
     cycle keeps what a failed request held, which can be megabytes of output, until some later
     garbage collection.
     """
-    _, outcome = await _dispatch_request(methods, context, _Request(name, [raw_params], None))
+    method = methods.get(name)
+    if method is None:
+        return method_not_found(name)
+    outcome = await _call(_Request(name, [raw_params], None), context, method)
     error = getattr(outcome, "_error", None)
     if error is None:
         return outcome._value.result
     if isinstance(error.data, RpcError):
         return error.data
-    if name not in methods:
-        return method_not_found(name)
     logger.error("jsonrpcserver refused a call: code %s", error.code)
     return internal_error()

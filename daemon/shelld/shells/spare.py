@@ -270,7 +270,8 @@ class Spares:
         else:
             return None
         launch = spare.launch
-        _look(launch)
+        if not launch.is_ready:
+            _look(launch)
         is_slow = launch.was_slow or not launch.is_ready
         session.slow_starts = max(0, session.slow_starts + (1 if is_slow else -1))
         session.slow_since = time.monotonic()
@@ -325,9 +326,8 @@ class Spares:
 
 def _look(launch: SpareLaunch) -> None:
     # When its start was told, it may not have been where it can be told its command.
-    if not launch.is_ready:
-        with contextlib.suppress(OSError):
-            launch.look()
+    with contextlib.suppress(OSError):
+        launch.look()
 
 
 def _forgive(session: Session) -> None:
