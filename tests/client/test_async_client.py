@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -271,6 +272,19 @@ async def test_a_result_of_another_shape_is_a_protocol_error() -> None:
     async with AsyncClient.spawn(["/bin/bash", "-c", script]) as shell:
         with pytest.raises(ProtocolError, match="BashResult"):
             await shell.bash("true")
+
+
+async def test_nothing_is_kept_of_an_answer_that_was_handed_out(shell: AsyncClient) -> None:
+    await shell.ping()
+    tracemalloc.start()
+    try:
+        result = await shell.bash("head -c 900000 /dev/zero | tr '\\0' x")
+        assert len(result.stdout) == 900_000
+        del result
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 300_000
 
 
 async def test_a_peer_that_never_ends_is_ended(

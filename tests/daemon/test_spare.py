@@ -14,7 +14,14 @@ from shelld.shells.launch import StartRequest
 from shelld.shells.manager import ShellManager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
-from shelld.shells.spare import MAX_SLOW_STARTS, SpareLaunch, arguments_address
+from shelld.shells.spare import (
+    MAX_SLOW_STARTS,
+    SLOW_START_FACTOR,
+    SLOW_START_S,
+    SpareLaunch,
+    StartTimes,
+    arguments_address,
+)
 from shelld_protocol.errors import RpcError
 from support import running_below
 
@@ -107,6 +114,7 @@ async def test_where_commands_follow_at_once_two_wait(monkeypatch: pytest.Monkey
 
 async def start_slowly(manager: ShellManager, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every start count as slow, until none waits any more."""
+    monkeypatch.setattr(spare_module, "SLOW_START_FACTOR", 0)
     for name, seconds in {"SLOW_START_S": 0, "IN_A_ROW_S": 0, "PAUSE_S": 60, "RETRY_S": 60}.items():
         monkeypatch.setattr(spare_module, name, seconds)
     for _ in range(3 * MAX_SLOW_STARTS):
@@ -124,6 +132,15 @@ async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
         monkeypatch.setattr(spare_module, "PAUSE_S", 0)
         await run(manager, "true")
         await wait_for_waiting(1)
+
+
+async def test_where_every_start_takes_long_none_is_slow() -> None:
+    quick, long = SLOW_START_S / SLOW_START_FACTOR, 10 * SLOW_START_S
+    starts = StartTimes()
+    assert [starts.is_slow(long * share) for share in (1, 2, 0.5, 3.9, 4.1)] == [False] * 4 + [True]
+    assert [starts.is_slow(quick * share) for share in (1, 7.9, 8.1)] == [False, False, True]
+    # To be faster than that makes no difference.
+    assert [starts.is_slow(quick * share) for share in (0.1, 7.9, 8.1)] == [False, False, True]
 
 
 async def test_where_they_started_slowly_one_is_tried_after_a_while(

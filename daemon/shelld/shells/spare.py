@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable
@@ -39,8 +40,10 @@ IDLE_S: Final = 300.0
 # Where more sessions take turns than there may be bashes, each would be ended before it is used.
 MIN_AGE_S: Final = 15.0
 
-# From the request for a bash to its start: half a millisecond, unless the processors are busy.
+# From the request for a bash to its start: half a millisecond here. Where it takes so much longer,
+# and so many times as long as the fastest has taken, the processors are busy.
 SLOW_START_S: Final = 0.004
+SLOW_START_FACTOR: Final = 8
 # By so many, those that started slowly, or too late, may outnumber the others.
 MAX_SLOW_STARTS: Final = 4
 
@@ -89,9 +92,9 @@ class SpareLaunch(Launch):
     def __init__(self, session: Session, bash: str) -> None:
         super().__init__(session, bash)
         self.state = session.state
-        # When it was started, as of time.monotonic(), and whether that took long.
+        # When it was started, as of time.monotonic(), and how long that took.
         self.since = time.monotonic()
-        self.was_slow = False
+        self.start_took = math.inf
         # Bash runs; and it can be told its command.
         self.has_started = False
         self.is_ready = False
@@ -130,7 +133,7 @@ class SpareLaunch(Launch):
     def bash_runs(self, pid: int) -> None:
         self._pid = pid
         self.has_started = True
-        self.was_slow = time.monotonic() - self.since > SLOW_START_S
+        self.start_took = time.monotonic() - self.since
         self.look()
 
     def look(self) -> None:
@@ -197,6 +200,17 @@ class Spare(NamedTuple):
         return time.monotonic() - self.launch.since
 
 
+class StartTimes:
+    """Tells which starts were slow, by those that there were before."""
+
+    def __init__(self) -> None:
+        self._fastest = math.inf
+
+    def is_slow(self, seconds: float) -> bool:
+        self._fastest = min(self._fastest, seconds)
+        return seconds > max(SLOW_START_S, SLOW_START_FACTOR * self._fastest)
+
+
 class Spares:
     """Those that wait, by session. `limit` 0: none.
 
@@ -210,6 +224,7 @@ class Spares:
         self._start = start
         self._limit = limit if CAN_RECORD else 0
         self._failures = 0
+        self._start_times = StartTimes()
         # In the order of their start.
         self._waiting: list[Spare] = []
 
@@ -272,7 +287,7 @@ class Spares:
         launch = spare.launch
         if not launch.is_ready:
             _look(launch)
-        is_slow = launch.was_slow or not launch.is_ready
+        is_slow = self._start_times.is_slow(launch.start_took) or not launch.is_ready
         session.slow_starts = max(0, session.slow_starts + (1 if is_slow else -1))
         session.slow_since = time.monotonic()
         if not launch.has_started:
