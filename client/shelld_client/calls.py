@@ -87,10 +87,11 @@ class Call(NamedTuple, Generic[T]):
 
 
 def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
-    params = _given(command=command, **options)
-    if "session" in options:
-        # None is a value here: no session.
-        params["session"] = options["session"]
+    params: dict[str, Any] = {"command": command}
+    for name, value in options.items():
+        # None is a value only there: no session.
+        if value is not None or name == "session":
+            params[name] = value
     if "env" in params:
         params["env"] = dict(params["env"])
 

@@ -123,6 +123,7 @@ class Server:
         self._in_flight: dict[IdKey | None, list[InFlight]] = {}
         self._in_flight_count = 0
         self._fewer = anyio.Event()
+        self._logs_requests = logger.isEnabledFor(logging.DEBUG)
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -241,7 +242,8 @@ class Server:
             refusal = None if request.id is None else encode_error(request.id, shutting_down())
             deliver(refusal)
             return
-        logger.debug("request %.100r", request.method)
+        if self._logs_requests:
+            logger.debug("request %.100r", request.method)
         entry = InFlight(request, Context(self._daemon, self._notify), deliver)
         self._in_flight.setdefault(entry.key, []).append(entry)
         self._in_flight_count += 1

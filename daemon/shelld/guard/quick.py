@@ -167,4 +167,6 @@ def is_plainly_harmless(
         spoken = {word.encode() for word in (*words, *_ENDS_OF_WORDS.split(command))}
         if _NOT_FOUND in names or not names.isdisjoint(spoken):
             return False
-    return not any(word.rpartition("/")[2] in TELLING or "mkfs" in word for word in words)
+    if "mkfs" in command:
+        return False
+    return TELLING.isdisjoint([word.rpartition("/")[2] for word in words])

@@ -142,7 +142,7 @@ class Channel:
             return None
         self._buffer += data
         messages: list[tuple[Message, list[int]]] = []
-        while (message := self._next_message()) is not None:
+        while self._buffer and (message := self._next_message()) is not None:
             if message[0] == READY:
                 self.peer = RunnerInfo(*message[1:])
                 continue

@@ -168,7 +168,8 @@ class SpareLaunch(Launch):
 
     def run(self, request: StartRequest) -> None:
         assert self._memory is not None
-        self._check_directory(request)
+        if self._cwd:
+            self._check_directory(request)
         command = request.command.encode()
         recording = b""
         if not changes_nothing(request.command, self.state.names):
@@ -184,10 +185,9 @@ class SpareLaunch(Launch):
 
     def _check_directory(self, request: StartRequest) -> None:
         """See whether the path of its directory still leads there."""
-        if self._cwd:
-            path = self._session.resolve(request.cwd)
-            if not os.path.samefile(path, f"/proc/{self._pid}/cwd"):
-                raise FileNotFoundError(errno.ENOENT, "another directory has this path now")
+        path = self._session.resolve(request.cwd)
+        if not os.path.samefile(path, f"/proc/{self._pid}/cwd"):
+            raise FileNotFoundError(errno.ENOENT, "another directory has this path now")
 
 
 class Spare(NamedTuple):

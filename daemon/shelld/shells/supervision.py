@@ -307,7 +307,8 @@ class Supervision:
             shell.stop_clock()
             shell.usage = CommandUsage(user, system, rss)
             shell.leftover = leftover
-            self._look_for_oom(wait_status)
+            if wait_status:
+                self._look_for_oom(wait_status)
         elif kind == LEFTOVER:
             shell.leftover = message[1]
         elif kind == SURVIVORS:
@@ -352,8 +353,8 @@ class Supervision:
     def _conclude(self) -> None:
         """Draw the consequences of what was read."""
         shell = self.shell
-        is_pending = shell.status is ShellStatus.PENDING and not self.launch.is_waiting
-        if self._runner_lost and self._tree_empty and is_pending:
+        is_lost = self._runner_lost and self._tree_empty
+        if is_lost and shell.status is ShellStatus.PENDING and not self.launch.is_waiting:
             if self._channel.peer is None:
                 # There was none: the keeper could not fork.
                 shell.failure = (errno.EAGAIN, "exec")
@@ -361,7 +362,7 @@ class Supervision:
                 # A command that kills its runner at once can be faster than the news of its start.
                 shell.started()
         is_running = shell.status is ShellStatus.RUNNING
-        if is_running and self._wait_status is None and self._runner_lost and self._tree_empty:
+        if is_running and self._wait_status is None and is_lost:
             self._assume_killed()
         has_exited = is_running and self._wait_status is not None
         if has_exited and self._held_until < math.inf:
