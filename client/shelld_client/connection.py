@@ -61,8 +61,7 @@ class Connection(Generic[T]):
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         self._next_id += 1
-        if wire_logger.isEnabledFor(logging.DEBUG):
-            _log_message("->", frame)
+        _log_message("->", frame)
         self._pending[request_id] = pending
         return request_id, frame
 
@@ -70,8 +69,7 @@ class Connection(Generic[T]):
         """Forget a call whose answer nobody wants; return the bytes that end it in the daemon."""
         self._pending.pop(request_id, None)
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
-        if wire_logger.isEnabledFor(logging.DEBUG):
-            _log_message("->", frame)
+        _log_message("->", frame)
         return frame
 
     def receive(self, data: bytes) -> list[tuple[T, bytes | ShellError]]:
@@ -84,8 +82,7 @@ class Connection(Generic[T]):
         while (event := self._frames.next_event()) is not NEED_DATA:
             if isinstance(event, FrameError):
                 raise ProtocolError(f"the peer sent no valid message: {event.value}")
-            if wire_logger.isEnabledFor(logging.DEBUG):
-                _log_message("<-", event)
+            _log_message("<-", event)
             try:
                 answer = _decoder.decode(event)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -114,4 +111,5 @@ class Connection(Generic[T]):
 
 
 def _log_message(direction: str, message: bytes) -> None:
-    wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())
+    if wire_logger.isEnabledFor(logging.DEBUG):
+        wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from shelld.keeper.channel import (
@@ -28,6 +29,7 @@ from shelld.keeper.channel import (
 )
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
+from shelld.shells.orphans import kill_orphans
 from support import DEADLINE_S, descendants, is_alive, parent_of, wait_for
 
 
@@ -284,9 +286,21 @@ def test_a_double_fork_that_closes_everything_does_not_get_away(
     run.channel.close()
 
 
+class _PatientPool(RunnerPool):
+    """Lets a runner end when that has been looked for so many times."""
+
+    looks_left = 0
+
+    def is_dying(self, runner: int | None) -> bool:
+        self.looks_left -= 1
+        if self.looks_left == 0 and runner is not None:
+            os.kill(runner, signal.SIGKILL)
+        return super().is_dying(runner)
+
+
 def _take_over_from_a_keeper() -> None:
     assert become_subreaper()
-    pool = RunnerPool(adopts=True)
+    pool = _PatientPool(adopts=True)
     run = Run(pool, b"sleep 300")
     runner, (_, bash, *_) = run.runner, run.until(STARTED)
     keeper = parent_of(runner)
@@ -296,15 +310,13 @@ def _take_over_from_a_keeper() -> None:
     assert pool.is_dying(runner)
     wait_for(lambda: parent_of(runner) == os.getpid(), "the end of the keeper")
     assert pool.is_dying(runner)
-    os.kill(runner, signal.SIGKILL)
-    wait_for(lambda: not pool.is_dying(runner), "the end of the runner")
-    pool.expect_orphans()
-    wait_for(lambda: pool.orphans() == [], "the end of what it has left")
+    pool.looks_left = 5
+    assert anyio.run(kill_orphans, pool, run.channel.peer, bash) == []
     assert not is_alive(bash)
     pool.close()
 
 
-def test_a_runner_that_has_not_ended_yet_is_known_to_keep_its_children() -> None:
+def test_what_a_runner_left_is_looked_for_when_that_and_the_keeper_have_ended() -> None:
     # In a process whose children are all of the pool.
     process = multiprocessing.get_context("fork").Process(target=_take_over_from_a_keeper)
     process.start()

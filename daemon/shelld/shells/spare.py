@@ -95,7 +95,7 @@ class SpareLaunch(Launch):
         # When it was started, as of time.monotonic(), and how long that took.
         self.since = time.monotonic()
         self.start_took = math.inf
-        # Bash runs; and it can be told its command.
+        # Bash runs; and it can be told its command. Asked for while a command is to be started.
         self.has_started = False
         self.is_ready = False
         self._pid = 0
