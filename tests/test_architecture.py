@@ -41,6 +41,7 @@ DAEMON_ROOMS = [
     "keeper",
     "workers",
     "readiness",
+    "faults",
 ]
 
 

@@ -1,7 +1,8 @@
 """The daemon's life: the parts put together, the reasons to stop, and the stop itself.
 
-Every stage of the stop has a deadline. Whatever those leave undone, the runners do: they see the
-daemon's end as end of file and kill what they guard.
+Every stage of the stop has a deadline, and comes whether or not the one before has failed. What
+they leave undone, the runners do: they see the daemon's end as end of file and kill what they
+guard.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import logging
 import math
 import os
 import signal
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import anyio
 
-from shelld import __version__
+from shelld import __version__, faults
 from shelld.audit import AuditLog
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
@@ -69,13 +72,16 @@ async def _run(
         if audit is not None:
             audit_shell(audit, shell)
 
+    def start(task: Callable[..., Awaitable[None]], *args: object) -> None:
+        watchers.start_soon(faults.keep_running, partial(task, *args), task.__name__)
+
     output = Output(streams[1])
     exit_code = 0
     collect_rarely()
     logger.info("shelld %s serves one client", __version__)
     async with (
         anyio.create_task_group() as requests,
-        # Inside: what requests wait for ends before they are waited for.
+        # Nested inside `requests`, so shells end before we wait for the requests that wait on them.
         ShellManager(manager_options(options), pool=pool, on_end=on_end) as manager,
     ):
         daemon = Daemon(options, manager, audit, policy)
@@ -85,15 +91,15 @@ async def _run(
         async with anyio.create_task_group() as watchers:
             hurry = anyio.Event()
             reading = anyio.CancelScope()
-            watchers.start_soon(_watch_signals, reading, hurry)
-            watchers.start_soon(_watch_output, output, reading)
-            watchers.start_soon(_watch_children, pool)
-            watchers.start_soon(load_soon)
-            watchers.start_soon(toolbox.load)
-            watchers.start_soon(reports.run)
-            watchers.start_soon(give_back_regularly)
+            start(_watch_signals, reading, hurry)
+            start(_watch_output, output, reading)
+            start(_watch_children, pool)
+            watchers.start_soon(faults.run_once, load_soon, "the preload of the guard")
+            watchers.start_soon(faults.run_once, toolbox.preload, "the preload of the tools")
+            start(reports.run)
+            start(give_back_regularly)
             if options.parent_pid is not None:
-                watchers.start_soon(_watch_process, options.parent_pid, reading)
+                start(_watch_process, options.parent_pid, reading)
             with reading:
                 await server.read_requests()
             daemon.draining = True
@@ -101,28 +107,40 @@ async def _run(
             await _stop(server, manager, output, hurry)
             output.close()
             watchers.cancel_scope.cancel()
+        requests.cancel_scope.cancel()
         exit_code = server.exit_code or 0
     return exit_code  # noqa: RET504 - a type checker thinks that the scopes could swallow errors
 
 
 async def _stop(server: Server, manager: ShellManager, output: Output, hurry: anyio.Event) -> None:
     flush_until = anyio.current_time() + STOP_S
-    async with anyio.create_task_group() as stage:
 
-        async def cut_short() -> None:
-            await hurry.wait()
+    async def drain() -> None:
+        async with anyio.create_task_group() as stage:
+
+            async def cut_short() -> None:
+                await hurry.wait()
+                stage.cancel_scope.cancel()
+
+            stage.start_soon(cut_short)
+            await server.drain(0 if output.is_broken else DRAIN_S)
             stage.cancel_scope.cancel()
+        server.refuse_in_flight()
 
-        stage.start_soon(cut_short)
-        await server.drain(0 if output.is_broken else DRAIN_S)
-        stage.cancel_scope.cancel()
-    server.refuse_in_flight()
-    running = len(manager.list_running())
-    with anyio.move_on_after(STOP_KILL_S + running * STOP_KILL_PER_SHELL_S):
-        await manager.kill_all(0 if hurry.is_set() else STOP_GRACE_MS)
-    flush_until = max(flush_until, anyio.current_time() + FLUSH_S)
-    with anyio.CancelScope(deadline=flush_until):
-        await output.wait_empty()
+    async def kill_all() -> None:
+        running = len(manager.list_running())
+        with anyio.move_on_after(STOP_KILL_S + running * STOP_KILL_PER_SHELL_S):
+            await manager.kill_all(0 if hurry.is_set() else STOP_GRACE_MS)
+
+    async def flush() -> None:
+        with anyio.CancelScope(deadline=max(flush_until, anyio.current_time() + FLUSH_S)):
+            await output.wait_empty()
+
+    for stage in (drain, kill_all, flush):
+        try:
+            await stage()
+        except Exception:
+            faults.report("the stop")
 
 
 async def _watch_signals(reading: anyio.CancelScope, hurry: anyio.Event) -> None:

@@ -1,4 +1,4 @@
-"""The only file that knows jsonrpcserver, and the only one where exceptions become errors.
+"""The only file that knows jsonrpcserver. What a method raises becomes an error here.
 
 jsonrpcserver gets one checked request at a time, with its method, below its public functions: those
 gather requests into tasks of their own (out of reach of a cancel scope), refuse a whole batch for
@@ -20,6 +20,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from shelld.faults import answer_for
 from shelld_protocol.errors import RpcError, internal_error, method_not_found
 from shelld_protocol.params import decode_params
 from shelld_protocol.structs import Params
@@ -65,12 +66,11 @@ def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> M
         try:
             return _Success(await body(context, decode_params(params_type, raw_params)))
         except RpcError as error:
+            # Not kept under another name: that would be a cycle with its own traceback.
             raise _JsonRpcError(error.kind.code, error.message, error) from None
-        except Exception:
-            # The traceback names code, not the command nor its environment.
-            logger.exception("unexpected error in a method")
-            bug = internal_error()
-            raise _JsonRpcError(bug.kind.code, bug.message, bug) from None
+        except Exception as error:
+            answer = answer_for(error, "a method")
+            raise _JsonRpcError(answer.kind.code, answer.message, answer) from None
 
     return method
 

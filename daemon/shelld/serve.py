@@ -1,8 +1,11 @@
 """The loop: read, frame, decode, start a task for each request, settle each exactly once.
 
-Owns the table of requests in flight. A request is *accepted* when it is entered there, before
+Owns the set of requests in flight. A request is *accepted* when it is entered there, before
 anything is awaited; from then on every way it can end (result, error, cancel, shutdown, a result
 that cannot be encoded, a bug) leads to its one `settle`.
+
+A message, or a request, that makes our own code fail is answered with an error, and the next one is
+read (`faults`).
 
 Never lets one request delay another, and never lets a client that does not read delay a command:
 when too many requests or too many unread answers are outstanding, it stops *reading* requests,
@@ -14,13 +17,16 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 import msgspec
 
+from shelld import faults
 from shelld.dispatch import Method, dispatch
+from shelld.faults import answer_for
 from shelld.methods.context import Context, Daemon
 from shelld.stdio import Input, Output
 from shelld.workers import Worker, Workers
@@ -30,6 +36,7 @@ from shelld_protocol.errors import (
     internal_error,
     invalid_request,
     parse_error,
+    resource_exhausted,
     shutting_down,
 )
 from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing, encode_frame
@@ -39,6 +46,7 @@ from shelld_protocol.jsonrpc import (
     IdKey,
     Invalid,
     Request,
+    Response,
     Single,
     decode_message,
     encode_batch,
@@ -52,6 +60,9 @@ logger = logging.getLogger("shelld.serve")
 
 # Answers that wait for the client to read them, before no more requests are read.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
+
+# So many failures in a row of our own code that reads the stream, and the stream is given up.
+MAX_READ_FAILURES: Final = 3
 
 # While no requests are read: how often to look whether the client is still there.
 HANG_UP_POLL_S: Final = 0.5
@@ -73,17 +84,30 @@ CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
 
 _cancel_params: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
+# Takes the answer, or None for "no answer". If it raises, nothing was written.
 Deliver = Callable[[bytes | None], None]
 
 
 class InFlight:
     """A request between its acceptance and its one settlement."""
 
-    __slots__ = ("cancellation", "context", "deliver", "id", "key", "request", "settled", "worker")
+    __slots__ = (
+        "cancellation",
+        "context",
+        "deliver",
+        "id",
+        "key",
+        "raw_id",
+        "request",
+        "settled",
+        "worker",
+    )
 
     def __init__(self, request: Request, context: Context, deliver: Deliver) -> None:
         self.request = request
         self.id = request.id
+        # The id of its answer, as JSON text.
+        self.raw_id = NULL_ID if request.id is None else request.id
         self.key: IdKey | None = None if request.id is None else id_key(request.id)
         self.context = context
         self.deliver = deliver
@@ -93,8 +117,24 @@ class InFlight:
 
     def stop(self) -> None:
         """Cancel what it does, which then settles it if nobody has."""
-        assert self.worker is not None
-        self.worker.cancel()
+        if self.worker is not None:
+            self.worker.cancel()
+
+
+class BatchReply:
+    """Collects the answers to the members of a batch, and delivers them as one."""
+
+    def __init__(self, size: int, deliver: Deliver) -> None:
+        self._size = size
+        self._deliver = deliver
+        self._replies: dict[int, bytes | None] = {}
+
+    def take(self, position: int, reply: bytes | None) -> None:
+        """Take the answer to the member at `position`."""
+        self._replies[position] = reply
+        if len(self._replies) == self._size:
+            answers = [answer for _, answer in sorted(self._replies.items()) if answer is not None]
+            self._deliver(encode_batch(answers) if answers else None)
 
 
 class Server:
@@ -113,15 +153,14 @@ class Server:
         self._methods = methods
         self._source = source
         self._output = output
-        self._workers = Workers(tasks, self._answer)
+        self._workers = Workers(tasks, self._answer, self._fail)
         self._frames = FrameReader(daemon.options.max_message_bytes)
         # All has been read.
         self._at_end = False
         # Or not yet, but the client is known to be gone.
         self._is_alone = False
-        # By id; a client may have one id in flight several times.
-        self._in_flight: dict[IdKey | None, list[InFlight]] = {}
-        self._in_flight_count = 0
+        # A client may have one id in flight several times.
+        self._in_flight: set[InFlight] = set()
         self._fewer = anyio.Event()
         self._logs_requests = logger.isEnabledFor(logging.DEBUG)
 
@@ -129,13 +168,23 @@ class Server:
 
     async def read_requests(self) -> None:
         """Have a task for every request, until the stream ends or `exit` arrives."""
+        failures = 0
         try:
             while not self._is_over:
-                await self._source.watch(self._receive)
-                while not (self._is_over or self._start_requests()):
-                    await self._wait_for_room()
+                try:
+                    await self._read()
+                    failures = 0
+                except Exception:
+                    faults.report("the reader of requests")
+                    failures += 1
+                    self._at_end = failures == MAX_READ_FAILURES
         finally:
             self._workers.close()
+
+    async def _read(self) -> None:
+        await self._source.watch(self._receive)
+        while not (self._is_over or self._start_requests()):
+            await self._wait_for_room()
 
     @property
     def _is_over(self) -> bool:
@@ -143,7 +192,10 @@ class Server:
 
     def _receive(self) -> bool:
         """Read, and start what has arrived; True if nothing is to be read, at least for now."""
-        if data := self._source.read():
+        data = self._source.read()
+        if data is None:
+            return False
+        if data:
             self._frames.receive_data(data)
         else:
             self._at_end = True
@@ -158,10 +210,10 @@ class Server:
             event = self._frames.next_event()
             if event is NEED_DATA:
                 break
-            if isinstance(event, FrameError):
-                self._refuse_frame(event)
-            else:
-                self._accept(event)
+            try:
+                self._take(event)
+            except Exception as error:
+                self._write(encode_error(NULL_ID, answer_for(error, "a message")))
         return True
 
     @property
@@ -171,13 +223,13 @@ class Server:
             # Once the client is gone there is nothing more to hold back.
             return True
         return (
-            self._in_flight_count < self._daemon.options.max_in_flight
+            len(self._in_flight) < self._daemon.options.max_in_flight
             and self._output.backlog < MAX_BACKLOG_BYTES
         )
 
     async def _wait_for_room(self) -> None:
         """Wait until another request may be started, or the client is gone."""
-        while self._in_flight_count >= self._daemon.options.max_in_flight:
+        while len(self._in_flight) >= self._daemon.options.max_in_flight:
             # Its end cannot be seen by reading, as nothing is read now.
             if self._source.has_hung_up():
                 self._is_alone = True
@@ -188,117 +240,105 @@ class Server:
         if self._output.backlog >= MAX_BACKLOG_BYTES:
             await self._output.wait_empty()
 
-    def _refuse_frame(self, event: FrameError) -> None:
-        too_large = event is FrameError.TOO_LARGE
-        error = invalid_request(event.value) if too_large else parse_error()
-        self._write(encode_error(NULL_ID, error))
-
-    def _accept(self, data: bytes) -> None:
-        message = decode_message(data)
+    def _take(self, event: bytes | FrameError) -> None:
+        if isinstance(event, FrameError):
+            self._write(encode_error(NULL_ID, _frame_error(event)))
+            return
+        message = decode_message(event)
         if isinstance(message, Batch):
-            self._accept_batch(message)
+            batch = BatchReply(len(message.members), self._write)
+            for position, member in enumerate(message.members):
+                self._accept(member, partial(batch.take, position))
         else:
-            self._accept_single(message, self._write)
+            self._accept(message, self._write)
 
-    def _accept_batch(self, batch: Batch) -> None:
-        outstanding = len(batch.members)
-        replies: list[bytes | None] = [None] * outstanding
-
-        def deliver_member(position: int) -> Deliver:
-            def deliver(reply: bytes | None) -> None:
-                nonlocal outstanding
-                replies[position] = reply
-                outstanding -= 1
-                if not outstanding:
-                    answers = [reply for reply in replies if reply is not None]
-                    if answers:
-                        self._write(encode_batch(answers))
-
-            return deliver
-
-        for position, member in enumerate(batch.members):
-            self._accept_single(member, deliver_member(position))
-
-    def _accept_single(self, message: Single, deliver: Deliver) -> None:
-        """Start one request. `deliver` is called exactly once, with None for "no answer"."""
-        if isinstance(message, Request):
-            self._accept_request(message, deliver)
-        elif isinstance(message, Invalid):
-            deliver(encode_error(message.id, message.error))
-        else:
+    def _accept(self, message: Single, deliver: Deliver) -> None:
+        """Start one request, or answer it at once. `deliver` is called exactly once."""
+        if isinstance(message, Response):
             deliver(None)
+            return
+        if isinstance(message, Invalid):
+            deliver(encode_error(message.id, message.error))
+            return
+        entry: InFlight | None = None
+        try:
+            entry = InFlight(message, Context(self._daemon, self._notify), deliver)
+            self._begin(entry)
+        except Exception as error:
+            answer = answer_for(error, "a request")
+            if entry is not None:
+                self._settle(entry, encode_error(entry.raw_id, answer))
+            else:
+                deliver(None if message.id is None else encode_error(message.id, answer))
 
-    def _accept_request(self, request: Request, deliver: Deliver) -> None:
+    def _begin(self, entry: InFlight) -> None:
+        request = entry.request
         self._daemon.requests += 1
         if request.method == "exit":
             self.exit_code = 0 if self._daemon.draining else 1
-            deliver(None if request.id is None else encode_result(request.id, None))
-            return
-        if request.id is None and request.method in CANCEL_METHODS:
+            self._settle(entry, encode_result(entry.raw_id, None))
+        elif request.id is None and request.method in CANCEL_METHODS:
             self._cancel(request)
-            deliver(None)
-            return
-        if self._daemon.draining:
-            refusal = None if request.id is None else encode_error(request.id, shutting_down())
-            deliver(refusal)
-            return
-        if self._logs_requests:
-            logger.debug("request %.100r", request.method)
-        entry = InFlight(request, Context(self._daemon, self._notify), deliver)
-        self._in_flight.setdefault(entry.key, []).append(entry)
-        self._in_flight_count += 1
-        entry.worker = self._workers.start(entry)
+            self._settle(entry, b"")
+        elif self._daemon.draining:
+            self._settle(entry, encode_error(entry.raw_id, shutting_down()))
+        else:
+            if self._logs_requests:
+                logger.debug("request %.100r", request.method)
+            self._in_flight.add(entry)
+            entry.worker = self._workers.start(entry)
 
     # -- answering --------------------------------------------------------------------------
 
     async def _answer(self, entry: InFlight) -> None:
+        if entry.settled:
+            # It failed between its start and this moment.
+            return
         reply: bytes | None = None
         request = entry.request
-        raw_id = NULL_ID if request.id is None else request.id
         try:
             result = await dispatch(self._methods, entry.context, request.method, request.params)
             if isinstance(result, RpcError):
-                reply = encode_error(raw_id, result)
+                reply = encode_error(entry.raw_id, result)
             else:
-                reply = encode_result(raw_id, result)
-        except Exception:
+                reply = encode_result(entry.raw_id, result)
+        except Exception as error:
             # The result could not be encoded.
-            logger.exception("unexpected error while answering")
-            reply = encode_error(raw_id, internal_error())
+            reply = encode_error(entry.raw_id, answer_for(error, "a request"))
         finally:
             if reply is None:
                 # Something has cut it short: the client, or the end of the daemon.
                 was_asked = entry.cancellation is not None
                 cause = cancelled(entry.context.error_data) if was_asked else shutting_down()
-                reply = encode_error(raw_id, cause)
+                reply = encode_error(entry.raw_id, cause)
             self._settle(entry, reply)
+
+    def _fail(self, entry: InFlight) -> None:
+        """Settle a request whose task has failed, which was reported."""
+        self._settle(entry, encode_error(entry.raw_id, internal_error()))
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
         """Deliver the one answer of a request; anything after the first is nothing."""
-        if entry.settled:
-            return
-        entry.settled = entry.context.is_over = True
+        if not entry.settled:
+            silent = entry.id is None or entry.cancellation is Cancellation.SILENT
+            entry.deliver(None if silent else reply)
+            entry.settled = True
+        entry.context.is_over = True
         # A task that was cancelled keeps the error, whose traceback leads to `entry`.
         entry.worker = None
-        same_id = self._in_flight[entry.key]
-        same_id.remove(entry)
-        if not same_id:
-            del self._in_flight[entry.key]
-        self._in_flight_count -= 1
+        self._in_flight.discard(entry)
         self._fewer.set()
-        silent = entry.id is None or entry.cancellation is Cancellation.SILENT
-        entry.deliver(None if silent else reply)
 
     def _cancel(self, request: Request) -> None:
         member, cancellation = CANCEL_METHODS[request.method]
         try:
             named = _cancel_params.decode(request.params).get(member)
-        except msgspec.ValidationError:
+        except msgspec.DecodeError:
             return
         key = None if named is None else id_key(bytes(named))
         if key is None:
             return
-        for entry in self._in_flight.get(key, ()):
+        for entry in [entry for entry in self._in_flight if entry.key == key]:
             entry.cancellation = cancellation
             entry.context.is_over = True
             entry.stop()
@@ -318,13 +358,20 @@ class Server:
     async def drain(self, seconds: float) -> None:
         """Wait that long for requests in flight to end by themselves."""
         with anyio.move_on_after(seconds):
-            while self._in_flight_count:
+            while self._in_flight:
                 self._fewer = anyio.Event()
                 await self._fewer.wait()
 
     def refuse_in_flight(self) -> None:
         """Answer everything in flight with shutting_down, and cancel it."""
-        for entry in [entry for same_id in self._in_flight.values() for entry in same_id]:
-            raw_id = NULL_ID if entry.id is None else entry.id
+        for entry in list(self._in_flight):
             entry.stop()
-            self._settle(entry, encode_error(raw_id, shutting_down()))
+            self._settle(entry, encode_error(entry.raw_id, shutting_down()))
+
+
+def _frame_error(event: FrameError) -> RpcError:
+    if event is FrameError.TOO_LARGE:
+        return invalid_request(event.value)
+    if event is FrameError.NO_MEMORY:
+        return resource_exhausted("memory", event.value)
+    return parse_error()

@@ -1,15 +1,18 @@
 """The two protocol streams: read without blocking, written without blocking.
 
-Owns the protocol's descriptors. No flag of theirs is changed: the parent shares them.
+Owns the protocol's descriptors. Their flags are never changed, as the parent shares them. A parent
+may have set O_NONBLOCK: EAGAIN then means "later", and neither end of file nor a broken stream.
 
 `Output.write` never waits. What the client does not take is queued, and a thread of its own waits
 for the client; the reader of requests looks at `backlog` and stops reading until it shrinks. The
-thread is a daemon thread: one that is stuck in a write cannot keep the process.
+thread is started at once, so that a shortage of threads cannot keep an answer back, and it is a
+daemon thread: one that is stuck in a write cannot keep the process.
 """
 
 from __future__ import annotations
 
 import collections
+import errno
 import fcntl
 import os
 import select
@@ -26,10 +29,14 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from shelld import faults
 from shelld.readiness import new_watch
 
 # What a pipe holds; more would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
+
+# Errors of read(2) that say nothing about the stream.
+_READ_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 
 _HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
@@ -65,13 +72,16 @@ class Input:
         while not on_readable():
             await anyio.lowlevel.checkpoint()
 
-    def read(self) -> bytes:
-        """Return the next bytes, b"" at end of file or if the stream is broken."""
+    def read(self) -> bytes | None:
+        """Return the next bytes, b"" at end of file or if the stream is broken, None for "later".
+
+        A blocking stream does not block here: this process is its only reader, and reads only what
+        has become readable.
+        """
         try:
-            # This process is the only reader, so what was readable does not block.
             return os.read(self._descriptor, READ_BYTES)
-        except OSError:
-            return b""
+        except OSError as error:
+            return None if error.errno in _READ_AGAIN else b""
 
 
 def _room_of_empty_pipe(descriptor: int) -> int:
@@ -90,7 +100,7 @@ class Output:
     """The stream of answers.
 
     `backlog` is how many bytes were written here and not yet taken by the kernel; `is_broken`, that
-    nobody reads any more.
+    nobody reads any more. Raises RuntimeError if no thread can be started.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -107,25 +117,28 @@ class Output:
         self.backlog = 0
         self.is_broken = False
         self._closed = False
-        self._thread: threading.Thread | None = None
         self._progress = anyio.Event()
         self._token = anyio.lowlevel.current_token()
+        threading.Thread(target=self._run, name="shelld-stdout", daemon=True).start()
 
     def write(self, data: bytes) -> None:
-        """Write `data` as one piece, now or as soon as the client takes it."""
+        """Write `data` as one piece, now or as soon as the client takes it. Never raises.
+
+        If our own code fails in the middle of a message, the stream is broken.
+        """
         if self.is_broken or self._closed:
             return
-        if not self.backlog:
-            data = data[self._write_at_once(data) :]
-        if not data or self.is_broken:
-            return
-        with self._lock:
-            self._queue.append(data)
-            self.backlog += len(data)
-            self._queued.notify()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="shelld-stdout", daemon=True)
-            self._thread.start()
+        try:
+            if not self.backlog:
+                data = data[self._write_at_once(data) :]
+            if data and not self.is_broken:
+                with self._lock:
+                    self._queue.append(data)
+                    self.backlog += len(data)
+                    self._queued.notify()
+        except Exception:
+            faults.report("the writer of answers")
+            self._break()
 
     def _write_at_once(self, data: bytes) -> int:
         """Write what surely does not block, saving the hop to the thread; return how much."""
@@ -141,23 +154,31 @@ class Output:
         except BlockingIOError:
             return 0
         except OSError:
-            self.is_broken = True
-            self._signal_progress()
+            self._break()
         return 0
 
+    def _break(self) -> None:
+        with self._lock:
+            self.is_broken = True
+            self._queued.notify()
+        self._signal_progress()
+
     def _run(self) -> None:
-        # What is written belongs to the calls below: this loop, which waits, keeps nothing of it.
-        while self._wait_for_queue():
-            self._write_queued()
-            if self.is_broken:
-                return
+        # The calls below hold what is written. This frame, which waits, keeps none of it.
+        try:
+            while self._wait_for_queue():
+                self._write_queued()
+        except Exception:
+            faults.report("the writer of answers")
+            self.is_broken = True
+            self._wake_loop()
 
     def _wait_for_queue(self) -> bool:
         """Return True once something is queued, False if nothing will be."""
         with self._lock:
-            while not self._queue and not self._closed:
+            while not (self._queue or self._closed or self.is_broken):
                 self._queued.wait()
-            return bool(self._queue)
+            return bool(self._queue) and not self.is_broken
 
     def _write_queued(self) -> None:
         """Write what is queued, or a part of it, and wait for the client as long as it takes."""
@@ -170,16 +191,29 @@ class Output:
         view = memoryview(b"".join(pieces))
         try:
             while view:
-                view = view[os.write(self._descriptor, view) :]
+                view = view[self._write_some(view) :]
         except OSError:
             self.is_broken = True
         with self._lock:
             self.backlog -= size
             wake = self.is_broken or not self._queue
         if wake:
-            # RunFinishedError and its kin: the loop has ended, nobody waits any more.
-            with suppress(RuntimeError):
-                anyio.from_thread.run_sync(self._signal_progress, token=self._token)
+            self._wake_loop()
+
+    def _write_some(self, data: memoryview) -> int:
+        """Write a part of `data`, waiting as long as it takes. Raises OSError."""
+        try:
+            return os.write(self._descriptor, data)
+        except BlockingIOError:
+            writable = select.poll()
+            writable.register(self._descriptor, select.POLLOUT)
+            writable.poll()
+            return 0
+
+    def _wake_loop(self) -> None:
+        # RunFinishedError and its kin: the event loop has ended, and nobody waits any more.
+        with suppress(RuntimeError):
+            anyio.from_thread.run_sync(self._signal_progress, token=self._token)
 
     def close(self) -> None:
         """Write nothing more than what is queued. The thread ends then, or with the process.

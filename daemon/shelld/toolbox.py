@@ -1,7 +1,8 @@
 """The tools of a daemon, its own and those of plug-ins, behind ``list_tools`` and ``call_tool``.
 
 They are loaded in a thread, soon after the start or when they are first asked for, so that no
-command waits for their imports.
+command waits for their imports. If that fails, the requests that wait for them get the error, and
+the next one tries again.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import anyio
 import msgspec
 from anyio.lowlevel import current_token
 
+from shelld import faults
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.shells.home import do_soon
+from shelld_protocol.errors import RpcError
 from shelld_protocol.tool_methods import (
     CallContext,
     CallToolParams,
@@ -35,44 +38,58 @@ if TYPE_CHECKING:
 LOAD_DELAY_S: Final = 0.3
 
 
+class _Loading:
+    """One attempt to load the tools. `outcome` is set before `is_over`."""
+
+    def __init__(self) -> None:
+        self.outcome: Future[ToolExecutor] = Future()
+        self.is_over = anyio.Event()
+
+
 class Toolbox:
-    """`load` fills it; until then, who asks waits for that."""
+    """Every method waits until the tools are loaded."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._executor: ToolExecutor | None = None
-        self._wanted = anyio.Event()
-        self._loaded = anyio.Event()
+        self._loading: _Loading | None = None
 
-    async def load(self) -> None:
-        """Load all tools, when they are wanted or a moment has passed."""
-        with anyio.move_on_after(LOAD_DELAY_S):
-            await self._wanted.wait()
-        outcome: Future[ToolExecutor] = Future()
-        done, home = anyio.Event(), current_token()
+    async def preload(self) -> None:
+        """Load the tools once the first commands have had their turn."""
+        await anyio.sleep(LOAD_DELAY_S)
+        with suppress(RpcError):
+            await self.ready()
+
+    async def ready(self) -> ToolExecutor:
+        """Return what executes the tools, once they are loaded.
+
+        Raises `RpcError` (resource_exhausted, internal_error) if they cannot be loaded now.
+        """
+        if self._executor is None:
+            loading = self._loading or self._start_loading()
+            await loading.is_over.wait()
+            if self._loading is loading:
+                self._loading = None
+            self._executor = loading.outcome.result()
+        return self._executor
+
+    def _start_loading(self) -> _Loading:
+        loading, loop = _Loading(), current_token()
 
         def load() -> None:
             try:
-                outcome.set_result(self._load())
+                loading.outcome.set_result(self._load())
             except BaseException as error:
-                outcome.set_exception(error)
+                answer = faults.answer_for(error, "the loading of the tools")
+                loading.outcome.set_exception(answer)
             # Nobody waits any more if the daemon has ended.
             with suppress(RuntimeError):
-                do_soon(home, done.set)
+                do_soon(loop, loading.is_over.set)
 
-        # Not one that the end of the daemon would wait for: who knows what a plug-in does.
+        # Not a thread that the daemon's end would wait for: a plug-in may do anything.
         threading.Thread(target=load, name="shelld-tools", daemon=True).start()
-        await done.wait()
-        self._executor = outcome.result()
-        self._loaded.set()
-
-    async def ready(self) -> ToolExecutor:
-        """Return what executes the tools, once they are loaded."""
-        if self._executor is None:
-            self._wanted.set()
-            await self._loaded.wait()
-        assert self._executor is not None
-        return self._executor
+        self._loading = loading
+        return loading
 
     def _load(self) -> ToolExecutor:
         from shelld.tools import ToolExecutor, ToolRegistry, register_execution_tools  # noqa: PLC0415
@@ -82,6 +99,8 @@ class Toolbox:
         if not logger.isEnabledFor(logging.INFO):
             # That a command fails is for the model to know, and nothing to warn of here.
             logger.setLevel(logging.ERROR)
+        # An attempt that failed may have left some.
+        ToolRegistry.reset()
         registry = ToolRegistry()
         register_execution_tools(registry, self._daemon)
         load_plugins(registry)

@@ -1,11 +1,12 @@
-"""Tasks that are there before what they are to do.
+"""A pool of tasks that wait for jobs.
 
-To start a task takes about as long as all else that is done before a command runs; to wake one that
-waits takes a fifth of that. So who has done its job waits for another one, as long as not more than
-`MAX_IDLE` do.
+Starting a task takes about as long as everything else that is done before a command runs; waking
+one that waits takes a fifth of that. So a task that has done its job waits for the next one, unless
+`MAX_IDLE` others wait already.
 
 Invariants: a job that was given is begun, whatever is cancelled; where asyncio runs the event loop,
-in the order in which they were given; who waits keeps nothing of its last job.
+jobs begin in the order in which they were given; an idle task keeps nothing of its last job. What a
+job raises ends that job and nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, Generic, TypeVar
 import anyio
 import anyio.abc
 
+from shelld import faults
 from shelld.readiness import new_wakeup
 
 J = TypeVar("J")
@@ -42,11 +44,17 @@ class Worker(Generic[J]):
 
 
 class Workers(Generic[J]):
-    """`work` does a job; what it raises ends the task group."""
+    """`work` does a job. If it raises, that is reported and `on_fault` is called with the job."""
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, work: Callable[[J], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        tasks: anyio.abc.TaskGroup,
+        work: Callable[[J], Awaitable[None]],
+        on_fault: Callable[[J], None],
+    ) -> None:
         self._tasks = tasks
         self._work = work
+        self._on_fault = on_fault
         # The last one to have done its job at the end, which is also the next.
         self._idle: list[Worker[J]] = []
         self._is_open = True
@@ -71,18 +79,22 @@ class Workers(Generic[J]):
     async def _run(self, worker: Worker[J]) -> None:
         try:
             while worker.job is not None:
-                await self._do_job(worker)
+                await self._work(worker.job)
+                worker.job = None
                 if not worker.is_cancelled:
                     await self._wait_for_job(worker)
+        except Exception:
+            self._fail(worker)
         finally:
             # A task that was cancelled keeps the error, whose traceback leads to this frame.
-            worker.task = None
+            worker.task = worker.job = None
 
-    async def _do_job(self, worker: Worker[J]) -> None:
-        # Of a frame of its own, which is gone when the next one is waited for.
-        job, worker.job = worker.job, None
-        assert job is not None
-        await self._work(job)
+    def _fail(self, worker: Worker[J]) -> None:
+        faults.report("a task")
+        if worker in self._idle:
+            self._idle.remove(worker)
+        if worker.job is not None:
+            self._on_fault(worker.job)
 
     async def _wait_for_job(self, worker: Worker[J]) -> None:
         if not self._is_open or len(self._idle) >= MAX_IDLE:

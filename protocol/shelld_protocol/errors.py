@@ -114,7 +114,7 @@ def session_not_found(session: str) -> RpcError:
     return RpcError(ErrorKind.SESSION_NOT_FOUND, f"Session not found: {shown}", {"session": shown})
 
 
-# What the system calls that start a process say when it is the system that is short of something.
+# What system calls fail with when it is the system that is short of something.
 _EXHAUSTED: Final = {
     "EAGAIN": "processes",
     "ENOMEM": "memory",
@@ -125,14 +125,19 @@ _EXHAUSTED: Final = {
 }
 
 
+def exhausted_limit(error_number: int) -> str | None:
+    """Return what the system is short of if a call fails with this errno; None if of nothing."""
+    return _EXHAUSTED.get(errno_module.errorcode.get(error_number, ""))
+
+
 def spawn_failed(error_number: int, what: str) -> RpcError:
     """`what` names the part that failed: ``cwd``, ``bash``, or ``exec``.
 
     A shortage (EAGAIN, ENOMEM, EMFILE, ...) is `RESOURCE_EXHAUSTED`, as it is worth a retry.
     """
     name = errno_module.errorcode.get(error_number, "EIO")
-    if name in _EXHAUSTED:
-        return resource_exhausted(_EXHAUSTED[name], f"Cannot start the command: {name}")
+    if limit := exhausted_limit(error_number):
+        return resource_exhausted(limit, f"Cannot start the command: {name}")
     sentences = {
         "cwd": f"Cannot use the working directory: {name}",
         "bash": f"Cannot run bash: {name}",
@@ -143,6 +148,12 @@ def spawn_failed(error_number: int, what: str) -> RpcError:
 
 def resource_exhausted(limit: str, message: str) -> RpcError:
     return RpcError(ErrorKind.RESOURCE_EXHAUSTED, message, {"limit": limit})
+
+
+def session_closed() -> RpcError:
+    """For a command that waited to be started when its session was closed."""
+    message = "The session was closed before the command started"
+    return RpcError(ErrorKind.SPAWN_FAILED, message, {"errno": "ECANCELED"})
 
 
 def shutting_down() -> RpcError:

@@ -11,7 +11,8 @@ a header.
 Invariants:
 
 * At most ``max_message_bytes`` plus what one ``receive_data`` call brought is ever held.
-* A message over the limit yields one `FrameError` and is skipped; what follows is intact.
+* A message over the limit, or one that there is no memory for, yields one `FrameError` and is
+  skipped; what follows is intact.
 * Each byte is searched for a line end once, however small the pieces it arrives in.
 """
 
@@ -42,6 +43,7 @@ class FrameError(enum.Enum):
 
     TOO_LARGE = "Message exceeds the size limit"
     BAD_HEADER = "Header section has no valid Content-Length"
+    NO_MEMORY = "There is no memory for the message"
 
 
 class NeedData(enum.Enum):
@@ -84,10 +86,25 @@ class FrameReader:
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
+        self._out_of_memory = False
 
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, any number of them."""
-        self._buffer += data
+        try:
+            self._buffer += data
+        except MemoryError:
+            self._give_up_message()
+            self._buffer += data
+
+    def _give_up_message(self) -> None:
+        """Let go of the unfinished message, the rest of which is still to come."""
+        if self._body_length is not None:
+            self._skip_bytes = self._body_length - len(self._buffer)
+            self._body_length = None
+        elif self.framing is Framing.LINES:
+            self._skipping_line = True
+        self._drop_buffer()
+        self._out_of_memory = True
 
     def receive_eof(self) -> None:
         """The stream has ended: an unfinished last line counts as a message."""
@@ -95,6 +112,9 @@ class FrameReader:
 
     def next_event(self) -> bytes | FrameError | NeedData:
         """Return the next message, the error that stands in its place, or `NEED_DATA`."""
+        if self._out_of_memory:
+            self._out_of_memory = False
+            return FrameError.NO_MEMORY
         if not self._buffer or (self.framing is None and not self._detect()):
             return NEED_DATA
         if self.framing is Framing.LINES:
@@ -145,13 +165,21 @@ class FrameReader:
             if not (self._eof and buffer):
                 self._searched = len(buffer)
                 return None
-            line = bytes(buffer)
-            self._drop_buffer()
-            return line
-        line = bytes(buffer[:end])
-        del buffer[: end + 1]
-        self._searched = 0
+            return self._take(len(buffer))
+        line = self._take(end)
+        del buffer[:1]
         return line
+
+    def _take(self, size: int) -> bytes:
+        """Remove and return the next bytes; they are lost if there is no memory for the copy."""
+        try:
+            return bytes(memoryview(self._buffer)[:size])
+        except MemoryError:
+            self._out_of_memory = True
+            return b""
+        finally:
+            del self._buffer[:size]
+            self._searched = 0
 
     def _drop_buffer(self) -> None:
         self._buffer.clear()
@@ -170,8 +198,7 @@ class FrameReader:
             if self._body_length is not None:
                 if len(self._buffer) < self._body_length:
                     return NEED_DATA
-                body = bytes(self._buffer[: self._body_length])
-                del self._buffer[: self._body_length]
+                body = self._take(self._body_length)
                 self._body_length = None
                 if body.strip(_BLANK):
                     return body

@@ -66,11 +66,20 @@ class _Envelope(Struct, frozen=True):
 
 
 _envelope_decoder: Final = msgspec.json.Decoder(_Envelope)
+_raw_decoder: Final = msgspec.json.Decoder(Raw)
 _list_decoder: Final = msgspec.json.Decoder(list[Raw])
 _string_decoder: Final = msgspec.json.Decoder(str)
 _encoder: Final = msgspec.json.Encoder()
 
 _BLANK: Final = b" \t\r\n"
+
+# msgspec and Python recurse for every level of nesting, and share one limit with the frames that
+# call them (1,000 by default). A message is refused if it leaves fewer levels than this to
+# whoever decodes or encodes a part of it later, wherever that happens.
+_RESERVED_LEVELS: Final = 500
+# A message with fewer brackets cannot be nested deeply, so it need not be checked.
+_UNCHECKED_BRACKETS: Final = 100
+
 _JSON_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
@@ -80,14 +89,19 @@ def decode_message(data: bytes) -> Message:
     try:
         # msgspec does not check the UTF-8 of what it passes over undecoded.
         str(data, "utf-8")
+        _check_depth(data)
         if data[:1] != b"[":
             return _decode_single(data)
-        members = _list_decoder.decode(data)
+        members = [_decode_single(bytes(member)) for member in _list_decoder.decode(data)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Invalid(parse_error())
-    if not members:
-        return Invalid(invalid_request("a batch must not be empty"))
-    return Batch([_decode_single(bytes(member)) for member in members])
+    return Batch(members) if members else Invalid(invalid_request("a batch must not be empty"))
+
+
+def _check_depth(data: bytes) -> None:
+    """Raise RecursionError for a message that is nested too deeply to be decoded anywhere."""
+    if data.count(b"[") + data.count(b"{") > _UNCHECKED_BRACKETS:
+        _raw_decoder.decode(b"[" * _RESERVED_LEVELS + data + b"]" * _RESERVED_LEVELS)
 
 
 def _decode_single(data: bytes) -> Single:

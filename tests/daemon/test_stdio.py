@@ -6,7 +6,6 @@ import fcntl
 import os
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from shelld.stdio import Output
+from shelld.stdio import Input, Output
 
 
 def pipe_pair(_path: Path) -> tuple[int, int]:
@@ -58,6 +57,30 @@ async def test_what_is_written_arrives_in_order_although_nobody_reads(
     os.close(write)
 
 
+@pytest.mark.parametrize("make", [pipe_pair, socket_pair])
+async def test_answers_arrive_whole_on_a_nonblocking_stream(
+    tmp_path: Path, make: Callable[[Path], tuple[int, int]]
+) -> None:
+    read, write = make(tmp_path)
+    os.set_blocking(write, False)
+    output = Output(write)
+    pieces = [b"%d:" % number + b"x" * size for number, size in enumerate([1, 4096, 300_000] * 10)]
+    expected = b"".join(pieces)
+    with anyio.fail_after(20):
+        for piece in pieces:
+            output.write(piece)
+        # Nobody has read anything, so the stream is full and the writer has met EAGAIN.
+        assert output.backlog > 1_000_000
+        assert not output.is_broken
+        data = await anyio.to_thread.run_sync(read_all, read, len(expected))
+        await output.wait_empty()
+    assert data == expected
+    assert not os.get_blocking(write)
+    os.close(read)
+    output.close()
+    os.close(write)
+
+
 async def test_nothing_is_kept_of_what_the_client_has_taken() -> None:
     read, write = os.pipe()
     output = Output(write)
@@ -77,12 +100,10 @@ async def test_nothing_is_kept_of_what_the_client_has_taken() -> None:
 
 async def test_what_an_empty_pipe_holds_is_written_at_once_and_no_more() -> None:
     read, write = os.pipe()
-    before = threading.active_count()
     output = Output(write)
     for size in (100, 30_000, 65_536):
         output.write(b"x" * size)
         assert (output.backlog, len(os.read(read, 100_000))) == (0, size)
-    assert threading.active_count() == before
     output.write(b"x" * 40_000)
     output.write(b"y" * 30_000)
     assert output.backlog == 30_000
@@ -146,3 +167,15 @@ async def test_a_reader_that_goes_away_in_the_middle_is_noticed() -> None:
     with anyio.fail_after(10):
         await output.wait_broken()
     os.close(write)
+
+
+def test_a_nonblocking_source_without_data_has_not_ended() -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    source = Input(read)
+    assert source.read() is None
+    os.write(write, b"request")
+    assert source.read() == b"request"
+    os.close(write)
+    assert source.read() == b""
+    os.close(read)

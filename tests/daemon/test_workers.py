@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from shelld import faults
 from shelld.workers import MAX_IDLE, Worker, Workers
 
 
@@ -36,6 +37,10 @@ class Job:
             self.done.set()
 
 
+def fails(job: object) -> None:
+    pytest.fail(f"{job} has failed")
+
+
 async def start_and_end(workers: Workers[Job], job: Job) -> Worker[Job]:
     worker = workers.start(job)
     job.may_end.set()
@@ -46,7 +51,7 @@ async def start_and_end(workers: Workers[Job], job: Job) -> Worker[Job]:
 
 async def test_who_has_done_a_job_does_the_next_one() -> None:
     async with anyio.create_task_group() as tasks:
-        workers = Workers(tasks, Job.do)
+        workers = Workers(tasks, Job.do, fails)
         jobs = [Job() for _ in range(3)]
         used = [await start_and_end(workers, job) for job in jobs]
         assert len(set(used)) == 1
@@ -64,7 +69,7 @@ async def test_jobs_that_are_given_at_once_are_done_at_once_and_begun_in_order(
         await anyio.sleep_forever() if number >= 0 else None
 
     async with anyio.create_task_group() as tasks:
-        workers = Workers(tasks, work)
+        workers = Workers(tasks, work, fails)
         for number in range(-3, 0):
             workers.start(number)
         await anyio.wait_all_tasks_blocked()
@@ -79,7 +84,7 @@ async def test_jobs_that_are_given_at_once_are_done_at_once_and_begun_in_order(
 
 async def test_only_so_many_wait() -> None:
     async with anyio.create_task_group() as tasks:
-        workers = Workers(tasks, Job.do)
+        workers = Workers(tasks, Job.do, fails)
         jobs = [Job() for _ in range(MAX_IDLE + 5)]
         first = {workers.start(job) for job in jobs}
         for job in jobs:
@@ -92,7 +97,7 @@ async def test_only_so_many_wait() -> None:
 
 async def test_who_was_cancelled_does_nothing_more() -> None:
     async with anyio.create_task_group() as tasks:
-        workers = Workers(tasks, Job.do)
+        workers = Workers(tasks, Job.do, fails)
         job = Job()
         worker = workers.start(job)
         await anyio.wait_all_tasks_blocked()
@@ -108,7 +113,7 @@ async def test_who_was_cancelled_too_late_does_nothing_more_either() -> None:
     other = Job()
     other.may_end.set()
     async with anyio.create_task_group() as tasks:
-        workers = Workers(tasks, Job.do)
+        workers = Workers(tasks, Job.do, fails)
         job = Job()
         worker = workers.start(job)
         await anyio.wait_all_tasks_blocked()
@@ -123,7 +128,7 @@ async def test_who_was_cancelled_too_late_does_nothing_more_either() -> None:
 async def test_a_job_that_comes_together_with_the_end_is_begun() -> None:
     job = Job()
     async with anyio.create_task_group() as tasks:
-        workers = Workers(tasks, Job.do)
+        workers = Workers(tasks, Job.do, fails)
         first = await start_and_end(workers, Job())
         tasks.cancel_scope.cancel()
         assert workers.start(job) is first
@@ -133,7 +138,7 @@ async def test_a_job_that_comes_together_with_the_end_is_begun() -> None:
 async def test_the_group_ends_once_no_more_jobs_are_to_come() -> None:
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            workers = Workers(tasks, Job.do)
+            workers = Workers(tasks, Job.do, fails)
             await start_and_end(workers, Job())
             busy = Job()
             late = Job()
@@ -147,10 +152,34 @@ async def test_the_group_ends_once_no_more_jobs_are_to_come() -> None:
 
 async def test_who_waits_keeps_nothing_of_its_last_job() -> None:
     async with anyio.create_task_group() as tasks:
-        workers = Workers(tasks, Job.do)
+        workers = Workers(tasks, Job.do, fails)
         job = Job()
         await start_and_end(workers, job)
         reference = weakref.ref(job)
         del job
         assert reference() is None
         workers.close()
+
+
+async def test_a_job_that_raises_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
+    failed: list[str] = []
+    done: list[str] = []
+    before = faults.count()
+
+    async def work(job: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        if job == "bad":
+            raise ValueError("unforeseen")
+        done.append(job)
+
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, work, failed.append)
+        for job in ("first", "bad", "second"):
+            workers.start(job)
+        await anyio.wait_all_tasks_blocked()
+        workers.start("third")
+        await anyio.wait_all_tasks_blocked()
+        workers.close()
+    assert (failed, sorted(done)) == (["bad"], ["first", "second", "third"])
+    assert faults.count() == before + 1
+    assert [record.getMessage() for record in caplog.records] == ["unexpected error in a task"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
 import socket
 import subprocess
+import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -202,3 +205,34 @@ def test_no_temporary_files_are_made() -> None:
         daemon.bash("cat >/dev/null", stdin="x" * 1_000_000)
         daemon.bash("true" + "#" * 1_000_000)
         assert list(Path(directory).iterdir()) == []
+
+
+def test_a_nonblocking_socket_loses_no_answer() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    with (
+        ours,
+        theirs,
+        subprocess.Popen(DAEMON_COMMAND, stdin=theirs.fileno(), stdout=theirs.fileno()) as process,
+    ):
+        command = "head -c 200000 /dev/zero | tr '\\0' x"
+        for number in range(4):
+            params = {"command": command, "session": None}
+            request = {"jsonrpc": "2.0", "id": number, "method": "bash", "params": params}
+            ours.sendall(json.dumps(request).encode() + b"\n")
+        # Until then nothing is read, so that the stream is full.
+        wait_for(lambda: unread_bytes(ours) > 0, "an answer")
+        lines = ours.makefile("rb")
+        answers = [json.loads(lines.readline()) for _ in range(4)]
+        assert sorted(answer["id"] for answer in answers) == list(range(4))
+        assert {answer["result"]["stdoutBytes"] for answer in answers} == {200_000}
+        assert not os.get_blocking(theirs.fileno())
+        ours.shutdown(socket.SHUT_WR)
+        assert process.wait(20) == 0
+
+
+def unread_bytes(sock: socket.socket) -> int:
+    unread = bytearray(4)
+    fcntl.ioctl(sock, termios.FIONREAD, unread)
+    return int.from_bytes(unread, sys.byteorder)

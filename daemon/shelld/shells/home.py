@@ -19,6 +19,7 @@ import anyio
 import anyio.abc
 from anyio.lowlevel import EventLoopToken, current_token
 
+from shelld import faults
 from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
@@ -108,7 +109,10 @@ class Home:
 
     def _do_all(self) -> None:
         while self._to_do:
-            self._to_do.popleft()()
+            try:
+                self._to_do.popleft()()
+            except Exception:
+                faults.report("a call from another event loop")
 
 
 class _Call(Generic[T]):

@@ -19,6 +19,7 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import ClassVar, Final, TypeVar
 
@@ -26,6 +27,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import current_token
 
+from shelld import faults
 from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
@@ -90,8 +92,9 @@ class ShellManager:
         self._ids = ShellIds()
         # In start order, which is also nearly the order of ending.
         self._shells: dict[str, ShellProcess] = {}
-        # Running, or with processes left.
-        self._live_count = 0
+        # Shells that run or have processes left, and how many more are being started.
+        self._live: set[ShellProcess] = set()
+        self._starting_count = 0
         self._scope: Scope | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
         # If that is where the scope is.
@@ -160,7 +163,7 @@ class ShellManager:
                     on_end=self._on_end,
                     on_release=self._released,
                 )
-                tasks.start_soon(self._sweep, scope)
+                tasks.start_soon(faults.keep_running, partial(self._sweep, scope), "the sweep")
                 try:
                     yield
                 finally:
@@ -242,31 +245,31 @@ class ShellManager:
         """
         scope = self._running_scope
         limit = self.options.max_shells
-        if self._live_count >= limit:
+        if len(self._live) + self._starting_count >= limit:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
-        self._live_count += 1
+        self._starting_count += 1
         try:
             return await scope.start(request)
-        except BaseException as error:
-            self._live_count -= 1
-            if isinstance(error, ConnectionError):
-                # The runner was never forked.
-                raise spawn_failed(errno.EAGAIN, "exec") from error
-            if isinstance(error, OSError):
-                raise spawn_failed(error.errno or 0, "exec") from error
-            raise
+        except ConnectionError as error:
+            # The runner was never forked.
+            raise spawn_failed(errno.EAGAIN, "exec") from error
+        except OSError as error:
+            raise spawn_failed(error.errno or 0, "exec") from error
+        finally:
+            self._starting_count -= 1
 
     def _enter(self, shell: ShellProcess, *, by_spare: bool) -> None:
+        self._live.add(shell)
         self._shells[shell.id] = shell
         self.started_count += 1
         self.spares_used += by_spare
 
     def _released(self, shell: ShellProcess) -> None:
-        self._live_count -= 1
+        self._live.discard(shell)
         if shell.failure is not None:
             self._forget(shell)
             return
-        while len(self._shells) - self._live_count > self.options.max_retained:
+        while len(self._shells) - len(self._live) > self.options.max_retained:
             self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
 
     def _forget(self, shell: ShellProcess) -> None:

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 
+from shelld import faults
 from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
@@ -32,7 +33,7 @@ from shelld.shells.spare import Spare, SpareLaunch, Spares
 from shelld.shells.state import first_state
 from shelld.shells.supervision import START_TIMEOUT_S, Supervision
 from shelld.workers import Workers
-from shelld_protocol.errors import shutting_down
+from shelld_protocol.errors import session_closed, shutting_down
 
 # Commands that have been handed over and are not known to run yet. A burst of a thousand waits
 # here, where it costs nothing, and other requests are answered meanwhile.
@@ -77,7 +78,7 @@ class Scope:
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._is_open = True
         self._runner_info: RunnerInfo | None = None
-        self._supervisors = Workers(tasks, Supervision.run)
+        self._supervisors = Workers(tasks, Supervision.run, Supervision.give_up)
         # What has a channel that is not in the pool.
         self._supervised: set[Supervision] = set()
 
@@ -108,16 +109,20 @@ class Scope:
         (shutting_down).
         """
         session = self.sessions.get(request.session)
-        spare = await self.spares.take(session, request)
+        spare = await self._take_spare(session, request)
         if spare is not None and self._start_in(spare, request, session):
             self.spares.command_started(session, spare)
             return spare.supervision.shell
         await self._starting.acquire()
+        return self._start_new(request, session)
+
+    async def _take_spare(self, session: Session, request: StartRequest) -> Spare | None:
         try:
-            return self._start_new(request)
-        except BaseException:
-            self._starting.release()
-            raise
+            return await self.spares.take(session, request)
+        except Exception:
+            # A command never depends on a spare.
+            faults.report("the choice of a spare shell")
+            return None
 
     async def runner_info(self) -> RunnerInfo | None:
         """Return what a runner said of itself, once one can be had; None if none can."""
@@ -136,37 +141,52 @@ class Scope:
 
     def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
         """Whether a bash that has waited runs the command now."""
-        if not self._is_open:
-            raise shutting_down()
         supervision, shell = spare.supervision, spare.supervision.shell
-        working_dir = session.resolve(request.cwd)
-        shell.begin()
         try:
-            spare.launch.run(request)
-        except OSError:
-            # Somebody has ended it, say.
+            self._check_open(session)
+            working_dir = session.resolve(request.cwd)
+            shell.begin()
+            try:
+                spare.launch.run(request)
+            except OSError:
+                # Somebody has ended it, say.
+                supervision.discard()
+                self.spares.note_use(succeeded=False)
+                return False
+            # It runs. What follows is done meanwhile.
+            shell.assign(self._ids.next(), request, working_dir)
+            supervision.command_runs(request)
+            self.spares.note_use(succeeded=True)
+            self._enter(supervision, by_spare=True)
+        except BaseException:
             supervision.discard()
-            self.spares.note_use(succeeded=False)
-            return False
-        # It runs. What follows is done meanwhile.
-        shell.assign(self._ids.next(), request, working_dir)
-        supervision.command_runs(request)
-        self.spares.note_use(succeeded=True)
-        self._enter(supervision, by_spare=True)
+            raise
         return True
 
-    def _start_new(self, request: StartRequest) -> ShellProcess:
+    def _start_new(self, request: StartRequest, session: Session) -> ShellProcess:
         """Hand over and own: no await from here to the start of the task."""
-        if not self._is_open:
-            # It ended while this start waited for its turn.
-            raise shutting_down()
-        session = self.sessions.get(request.session)
-        launch = CommandLaunch(request, session, self._options.bash)
-        supervision = self._supervise(launch, on_start=self._starting.release)
-        supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
-        supervision.set_timeout(request.timeout)
-        self._enter(supervision, by_spare=False)
+        try:
+            self._check_open(session)
+            launch = CommandLaunch(request, session, self._options.bash)
+            supervision = self._supervise(launch, on_start=self._starting.release)
+        except BaseException:
+            self._starting.release()
+            raise
+        try:
+            supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
+            supervision.set_timeout(request.timeout)
+            self._enter(supervision, by_spare=False)
+        except BaseException:
+            supervision.discard()
+            raise
         return supervision.shell
+
+    def _check_open(self, session: Session) -> None:
+        """Raise `RpcError` if commands, or those of this session, ended while a start waited."""
+        if not self._is_open:
+            raise shutting_down()
+        if not self.sessions.is_current(session):
+            raise session_closed()
 
     def _start_spare(self, session: Session) -> Spare:
         launch = SpareLaunch(session, self._options.bash)
@@ -226,7 +246,11 @@ class Scope:
         self._on_release(shell)
         is_open = self._is_open and self.sessions.has(shell.session)
         if shell.in_foreground and shell.failure is None and is_open:
-            self.spares.command_ended(self.sessions.get(shell.session))
+            try:
+                self.spares.command_ended(self.sessions.get(shell.session))
+            except Exception:
+                # The next command starts a bash of its own.
+                faults.report("the start of a spare shell")
 
 
 def _current_directory() -> str:

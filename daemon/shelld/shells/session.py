@@ -158,6 +158,10 @@ class Sessions:
     def has(self, name: str | None) -> bool:
         return name is None or name in self._sessions
 
+    def is_current(self, session: Session) -> bool:
+        """Whether a session has not been forgotten since it was looked up."""
+        return session.name is None or self._sessions.get(session.name) is session
+
     def known(self, name: str) -> Session:
         """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
         if name not in self._sessions and name != DEFAULT_SESSION:

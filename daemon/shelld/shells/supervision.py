@@ -16,6 +16,9 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
+import anyio
+
+from shelld import faults
 from shelld.keeper.channel import (
     EMPTY,
     EXITED,
@@ -37,6 +40,7 @@ from shelld.shells.oom import OomKills
 from shelld.shells.orphans import kill_orphans
 from shelld.shells.pipe import Pipe
 from shelld.shells.process import CommandUsage, ShellProcess
+from shelld.shells.session import Recorder
 
 logger = logging.getLogger("shelld.shells")
 
@@ -105,6 +109,7 @@ class Supervision:
         self._tree_empty = False
         # And all that it wrote has been taken.
         self._is_over = False
+        self._is_finished = False
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
@@ -166,40 +171,110 @@ class Supervision:
         self._channel.close()
 
     async def run(self) -> None:
-        """Read the pipes and the runner until nothing is left of the command."""
-        shell = self.shell
+        """Read the pipes and the runner until nothing is left of the command.
+
+        If our own code fails, the command is killed and its shell ends as "lost".
+        """
         try:
-            while not self._is_over:
-                if not self._orphaned:
-                    # Who waits for the command is woken first, so an answer is before what is to
-                    # tidy up.
-                    await self._watch.wait(
-                        self._poller.fileno(), self._advance, self._next_deadline()
-                    )
-                if self._orphaned:
-                    survivors = await kill_orphans(self._pool, self._channel.peer, shell.pid)
-                    shell.survivors = shell.leftover = survivors
-                    self._tree_empty, self._orphaned = True, False
-                if not self._is_over:
-                    # Whatever ended the wait: some may have passed, or been set, meanwhile.
-                    self._meet_deadlines()
-                    self._advance()
+            await self._supervise()
+        except Exception:
+            faults.report("the supervision of a shell")
+            with anyio.CancelScope(shield=True):
+                await self._kill_unseen()
+            self._end_as_lost()
         finally:
-            self._start_is_over()
-            self._poller.close()
+            self._finish()
+
+    async def _supervise(self) -> None:
+        while not self._is_over:
+            if not self._orphaned:
+                # `_advance` wakes waiters first, so the answer is sent before the clean-up.
+                await self._watch.wait(self._poller.fileno(), self._advance, self._next_deadline())
+            if self._orphaned:
+                await self._kill_orphans()
+            if not self._is_over:
+                # Whatever ended the wait: some may have passed, or been set, meanwhile.
+                self._meet_deadlines()
+                self._advance()
+
+    async def _kill_orphans(self) -> None:
+        shell = self.shell
+        shell.survivors = shell.leftover = await kill_orphans(
+            self._pool, self._channel.peer, shell.pid
+        )
+        self._tree_empty, self._orphaned = True, False
+
+    async def _kill_unseen(self) -> None:
+        """Have the runner kill the tree, and wait for its word that nothing is left.
+
+        In vain, the runner still kills it on the end of its channel.
+        """
+        self._runner_lost = True
+        try:
+            with anyio.move_on_after(KILL_DEADLINE_MS / 1000 + RUNNER_MARGIN_S):
+                self._channel.send((KILL, int(signal.SIGKILL), 0))
+                while not self._tree_empty:
+                    await anyio.wait_readable(self._channel)
+                    messages = self._channel.receive()
+                    if messages is None:
+                        await self._kill_orphans()
+                        return
+                    self._tree_empty = any(_tells_empty(message) for message, _ in messages)
+        except Exception:
+            faults.report("the end of a shell")
+
+    def give_up(self) -> None:
+        """End a shell whose supervision has failed altogether; its runner kills the tree."""
+        self._runner_lost = True
+        self._end_as_lost()
+        self._finish()
+
+    def _end_as_lost(self) -> None:
+        shell = self.shell
+        if self.launch.is_waiting or shell.failure is not None:
+            return
+        if shell.status is ShellStatus.PENDING:
+            shell.started()
+        if shell.status is ShellStatus.RUNNING:
+            shell.reason = "lost"
+            shell.end(signal.SIGKILL, self._kill_event or ShellEvent.KILLED)
+            self._tell_end()
+        shell.leftover = shell.survivors
+
+    def _finish(self) -> None:
+        """Let go of everything; each step is taken, whatever happens in the others."""
+        if self._is_finished:
+            return
+        self._is_finished = True
+        for step in (self._start_is_over, self._close, self._tell_empty):
+            try:
+                step()
+            except Exception:
+                faults.report("the end of a shell")
+
+    def _close(self) -> None:
+        with contextlib.ExitStack() as stack:
             for pipe in self._pipes.values():
-                pipe.close()
+                stack.callback(pipe.close)
             if self.launch.recorder is not None:
-                self.launch.recorder.close()
-            intact = self._is_over and not self._runner_lost
-            if not intact:
-                self._channel.close()
-            self.launch.close()
-            shell.is_empty = True
-            # What is retained of a shell is what can be asked of it.
-            shell.supervision = None
-            shell.notify()
-            self._release(self, self._channel if intact else None)
+                stack.callback(self.launch.recorder.close)
+            if not self._is_intact:
+                stack.callback(self._channel.close)
+            stack.callback(self.launch.close)
+            stack.callback(self._poller.close)
+
+    @property
+    def _is_intact(self) -> bool:
+        """Whether the runner can take another command."""
+        return self._is_over and not self._runner_lost
+
+    def _tell_empty(self) -> None:
+        shell = self.shell
+        shell.is_empty = True
+        # What is retained of a shell is what can be asked of it.
+        shell.supervision = None
+        shell.notify()
+        self._release(self, self._channel if self._is_intact else None)
 
     def _next_deadline(self) -> float:
         return min(self._timeout_at, self._answer_at, self._stuck_at, self._held_until)
@@ -403,8 +478,27 @@ class Supervision:
         recorder = self.launch.recorder
         if recorder is not None:
             if event is None and os.WIFEXITED(self._wait_status) and not self.shell.released:
-                recorder.keep()
+                self._keep_state(recorder)
             recorder.close()
         self.shell.end(self._wait_status, event)
+        self._tell_end()
+
+    def _keep_state(self, recorder: Recorder) -> None:
+        try:
+            recorder.keep()
+        except Exception:
+            # The next command starts from the state before.
+            faults.report("the state of a session")
+
+    def _tell_end(self) -> None:
         logger.info("%s ended: %s", self.shell.id, self.shell.status)
-        self._on_end(self.shell)
+        try:
+            self._on_end(self.shell)
+        except Exception:
+            faults.report("the record of a shell's end")
+
+
+def _tells_empty(message: Message) -> bool:
+    """Whether a runner says that it has nothing left."""
+    kind = message[0]
+    return kind in {EMPTY, FAILED} or (kind == EXITED and bool(message[-1]))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
+from shelld import faults
 from shelld.tools.base import BaseTool
 from shelld.tools.registry import ToolRegistry
 
@@ -25,6 +26,9 @@ def load_plugins(registry: ToolRegistry) -> None:
         try:
             registry.register_many(_tools_of(entry_point))
         except (Exception, SystemExit) as error:
+            if faults.shortage(error) is not None:
+                # Not the plug-in's fault: all tools are loaded again later.
+                raise
             reason = f"{type(error).__name__}: {error}"
             logger.warning("the tools of plug-in %s are skipped: %s", entry_point.name, reason)
 
