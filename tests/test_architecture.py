@@ -32,6 +32,7 @@ DAEMON_ROOMS = [
     "dispatch",
     "stdio",
     "audit",
+    "logs",
     "memory",
     "options",
     "startup",

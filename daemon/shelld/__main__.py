@@ -68,9 +68,10 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
     from shelld.app import run  # noqa: PLC0415
     from shelld.audit import AuditLog  # noqa: PLC0415
     from shelld.guard.policy import DEFAULT_POLICY  # noqa: PLC0415
+    from shelld.logs import configure_logging  # noqa: PLC0415
 
     try:
-        _configure_logging(options)
+        configure_logging(options.log_level, options.log_file)
     except OSError as error:
         return _refuse(f"cannot write the log file: {error.strerror}")
     if options.spool_dir is not None and not os.access(
@@ -92,19 +93,6 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         except OSError as error:
             return _refuse(f"cannot write the interaction log: {error.strerror}")
     return run(options, streams, pool, audit, policy)
-
-
-def _configure_logging(options: Options) -> None:
-    import logging  # noqa: PLC0415
-
-    handler: logging.Handler = logging.StreamHandler()
-    if options.log_file is not None:
-        handler = logging.FileHandler(options.log_file, encoding="utf-8")
-    logging.basicConfig(
-        handlers=[handler],
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
 
 
 def _refuse(reason: str) -> int:

@@ -36,6 +36,9 @@ class Counters(Result):
     shells_running: Annotated[int, _said("Now.")]
     shells_retained: Annotated[int, _said("Ended ones that are kept now.")]
     spool_bytes: Annotated[int, _said("Disk space that output takes now.")]
+    internal_errors: Annotated[
+        int, _said("Unexpected errors in the daemon's own code. Each has ended one thing only.")
+    ]
 
 
 class Containment(Result):

@@ -99,6 +99,19 @@ def test_deep_nesting_is_a_parse_error_and_never_a_crash(
     assert daemon.call("ping") == {}
 
 
+@pytest.mark.parametrize("message", [b"[%b]", b'{"jsonrpc":"2.0","id":1,"method":"x","params":%b}'])
+def test_no_depth_of_nesting_ends_the_daemon(daemon: RawDaemon, message: bytes) -> None:
+    depths = range(880, 1_020)
+    for depth in depths:
+        member = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":%b}' % (
+            b"[" * depth + b"]" * depth
+        )
+        daemon.send_raw(message % member + b"\n")
+    codes = {error_code(daemon.receive()) for _ in depths}
+    assert codes == {-32700}
+    assert daemon.call("ping") == {}
+
+
 def test_a_flood_that_nobody_reads_is_stopped_at_the_source_and_then_answered() -> None:
     requests = 5_000
     with raw_daemon() as daemon:

@@ -236,3 +236,17 @@ def unread_bytes(sock: socket.socket) -> int:
     unread = bytearray(4)
     fcntl.ioctl(sock, termios.FIONREAD, unread)
     return int.from_bytes(unread, sys.byteorder)
+
+
+def test_a_stderr_that_nobody_reads_stops_nothing() -> None:
+    daemon = RawDaemon("--log-level", "debug")
+    try:
+        # Each logs a line, so that a pipe of 64 KiB is full long before the last one.
+        for _ in range(1_500):
+            daemon.notify("ping", {})
+        assert daemon.call("ping") == {}
+        daemon.process.terminate()
+        assert daemon.wait() == 0
+    finally:
+        daemon.close()
+    assert len(daemon.stderr) > 60_000

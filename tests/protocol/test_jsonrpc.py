@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import pytest
@@ -66,6 +68,29 @@ def test_no_bytes_make_decoding_raise(data: bytes) -> None:
     decode_message(data)
     decode_message(b"[" + data + b"]")
     decode_message(b'{"jsonrpc":"2.0","method":"x","id":' + data + b"}")
+
+
+def _call_deeper(frames: int, decode: Callable[[], object]) -> object:
+    return decode() if not frames else _call_deeper(frames - 1, decode)
+
+
+@pytest.mark.parametrize("bracket", [(b"[", b"]"), (b'{"a":', b"}")])
+@pytest.mark.parametrize("message", [b"%b", b"[%b]", b"[%b,7]"])
+def test_what_is_accepted_can_be_decoded_deeper_in_the_stack(
+    message: bytes, bracket: tuple[bytes, bytes]
+) -> None:
+    request = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b}}'
+    accepted = 0
+    for depth in range(50, 1_100, 7):
+        nest = bracket[0] * depth + b"1" + bracket[1] * depth
+        decoded = decode_message(message % (request % nest))
+        members = decoded.members if isinstance(decoded, Batch) else [decoded]
+        for member in members:
+            if isinstance(member, Request):
+                accepted += 1
+                decode = partial(msgspec.json.decode, member.params)
+                _call_deeper(300, decode)
+    assert accepted > 20
 
 
 json_values = st.recursive(

@@ -7,7 +7,7 @@ import time
 from functools import cache
 from typing import Any, Literal
 
-from shelld import __version__
+from shelld import __version__, faults
 from shelld.methods.context import Context, Daemon
 from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
 from shelld_protocol.structs import NoParams
@@ -41,6 +41,7 @@ async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
             shells_running=running,
             shells_retained=len(daemon.manager.list_shells()) - running,
             spool_bytes=daemon.manager.spool_bytes,
+            internal_errors=faults.count(),
         ),
     )
 

@@ -1,0 +1,69 @@
+"""Log lines on stderr, from a program that must not wait for whoever reads them.
+
+Hosts often give a pipe for stderr and never read it. So a line is written only if stderr takes it
+at once; otherwise it is dropped, and the next line that can be written is preceded by a line that
+says how many were dropped. Never changes a flag of the descriptor, as the parent shares it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import stat
+from contextlib import suppress
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def configure_logging(level: str, path: str | None) -> None:
+    """Log to the file at `path`, or to stderr. Raises OSError if the file cannot be written."""
+    # A log that cannot be written must not make itself heard on stderr instead.
+    logging.raiseExceptions = False
+    handler = StderrHandler(2) if path is None else logging.FileHandler(path, encoding="utf-8")
+    logging.basicConfig(handlers=[handler], level=level.upper(), format=FORMAT)
+
+
+class StderrHandler(logging.Handler):
+    """Writes lines to a descriptor that it does not own. `dropped`: lines since the last one."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self.dropped = 0
+        self._descriptor = descriptor
+        self._is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+        # A line was cut, so what comes next belongs to another one.
+        self._is_cut = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lines = [self.format(record)]
+        if self.dropped:
+            lines.insert(0, f"{self.dropped} log lines were dropped, as nobody read them")
+        if self._is_cut:
+            lines.insert(0, "")
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+        written = self._write(data)
+        if written == len(data):
+            self.dropped = 0
+            self._is_cut = False
+        else:
+            self.dropped += 1
+            self._is_cut = self._is_cut or written > 0
+
+    def _write(self, data: bytes) -> int:
+        """Write what the descriptor takes without waiting; return how much."""
+        view = memoryview(data)
+        with suppress(OSError):
+            while view and (count := self._write_some(view[: select.PIPE_BUF])):
+                view = view[count:]
+        return len(data) - len(view)
+
+    def _write_some(self, data: memoryview) -> int:
+        if self._is_socket:
+            with socket.socket(fileno=os.dup(self._descriptor)) as sock:
+                return sock.send(data, socket.MSG_DONTWAIT)
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
+        # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
+        return os.write(self._descriptor, data) if poll.poll(0) else 0
