@@ -1,0 +1,108 @@
+"""A shortage is an error of the request that met it; the daemon goes on, and recovers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import RawDaemon, children, raw_daemon, wait_for
+
+# Less than the stack of one more thread.
+SPARE_ADDRESS_SPACE = 4 << 20
+# A command that the guard judges in a thread, as it is long and not plain.
+LONG_COMMAND = {"command": "sudo true; " * 2_000, "dry_run": True}
+
+
+@contextlib.contextmanager
+def limited(pid: int, limit: int, value: int) -> Iterator[None]:
+    _, hard = before = resource.prlimit(pid, limit)
+    resource.prlimit(pid, limit, (value, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, limit, before)
+
+
+def address_space(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
+def test_a_shortage_of_threads_fails_the_requests_that_need_one() -> None:
+    with raw_daemon(stderr_is_silent=False) as daemon:
+        daemon.call("list_tools")
+        limit = address_space(daemon.pid) + SPARE_ADDRESS_SPACE
+        requests = [
+            {"jsonrpc": "2.0", "id": number, "method": "bash", "params": LONG_COMMAND}
+            for number in range(8)
+        ]
+        with limited(daemon.pid, resource.RLIMIT_AS, limit):
+            # All at once: there may be one idle thread, and the others need more.
+            daemon.send_raw(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+            answers = [daemon.receive() for _ in requests]
+            errors = [answer["error"]["data"] for answer in answers if "error" in answer]
+            assert {error["limit"] for error in errors} == {"threads"}
+            assert daemon.bash("echo short")["stdout"] == "short\n"
+        assert daemon.call("bash", LONG_COMMAND)["dryRun"] is True
+        assert daemon.call("server_info")["counters"]["internalErrors"] == 0
+
+
+def test_a_shortage_of_files_does_not_end_the_daemon_when_it_loads_the_rest() -> None:
+    with raw_daemon(stderr_is_silent=False) as daemon:
+        assert daemon.call("ping") == {}
+        in_use = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+        with limited(daemon.pid, resource.RLIMIT_NOFILE, in_use):
+            # By then the guard and the tools were to be loaded.
+            wait_for(lambda: daemon.call("server_info")["uptimeMs"] > 800, "the preloads")
+            assert daemon.fail("list_tools")["data"]["limit"] == "files"
+            assert daemon.fail("bash", {"command": "sudo true"})["data"]["limit"] == "files"
+        assert len(daemon.call("list_tools")["tools"]) == 3
+        assert daemon.call("explain_command", {"command": "rm -rf /"})["verdict"] == "block"
+        assert daemon.call("server_info")["counters"]["internalErrors"] == 0
+
+
+def test_many_commands_at_few_files_are_answered_and_the_daemon_lives() -> None:
+    with raw_daemon(prefix=["prlimit", "--nofile=128:128"], stderr_is_silent=False) as daemon:
+        ids = [daemon.request("bash", {"command": "sleep 1"}) for _ in range(30)]
+        answers = [daemon.answer(request_id) for request_id in ids]
+        for answer in answers:
+            if "error" in answer:
+                assert answer["error"]["data"]["limit"] == "files"
+            else:
+                assert answer["result"]["status"] == "completed"
+        wait_for(lambda: daemon.call("server_info")["uptimeMs"] > 1_500, "the preloads")
+        assert daemon.bash("echo on")["stdout"] == "on\n"
+        assert len(daemon.call("list_tools")["tools"]) == 3
+
+
+@pytest.mark.parametrize("framing", ["lines", "content-length"])
+def test_a_message_without_memory_for_it_is_skipped(framing: str) -> None:
+    with raw_daemon() as daemon:
+        assert daemon.bash("echo warm")["stdout"] == "warm\n"
+    with raw_daemon(stderr_is_silent=False) as daemon:
+        body = (
+            b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"' + b"x" * (48 << 20) + b'"}}'
+        )
+        ping = b'{"jsonrpc":"2.0","id":2,"method":"ping"}'
+        frame = b"%b\n" if framing == "lines" else b"Content-Length: %d\r\n\r\n%b"
+
+        def send(message: bytes) -> None:
+            parts = (message,) if framing == "lines" else (len(message), message)
+            daemon.send_raw(frame % parts)
+
+        send(ping)
+        assert daemon.receive()["id"] == 2
+        with limited(daemon.pid, resource.RLIMIT_AS, address_space(daemon.pid) + (24 << 20)):
+            send(body)
+            answer = daemon.receive()
+            assert answer["id"] is None
+            assert answer["error"]["data"] == {"kind": "resource_exhausted", "limit": "memory"}
+            send(ping)
+            assert daemon.receive()["id"] == 2
+        assert children(daemon.pid)
