@@ -323,6 +323,20 @@ def test_a_closed_session_starts_anew(daemon: RawDaemon) -> None:
     assert out(daemon, "echo [$x]") == "[]\n"
 
 
+def test_a_start_that_waits_is_refused_once_its_session_is_closed(daemon: RawDaemon) -> None:
+    # More than are started at once, so some wait for their turn when the session is closed.
+    params = {"command": "sleep 300", "run_in_background": True, "session": "s"}
+    ids = [daemon.request("bash", params) for _ in range(80)]
+    closed = daemon.request("close_session", {"session": "s"})
+    answers = [daemon.answer(request_id) for request_id in ids]
+    refused = [answer["error"]["data"] for answer in answers if "error" in answer]
+    assert refused
+    assert all(data == {"kind": "spawn_failed", "errno": "ECANCELED"} for data in refused)
+    assert daemon.answer(closed)["result"]["killed"] == len(ids) - len(refused)
+    assert not any(shell["isRunning"] for shell in daemon.call("list_shells")["shells"])
+    assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
+
+
 def test_what_ends_after_its_session_was_closed_is_not_kept(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:

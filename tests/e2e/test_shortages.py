@@ -6,12 +6,12 @@ import contextlib
 import json
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, children, raw_daemon, wait_for
+from support import children, raw_daemon, wait_for
 
 # Less than the stack of one more thread.
 SPARE_ADDRESS_SPACE = 4 << 20
@@ -20,7 +20,7 @@ LONG_COMMAND = {"command": "sudo true; " * 2_000, "dry_run": True}
 
 
 @contextlib.contextmanager
-def limited(pid: int, limit: int, value: int) -> Iterator[None]:
+def limited(pid: int, limit: int, value: int) -> Generator[None]:
     _, hard = before = resource.prlimit(pid, limit)
     resource.prlimit(pid, limit, (value, hard))
     try:

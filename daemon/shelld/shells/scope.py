@@ -111,7 +111,7 @@ class Scope:
         session = self.sessions.get(request.session)
         spare = await self._take_spare(session, request)
         if spare is not None and self._start_in(spare, request, session):
-            self.spares.command_started(session, spare)
+            self._prepare_next(self.spares.command_started, session, spare)
             return spare.supervision.shell
         await self._starting.acquire()
         return self._start_new(request, session)
@@ -246,11 +246,14 @@ class Scope:
         self._on_release(shell)
         is_open = self._is_open and self.sessions.has(shell.session)
         if shell.in_foreground and shell.failure is None and is_open:
-            try:
-                self.spares.command_ended(self.sessions.get(shell.session))
-            except Exception:
-                # The next command starts a bash of its own.
-                faults.report("the start of a spare shell")
+            self._prepare_next(self.spares.command_ended, self.sessions.get(shell.session))
+
+    def _prepare_next(self, prepare: Callable[..., None], *args: object) -> None:
+        try:
+            prepare(*args)
+        except Exception:
+            # The next command starts a bash of its own.
+            faults.report("the start of a spare shell")
 
 
 def _current_directory() -> str:

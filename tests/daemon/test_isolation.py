@@ -1,0 +1,166 @@
+"""An unexpected exception ends one thing: a shell, a request, a preload; the rest goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from shelld import faults
+from shelld.methods.context import Daemon
+from shelld.options import Options
+from shelld.shells import ShellManager, ShellProcess, ShellStatus
+from shelld.shells.launch import StartRequest
+from shelld.shells.pipe import Pipe
+from shelld.shells.spare import Spares
+from shelld.shells.supervision import Supervision
+from shelld.toolbox import Toolbox
+from shelld_protocol.errors import ErrorKind, RpcError
+from support import is_alive
+
+
+def fails_once(
+    method: Callable[..., Any], when: Callable[..., bool] = lambda *_, **__: True
+) -> Callable[..., Any]:
+    """Return a method that raises at its first call, or the first one for which `when` is true."""
+    calls = iter((True,))
+
+    def failing(*args: Any, **options: Any) -> Any:
+        if when(*args, **options) and next(calls, False):
+            raise ValueError("unforeseen")
+        return method(*args, **options)
+
+    return failing
+
+
+async def end_of(shell: ShellProcess) -> None:
+    with anyio.fail_after(20):
+        await shell.wait_until(lambda: shell.is_empty)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        (Pipe, "pump"),
+        (Supervision, "_advance"),
+        (Supervision, "_next_deadline"),
+        (Supervision, "_handle"),
+        (Supervision, "_start_is_over"),
+    ],
+    ids=lambda place: place[1],
+)
+async def test_a_failed_supervision_ends_its_own_shell_only(
+    monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
+) -> None:
+    def is_not_other(owner: Pipe | Supervision, *_: object, **__: object) -> bool:
+        return isinstance(owner, Pipe) or owner.shell is not other
+
+    before = faults.count()
+    async with ShellManager() as manager:
+        other = await manager.create_shell("sleep 300", "/")
+        with monkeypatch.context() as patch:
+            patch.setattr(*place, fails_once(getattr(*place), is_not_other))
+            shell = await manager.start(StartRequest("sleep 300 & echo $!; sleep 300", cwd="/"))
+            await end_of(shell)
+        assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
+        assert shell.signal == "SIGKILL"
+        assert other.is_running
+        last = await manager.create_shell("echo on", "/")
+        await end_of(last)
+        assert last.status is ShellStatus.COMPLETED
+    assert faults.count() == before + 1
+
+
+async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ShellManager() as manager:
+        shell = await manager.create_shell("setsid sleep 300 & echo $!; sleep 300", "/")
+        with anyio.fail_after(20):
+            await shell.wait_until(lambda: shell.stdout.store.written > 0)
+            pid = int(shell.stdout.store.read(0, 100).data)
+            monkeypatch.setattr(Supervision, "_advance", fails_once(vars(Supervision)["_advance"]))
+            await shell.end_tree(15, 300)
+        assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
+        assert not is_alive(pid)
+
+
+async def test_a_failed_record_of_the_end_is_not_the_commands_failure() -> None:
+    def on_end(_shell: ShellProcess) -> None:
+        raise ValueError("unforeseen")
+
+    async with ShellManager(on_end=on_end) as manager:
+        shell = await manager.create_shell("exit 3", "/")
+        await end_of(shell)
+        assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)
+
+
+@pytest.mark.parametrize("method", ["take", "command_ended", "command_started"])
+async def test_a_command_does_not_depend_on_spares(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(Spares, method, fails_once(getattr(Spares, method)))
+    async with ShellManager() as manager:
+        for _ in range(3):
+            shell = await manager.start(StartRequest("exit 3", in_foreground=True))
+            await end_of(shell)
+            assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)
+
+
+class _NoThread(threading.Thread):
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("thread", "kind"),
+    [(_NoThread, ErrorKind.RESOURCE_EXHAUSTED), (threading.Thread, ErrorKind.INTERNAL_ERROR)],
+)
+async def test_tools_that_cannot_be_loaded_are_loaded_for_the_next_request(
+    monkeypatch: pytest.MonkeyPatch, thread: type[threading.Thread], kind: ErrorKind
+) -> None:
+    monkeypatch.setattr(Toolbox, "_load", fails_once(vars(Toolbox)["_load"]))
+    async with ShellManager() as manager:
+        toolbox = Toolbox(Daemon(Options(), manager))
+        with monkeypatch.context() as patch:
+            patch.setattr(threading, "Thread", thread)
+            errors: list[ErrorKind] = []
+
+            async def ask() -> None:
+                try:
+                    await toolbox.ready()
+                except RpcError as error:
+                    errors.append(error.kind)
+                except RuntimeError as error:
+                    failure = faults.shortage(error)
+                    assert failure is not None
+                    errors.append(failure.kind)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                tasks.start_soon(ask)
+            assert errors == [kind, kind]
+        with anyio.fail_after(20):
+            while True:
+                try:
+                    executor = await toolbox.ready()
+                    break
+                except RpcError:
+                    continue
+        assert len(executor.get_all_schemas("mcp")) == 3
+
+
+async def test_a_background_task_that_fails_is_started_again() -> None:
+    runs = 0
+
+    async def task() -> None:
+        nonlocal runs
+        runs += 1
+        if runs < 3:
+            raise ValueError("unforeseen")
+
+    before = faults.count()
+    with anyio.fail_after(20):
+        await faults.keep_running(task, "a task")
+    assert (runs, faults.count() - before) == (3, 2)
