@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shelld.keeper.pool import RunnerPool
 from shelld.output import reader
+from shelld.output.escapes import first_unit
 from shelld.output.filter import Filters, LineFilter
 from shelld.output.reader import TRUNCATED_SUFFIX, Head, Read, StreamReader, read_head
 from shelld.output.retention import OutputStream
@@ -140,6 +141,7 @@ def test_reads_between_arrivals_give_all_once(
         read = take(reader_of(stream, max_bytes=max_bytes, strip=strip), final=False)
         assert read.start == before
         assert stream.read_position == read.end
+        assert read.end - before <= max(max_bytes, first_unit(data[before : read.end]))
         texts.append(read.text)
     stream.store.append(data[stream.store.written :])
     texts.append(take(reader_of(stream, strip=strip)).text)
@@ -147,6 +149,18 @@ def test_reads_between_arrivals_give_all_once(
     text = "".join(texts)
     text = last_states(text) if strip else text
     assert text.rstrip("\r") == text_of(data, strip=strip).rstrip("\r")
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "text"), [(1, "a"), (2, "a"), (3, "aé"), (4, "aé"), (5, "aé"), (6, "aé世")]
+)
+def test_max_bytes_is_exceeded_by_no_later_unit(max_bytes: int, text: str) -> None:
+    read = take(reader_of(stream_of("aé世".encode()), offset=0, max_bytes=max_bytes))
+    assert (read.text, read.end) == (text, len(text.encode()))
+
+
+def test_a_first_unit_is_returned_whole() -> None:
+    assert take(reader_of(stream_of("世a".encode()), offset=0, max_bytes=1)).text == "世"
 
 
 def test_a_read_ends_at_the_gap_and_the_next_tells_its_size() -> None:

@@ -214,11 +214,13 @@ class StreamReader:
                 await checkpoint()
             step = min(room, STEP_BYTES)
             piece = read_text(store, position, stop, step, strip=strip, final=final)
-            if piece.end == position or (piece.dropped and texts):
+            size = piece.end - position - piece.dropped
+            # Only the first unit of all may have more bytes than there is room for.
+            if piece.end == position or (texts and (piece.dropped or size > room)):
                 break
             texts.append(piece.text)
             dropped += piece.dropped
-            room -= piece.end - position - piece.dropped
+            room -= size
             position = piece.end
         text = "".join(texts)
         if strip and len(texts) > 1:
