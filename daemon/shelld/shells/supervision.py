@@ -109,7 +109,7 @@ class Supervision:
         self._tree_empty = False
         # And all that it wrote has been taken.
         self._is_over = False
-        self._is_finished = False
+        self._last_steps = [self._start_is_over, self._close, self._tell_empty]
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
@@ -242,11 +242,9 @@ class Supervision:
         shell.leftover = shell.survivors
 
     def _finish(self) -> None:
-        """Let go of everything; each step is taken, whatever happens in the others."""
-        if self._is_finished:
-            return
-        self._is_finished = True
-        for step in (self._start_is_over, self._close, self._tell_empty):
+        """Let go of everything; each step is taken once, whatever happens in the others."""
+        while self._last_steps:
+            step = self._last_steps.pop(0)
             try:
                 step()
             except Exception:

@@ -1,0 +1,44 @@
+"""`python -m faults`: every point, or a sample; prints each violation and the totals."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from faults.campaign import Outcome, record_points, try_points
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="faults", description=__doc__)
+    parser.add_argument("--only", default="", help="only points whose text contains this")
+    parser.add_argument("--sample", type=int, help="so many points, chosen at random")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", default="0/1", help="K/N: every N-th point, from the K-th on")
+    options = parser.parse_args()
+    part, parts = map(int, options.part.split("/"))
+    with tempfile.TemporaryDirectory() as folder:
+        points = [point for point in record_points(Path(folder)) if options.only in str(point)]
+        if options.sample is not None:
+            points = random.Random(options.seed).sample(points, min(len(points), options.sample))
+        points = points[part::parts]
+        print(f"{len(points)} points", flush=True)
+        began = time.monotonic()
+        outcomes: list[Outcome] = []
+        for outcome in try_points(points, Path(folder)):
+            outcomes.append(outcome)
+            if outcome.violation is not None:
+                print(f"VIOLATION {outcome.point}: {outcome.violation}", flush=True)
+            if len(outcomes) % 100 == 0:
+                print(f"... {len(outcomes)} in {time.monotonic() - began:.0f} s", flush=True)
+    fired = sum(outcome.fired for outcome in outcomes)
+    broken = sum(outcome.violation is not None for outcome in outcomes)
+    print(f"{len(outcomes)} runs, {fired} faults, {broken} violations")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

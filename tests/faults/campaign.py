@@ -1,0 +1,224 @@
+"""Finds the points where shelld can be made to fail, and tries them one at a time.
+
+A first run records which lines of shelld's code are executed and which system calls are made from
+where. Every later run arms one of these points, asks for the whole workload, and then checks the
+promises: each request was answered once, the daemon answers further requests, no process and no
+descriptor is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from faults.inject import FAILURES, SIZE, Control
+from faults.workload import MARK, ViolationError, Workload
+from support import RawDaemon, descendants, is_alive, running_below, wait_for
+
+FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
+LAUNCHER = Path(__file__).with_name("launcher.py")
+
+# A line that cannot raise: it passes control, or moves a value.
+_VALUE = r"(?:not )?(?:[\w.]+|b?f?\"[^\"{]*\")"
+_SAFE_LINE = re.compile(
+    rf"(?:try|else|finally|while True):|pass|break|continue|return(?: {_VALUE})?|raise\b.*"
+    rf"|[\w.]+(?:: [^=]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?|(?:if|while|elif) {_VALUE}:"
+    r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
+)
+
+# Descriptors that come and go with idle runners: a socket for each.
+_MAX_IDLE_RUNNERS = 8
+
+
+class Point(NamedTuple):
+    """`call`: a system call that fails with `errno`; None: the line raises. At the `count`-th."""
+
+    role: str
+    file: str
+    line: int
+    call: str | None
+    errno: int
+    count: int
+
+    def __str__(self) -> str:
+        what = "raises" if self.call is None else f"{self.call} {os.strerror(self.errno)}"
+        return f"{self.role} {self.file}:{self.line} {what} (time {self.count})"
+
+
+class Faulty:
+    """A daemon with an injector in it. `record`: the file to write points to, instead."""
+
+    def __init__(self, folder: Path, record: Path | None = None) -> None:
+        path = folder / "control"
+        path.write_bytes(b"\0" * 8 + b"null\0" + b"\0" * (SIZE - 13))
+        self.control = Control(str(path))
+        environment = {
+            **os.environ,
+            "SHELLD_FAULTS_CONTROL": str(path),
+            "SHELLD_FAULTS_FOLDER": str(FOLDER),
+        }
+        if record is not None:
+            environment["SHELLD_FAULTS_RECORD"] = str(record)
+        self.daemon = RawDaemon(
+            *("--audit-log", str(folder / "audit.log"), "--grace", "200"),
+            command=[sys.executable, str(LAUNCHER)],
+            env=environment,
+        )
+        # So that the tools and the guard are loaded, and what is kept for later exists.
+        Workload(self.daemon).run()
+        self.baseline = self._descriptors()
+
+    def close(self) -> None:
+        self.daemon.close()
+
+    def _descriptors(self) -> Counter[str]:
+        kinds: Counter[str] = Counter()
+        folder = Path(f"/proc/{self.daemon.pid}/fd")
+        for entry in folder.iterdir():
+            with contextlib.suppress(OSError):
+                kinds[re.sub(r"[\d()]+|\[\d+\]", "", os.readlink(entry)).split("/")[-1]] += 1
+        return kinds
+
+    def check(self) -> None:
+        """Check what must hold after a fault. Raises `ViolationError`."""
+        self.control.arm(None)
+        again = Workload(self.daemon)
+        again.run_shortly()
+        left: list[Any] = []
+
+        def is_clean() -> bool:
+            left[:] = [running_below(self.daemon.pid, f"sleep\0{MARK}"), self._excess()]
+            return not any(left)
+
+        try:
+            wait_for(is_clean, "a clean daemon")
+        except AssertionError:
+            raise ViolationError(f"left: processes {left[0]}, descriptors {left[1]}") from None
+
+    def _excess(self) -> list[str]:
+        now = self._descriptors()
+        more = now - self.baseline
+        allowed = {"socket:": _MAX_IDLE_RUNNERS}
+        return [f"{kind} +{count}" for kind, count in more.items() if count > allowed.get(kind, 0)]
+
+
+def record_points(folder: Path) -> list[Point]:
+    """Return every point that the workload gets to, for its first time and once later."""
+    record = folder / "record"
+    faulty = Faulty(folder, record)
+    # What only happens at the start is not asked for again.
+    started = _counts(record)
+    for _ in range(2):
+        Workload(faulty.daemon).run()
+    faulty.close()
+    points: list[Point] = []
+    chosen = random.Random(0)
+    for (role, file, line, call), total in sorted(_counts(record).items()):
+        count = total - started.get((role, file, line, call), 0)
+        # Keeper and runners are started anew with each daemon, so their start can be asked for.
+        if role == "daemon" and count <= 0:
+            continue
+        times = sorted({1, chosen.randint(1, max(1, count // 2))})
+        for time in times:
+            if call:
+                points += [Point(role, file, line, call, number, time) for number in FAILURES[call]]
+            elif not _is_safe(file, line):
+                points.append(Point(role, file, line, None, 0, time))
+    return points
+
+
+def _counts(record: Path) -> dict[tuple[str, str, int, str], int]:
+    counts: dict[tuple[str, str, int, str], int] = {}
+    for text in record.read_text().splitlines():
+        role, file, line, call, count = json.loads(text)
+        key = (role, file, line, call)
+        counts[key] = max(count, counts.get(key, 0))
+    return counts
+
+
+_sources: dict[str, list[str]] = {}
+
+
+def _is_safe(file: str, line: int) -> bool:
+    if file not in _sources:
+        _sources[file] = (FOLDER / file).read_text().splitlines()
+    text = re.sub(r"\s*# .*", "", _sources[file][line - 1].strip())
+    return _SAFE_LINE.fullmatch(text) is not None
+
+
+class Outcome(NamedTuple):
+    """Of one point: whether the code got there, and which promise was broken."""
+
+    point: Point
+    fired: bool
+    violation: str | None
+
+
+def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> Iterator[Outcome]:
+    """Try points one after the other, each in a daemon that none before has harmed."""
+    faulty: Faulty | None = None
+    tried = 0
+    try:
+        for point in points:
+            # A keeper lives as long as its daemon, so its own faults get a daemon of their own.
+            if faulty is not None and (tried >= per_daemon or point.role != "daemon"):
+                _end(faulty)
+                faulty = None
+            if faulty is None:
+                faulty, tried = Faulty(folder), 0
+            tried += 1
+            outcome = _try(faulty, point)
+            yield outcome
+            if outcome.violation is not None or faulty.daemon.process.poll() is not None:
+                _destroy(faulty)
+                faulty = None
+    finally:
+        if faulty is not None:
+            _destroy(faulty)
+
+
+def _try(faulty: Faulty, point: Point) -> Outcome:
+    faulty.control.arm(point._asdict())
+    try:
+        Workload(faulty.daemon).run()
+        fired = bool(faulty.control.fired)
+        if fired:
+            faulty.check()
+    except (ViolationError, OSError) as error:
+        if point.file == "stdio.py" and _has_stopped_in_order(faulty):
+            return Outcome(point, True, None)
+        return Outcome(point, True, f"{type(error).__name__}: {error}")
+    return Outcome(point, fired, None)
+
+
+def _has_stopped_in_order(faulty: Faulty) -> bool:
+    """Whether the daemon has ended as it does when a protocol stream is broken."""
+    try:
+        return faulty.daemon.wait(5) == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _end(faulty: Faulty) -> None:
+    faulty.control.arm(None)
+    faulty.close()
+
+
+def _destroy(faulty: Faulty) -> None:
+    family = descendants(faulty.daemon.pid)
+    faulty.daemon.process.kill()
+    faulty.close()
+    for pid in family:
+        if is_alive(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,270 @@
+"""Makes one call or one line of shelld's own code fail, in the process that installs this.
+
+Installed in the daemon, its keeper and its runners by `launcher`. One *point* is armed at a time, by
+the test, through a small file that all of these processes map: "the n-th time that this role gets
+to this line", or "calls this system call from this line". When the point is reached, the process
+raises there, once.
+
+Imports nothing but the standard library, as the keeper does.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import fcntl
+import json
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, Final
+
+SIZE: Final = 4096
+# In the first byte: changes whenever another point is armed. In the second: how often it fired.
+_VERSION: Final = 0
+_FIRED: Final = 1
+_TEXT: Final = 8
+
+# What can go wrong in each system call. EINTR is left out, as Python repeats the call (PEP 475);
+# ECHILD, as it is an answer and no failure; close(2), as it fails for none of our descriptors.
+FAILURES: Final[dict[str, tuple[int, ...]]] = {
+    **dict.fromkeys(("read", "readv", "pread"), (errno.EIO, errno.ENOMEM, errno.EAGAIN)),
+    **dict.fromkeys(
+        ("write", "pwrite"), (errno.EIO, errno.ENOSPC, errno.EPIPE, errno.EAGAIN, errno.ENOMEM)
+    ),
+    "open": (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EIO, errno.ENOENT),
+    **dict.fromkeys(
+        ("pipe", "memfd_create", "dup", "socketpair", "epoll"),
+        (errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+    ),
+    "posix_spawn": (errno.EAGAIN, errno.ENOMEM, errno.EACCES),
+    "fork": (errno.EAGAIN, errno.ENOMEM),
+    **dict.fromkeys(("kill", "killpg", "pidfd_send_signal"), (errno.ESRCH, errno.EPERM)),
+    **dict.fromkeys(("getsid", "getpgid"), (errno.ESRCH, errno.EPERM)),
+    "pidfd_open": (errno.ESRCH, errno.EMFILE, errno.ENOMEM),
+    "send": (errno.EPIPE, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM),
+    "sendmsg": (errno.EPIPE, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS),
+    "recvmsg": (errno.ECONNRESET, errno.ENOMEM, errno.EAGAIN),
+    **dict.fromkeys(("listdir", "scandir"), (errno.EACCES, errno.EMFILE, errno.ENOENT, errno.EIO)),
+    **dict.fromkeys(("chdir", "fchdir"), (errno.EACCES, errno.ENOENT, errno.EIO)),
+    **dict.fromkeys(("fcntl", "ioctl"), (errno.EINVAL, errno.EIO, errno.EPERM)),
+    **dict.fromkeys(("fstat", "stat", "access"), (errno.EACCES, errno.EIO, errno.ENOENT)),
+    **dict.fromkeys(("ftruncate", "lseek", "fstatvfs"), (errno.EIO, errno.ENOSPC)),
+    **dict.fromkeys(("mkdir", "rmdir", "unlink"), (errno.EACCES, errno.ENOSPC, errno.EROFS)),
+    "set_blocking": (errno.EBADF,),
+    **dict.fromkeys(("register", "poll"), (errno.ENOMEM, errno.ENOSPC)),
+}
+
+
+# As they are, whatever is put in their places.
+_open, _write = os.open, os.write
+
+
+class InjectedError(Exception):
+    """What no code of shelld expects."""
+
+
+class Control:
+    """The mapped file. `path` exists and is `SIZE` long."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "r+b") as file:
+            self._map = mmap.mmap(file.fileno(), SIZE)
+
+    def arm(self, point: dict[str, Any] | None) -> None:
+        text = json.dumps(point).encode()
+        self._map[_TEXT : _TEXT + len(text) + 1] = text + b"\0"
+        self._map[_FIRED] = 0
+        self._map[_VERSION] = (self._map[_VERSION] + 1) % 256
+
+    @property
+    def version(self) -> int:
+        return self._map[_VERSION]
+
+    @property
+    def fired(self) -> int:
+        return self._map[_FIRED]
+
+    def point(self) -> dict[str, Any] | None:
+        end = self._map.find(b"\0", _TEXT)
+        found: dict[str, Any] | None = json.loads(self._map[_TEXT:end])
+        return found
+
+    def take(self) -> bool:
+        """Whether this process is the first to get to the point; it is disarmed then."""
+        if self._map[_FIRED]:
+            return False
+        self._map[_FIRED] = 1
+        return True
+
+
+class Injector:
+    """One for a process. `folder`: where the code of shelld is. `record`: a file, or none."""
+
+    def __init__(self, role: str, control: Control, folder: str, record: str | None) -> None:
+        self.role = role
+        self._control = control
+        self._folder = folder
+        self._version = -1
+        self._left = 0
+        self._line: tuple[str, int] | None = None
+        self._call: tuple[str, int, str] | None = None
+        self._errno = 0
+        self._seen: dict[tuple[str, int, str], int] = {}
+        self._record = record
+
+    # -- what is armed ----------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        version = self._control.version
+        if version == self._version:
+            return
+        self._version = version
+        self._line = self._call = None
+        point = self._control.point()
+        if point is None or point["role"] != self.role:
+            return
+        self._left = point["count"]
+        if point["call"] is None:
+            self._line = (point["file"], point["line"])
+        else:
+            self._call = (point["file"], point["line"], point["call"])
+            self._errno = point["errno"]
+
+    def _is_due(self) -> bool:
+        self._left -= 1
+        if self._left > 0 or not self._control.take():
+            return False
+        self._line = self._call = None
+        return True
+
+    def _note(self, file: str, line: int, call: str) -> None:
+        if self._record is None:
+            return
+        key = (file, line, call)
+        count = self._seen[key] = self._seen.get(key, 0) + 1
+        if count & (count - 1) == 0:
+            text = json.dumps([self.role, file, line, call, count])
+            # Opened each time, as the keeper closes every descriptor that it inherits.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            record = _open(self._record, flags, 0o600)
+            _write(record, text.encode() + b"\n")
+            os.close(record)
+
+    # -- lines ------------------------------------------------------------------------------
+
+    def name_of(self, code: CodeType) -> str | None:
+        name = code.co_filename
+        return name[len(self._folder) + 1 :] if name.startswith(self._folder) else None
+
+    def trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+        name = self.name_of(frame.f_code)
+        if name is None:
+            return None
+        if self._record is not None:
+            return self._trace_recording
+        self._refresh()
+        return self._trace_lines if self._line is not None and name == self._line[0] else None
+
+    def _trace_recording(self, frame: FrameType, event: str, _argument: object) -> Any:
+        name = self.name_of(frame.f_code)
+        if event == "line" and name is not None:
+            self._note(name, frame.f_lineno, "")
+        return self._trace_recording
+
+    def _trace_lines(self, frame: FrameType, event: str, _argument: object) -> Any:
+        line = self._line
+        if event == "line" and line is not None and frame.f_lineno == line[1]:
+            if self.name_of(frame.f_code) == line[0] and self._is_due():
+                # A trace function that raises is not called again.
+                self._restart_tracing()
+                raise InjectedError(f"injected at {line[0]}:{line[1]}")
+        return self._trace_lines
+
+    def _restart_tracing(self) -> None:
+        # Not by this thread itself, which is about to forget its trace function.
+        if threading.current_thread() is threading.main_thread():
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+
+    def start_tracing(self) -> None:
+        signal.signal(signal.SIGALRM, lambda *_: sys.settrace(self.trace))
+        threading.settrace(self.trace)
+        sys.settrace(self.trace)
+
+    # -- system calls -----------------------------------------------------------------------
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            frame = sys._getframe(1)
+            file = self.name_of(frame.f_code)
+            if file is not None:
+                self._refresh()
+                self._note(file, frame.f_lineno, name)
+                if self._call == (file, frame.f_lineno, name) and self._is_due():
+                    raise OSError(self._errno, os.strerror(self._errno))
+            return function(*args, **options)
+
+        return call
+
+    def patch(self) -> None:
+        """Put the wrappers where shelld's code finds its system calls."""
+        for module in (os, fcntl, signal):
+            for name in FAILURES:
+                if name in vars(module) and name not in ("poll", "register"):
+                    setattr(module, name, self.wrap(name, getattr(module, name)))
+        setattr(builtins, "open", self.wrap("open", open))  # noqa: B010
+        for name in ("send", "sendmsg", "recvmsg"):
+            setattr(socket.socket, name, self.wrap(name, getattr(socket.socket, name)))
+        setattr(socket, "socketpair", self.wrap("socketpair", socket.socketpair))  # noqa: B010
+        make_epoll = self.wrap("epoll", _Epoll)
+        injector, real = self, select.epoll
+
+        class _Wrapped:
+            def __init__(self) -> None:
+                self._epoll = real()
+                for name in ("unregister", "fileno", "close", "modify"):
+                    setattr(self, name, getattr(self._epoll, name))
+                for name in ("register", "poll"):
+                    setattr(self, name, injector.wrap(name, getattr(self._epoll, name)))
+
+        _Epoll.make = _Wrapped
+        setattr(select, "epoll", _OursOnly(make_epoll, real, self))  # noqa: B010
+
+
+class _Epoll:
+    make: Any = None
+
+    def __new__(cls) -> Any:
+        return cls.make()
+
+
+class _OursOnly:
+    """`select.epoll`: the wrapped one for shelld's code, the real one for others."""
+
+    def __init__(self, ours: Any, real: Any, injector: Injector) -> None:
+        self._ours, self._real, self._injector = ours, real, injector
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self._injector.name_of(sys._getframe(1).f_code) is None:
+            return self._real(*args, **options)
+        return self._ours()
+
+
+def install(role: str) -> Injector:
+    """Begin in this process, as the environment says. To be called before shelld is imported."""
+    control = Control(os.environ["SHELLD_FAULTS_CONTROL"])
+    injector = Injector(
+        role,
+        control,
+        os.environ["SHELLD_FAULTS_FOLDER"],
+        os.environ.get("SHELLD_FAULTS_RECORD"),
+    )
+    injector.patch()
+    injector.start_tracing()
+    return injector

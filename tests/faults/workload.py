@@ -1,0 +1,195 @@
+"""What a faulty daemon is asked to do: everything once, one request after the other.
+
+Each step knows its right answer. A step that a fault has hit may be answered with an error, or
+with a shell that was lost; whatever depends on it is then not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from support import Json, RawDaemon
+
+# In the command line of every process that a command starts and that would live on.
+MARK = "3141.59"
+
+# What the guard says when its own code has failed: it never fails a command for that.
+GUARD_FAILED = "it cannot be followed"
+
+ANSWER_S = 20.0
+
+
+class ViolationError(AssertionError):
+    """The daemon broke a promise."""
+
+
+def is_excused(answer: Json) -> bool:
+    """Whether an answer tells that something went wrong."""
+    if "error" in answer:
+        return answer["error"]["code"] != -32600
+    result = answer["result"]
+    if not isinstance(result, dict):
+        return False
+    return (
+        result.get("reason") in {"lost", GUARD_FAILED}
+        or result.get("stateKept") is False
+        or result.get("success") is False
+        or result.get("isError") is True
+        or result.get("spoolError") is not None
+        or result.get("alreadyStopped") is True
+    )
+
+
+class Workload:
+    """One run. `excused`: the methods whose answers told of a failure."""
+
+    def __init__(self, daemon: RawDaemon) -> None:
+        self._daemon = daemon
+        self.excused: list[str] = []
+
+    def ask(self, method: str, params: Any, check: Callable[[Any], bool]) -> Any:
+        """Return the right result, or None if the answer tells of a failure."""
+        request_id = self._daemon.request(method, params)
+        return self.take(request_id, method, check)
+
+    def take(self, request_id: Any, method: str, check: Callable[[Any], bool]) -> Any:
+        answer = self._answer(request_id, method)
+        if is_excused(answer):
+            self.excused.append(f"{method}: {str(answer)[:200]}")
+            return None
+        if not check(answer["result"]):
+            raise ViolationError(f"wrong answer to {method}: {str(answer)[:600]}")
+        return answer["result"]
+
+    def _answer(self, request_id: Any, method: str) -> Json:
+        while True:
+            try:
+                message = self._daemon.receive(ANSWER_S)
+            except AssertionError as error:
+                raise ViolationError(f"no answer to {method}: {str(error)[-1500:]}") from None
+            if message.get("id") == request_id:
+                return message
+            if message.get("id") is None and "error" in message:
+                # A message whose id could not be known. It stands for the one that is in flight.
+                return message
+            if "method" not in message:
+                raise ViolationError(f"an answer that nobody waits for: {str(message)[:600]}")
+
+    def bash(self, command: str, check: Callable[[Any], bool], **params: Any) -> Any:
+        return self.ask("bash", {"command": command, **params}, check)
+
+    def echo(self, text: str, **params: Any) -> Any:
+        return self.bash(f"echo {text}", lambda result: result["stdout"] == f"{text}\n", **params)
+
+    # -- the steps --------------------------------------------------------------------------
+
+    def run(self) -> None:
+        self._ask_about()
+        self._run_in_foreground()
+        self._keep_state()
+        self._run_in_background()
+        self._cancel()
+        self._use_tools()
+        self._clean_up()
+
+    def run_shortly(self) -> None:
+        """Ask for little, all of which must be right."""
+        self.ask("ping", {}, lambda result: result == {})
+        self.echo("one")
+        self.bash("later=1; cd /", lambda result: result["exitCode"] == 0)
+        self.bash("echo $later $PWD", lambda result: result["stdout"] == "1 /\n")
+        if self.excused:
+            raise ViolationError(f"a failure after the fault: {self.excused}")
+        self._clean_up()
+
+    def _ask_about(self) -> None:
+        self.ask("ping", None, lambda result: result == {})
+        self.ask("server_info", None, lambda result: result["name"] == "shelld")
+        self.ask(
+            "explain_command",
+            {"command": "rm -rf /etc"},
+            lambda result: result["verdict"] == "block",
+        )
+        params = {"command": "sudo true", "dry_run": True}
+        self.ask("bash", params, lambda result: result["dryRun"] is True)
+        ids = [f"b{number}" for number in range(3)]
+        self._daemon.send(
+            [{"jsonrpc": "2.0", "id": request_id, "method": "ping"} for request_id in ids]
+        )
+        answers = self._daemon.receive(ANSWER_S)
+        if isinstance(answers, list):
+            found = sorted(answer["id"] for answer in answers)
+        else:
+            found = ids if "error" in answers and answers["id"] is None else []
+        if found != ids:
+            raise ViolationError(f"a batch is not answered: {answers}")
+
+    def _run_in_foreground(self) -> None:
+        self.bash(
+            "echo out; echo err >&2; exit 3",
+            lambda result: (
+                (result["stdout"], result["stderr"], result["exitCode"]) == ("out\n", "err\n", 3)
+            ),
+        )
+        for text in ("a", "b", "c"):
+            self.echo(text)
+        self.bash("cat", lambda result: result["stdout"] == "given", stdin="given", env={"A": "b"})
+        self.bash("seq 30000", lambda result: result["stdoutBytes"] == 168_894)
+        left = self.bash(f"sleep {MARK} & echo left", lambda result: len(result["leftover"]) == 1)
+        if left is not None:
+            params = {"shell_id": left["bash_id"]}
+            self.ask("kill_shell", params, lambda result: result["survivors"] == [])
+
+    def _keep_state(self) -> None:
+        session = {"session": "kept"}
+        kept = self.bash(
+            "x=1; f() { echo f$x; }; cd /tmp", lambda result: result["exitCode"] == 0, **session
+        )
+        found = self.bash("echo $x $PWD; f", lambda _: True, **session)
+        if kept is not None and found is not None and found["stdout"] != "1 /tmp\nf1\n":
+            raise ViolationError(f"the state of a session is wrong: {found}")
+        self.ask("get_session", session, lambda result: result["session"] == "kept")
+        self.ask("close_session", session, lambda result: result["session"] == "kept")
+
+    def _run_in_background(self) -> None:
+        started = self.bash(
+            f"echo start; sleep {MARK} & setsid sleep {MARK}",
+            lambda result: result["status"] == "running",
+            run_in_background=True,
+        )
+        if started is None:
+            return
+        shell = {"bash_id": started["bash_id"]}
+        self.ask("bash_output", {**shell, "wait": 10_000}, lambda result: "s" in result["stdout"])
+        for pattern in ("^st.rt$", "(?=s)start"):
+            read = {**shell, "stdout_offset": 0, "filter": pattern}
+            self.ask("bash_output", read, lambda result: result["stdout"] == "start\n")
+        self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
+        kill = {"shell_id": started["bash_id"]}
+        self.ask("kill_shell", kill, lambda result: result["survivors"] == [])
+
+    def _cancel(self) -> None:
+        request_id = self._daemon.request("bash", {"command": f"echo; sleep {MARK}"})
+        self._daemon.notify("$/cancelRequest", {"id": request_id})
+        answer = self._answer(request_id, "cancelled bash")
+        if "error" not in answer and answer["result"].get("reason") != "lost":
+            raise ViolationError(f"a cancelled request has a result: {str(answer)[:600]}")
+
+    def _use_tools(self) -> None:
+        self.ask("list_tools", None, lambda result: len(result["tools"]) == 3)
+        call = {"name": "Bash", "arguments": {"command": "echo tool"}}
+        self.ask("call_tool", call, lambda result: "tool" in result["output"])
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "faults", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "progressToken": "t",
+        }
+        self.ask("tools/list", {"_meta": meta}, lambda result: len(result["tools"]) == 3)
+        self.ask("tools/call", {**call, "_meta": meta}, lambda result: not result["isError"])
+
+    def _clean_up(self) -> None:
+        """Close the session, which ends what it has running and its spare shells."""
+        for name in ("main",):
+            self.ask("close_session", {"session": name}, lambda result: "survivors" not in result)
