@@ -109,7 +109,12 @@ class Supervision:
         self._tree_empty = False
         # And all that it wrote has been taken.
         self._is_over = False
-        self._last_steps = [self._start_is_over, self._close, self._tell_empty]
+        # Not bound, as that would be a cycle: its descriptors go with the last reference.
+        self._last_steps = [
+            Supervision._start_is_over,
+            Supervision._close,
+            Supervision._tell_empty,
+        ]
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
@@ -246,7 +251,7 @@ class Supervision:
         while self._last_steps:
             step = self._last_steps.pop(0)
             try:
-                step()
+                step(self)
             except Exception:
                 faults.report("the end of a shell")
 

@@ -27,10 +27,8 @@ class ViolationError(AssertionError):
 def is_excused(answer: Json) -> bool:
     """Whether an answer tells that something went wrong."""
     if "error" in answer:
-        return answer["error"]["code"] != -32600
-    result = answer["result"]
-    if not isinstance(result, dict):
-        return False
+        return bool(answer["error"]["code"] != -32600)
+    result: Json = answer["result"] or {}
     return (
         result.get("reason") in {"lost", GUARD_FAILED}
         or result.get("stateKept") is False
@@ -65,7 +63,7 @@ class Workload:
     def _answer(self, request_id: Any, method: str) -> Json:
         while True:
             try:
-                message = self._daemon.receive(ANSWER_S)
+                message: Json = self._daemon.receive(ANSWER_S)
             except AssertionError as error:
                 raise ViolationError(f"no answer to {method}: {str(error)[-1500:]}") from None
             if message.get("id") == request_id:
@@ -117,12 +115,9 @@ class Workload:
         self._daemon.send(
             [{"jsonrpc": "2.0", "id": request_id, "method": "ping"} for request_id in ids]
         )
-        answers = self._daemon.receive(ANSWER_S)
-        if isinstance(answers, list):
-            found = sorted(answer["id"] for answer in answers)
-        else:
-            found = ids if "error" in answers and answers["id"] is None else []
-        if found != ids:
+        answers: Any = self._daemon.receive(ANSWER_S)
+        is_refused = "error" in answers and answers["id"] is None
+        if not is_refused and sorted(answer["id"] for answer in answers) != ids:
             raise ViolationError(f"a batch is not answered: {answers}")
 
     def _run_in_foreground(self) -> None:
@@ -182,7 +177,7 @@ class Workload:
         self.ask("call_tool", call, lambda result: "tool" in result["output"])
         meta = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "faults", "version": "1"},
+            "io.modelcontextprotocol/clientInfo": {"name": "fault-injection", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
             "progressToken": "t",
         }

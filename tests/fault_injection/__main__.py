@@ -1,4 +1,4 @@
-"""`python -m faults`: every point, or a sample; prints each violation and the totals."""
+"""`python -m fault_injection`: every point, or a sample; prints each violation and the totals."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from faults.campaign import Outcome, record_points, try_points
+from fault_injection.campaign import Outcome, record_points, try_points
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="fault_injection", description=__doc__)
     parser.add_argument("--only", default="", help="only points whose text contains this")
     parser.add_argument("--sample", type=int, help="so many points, chosen at random")
     parser.add_argument("--seed", type=int, default=0)

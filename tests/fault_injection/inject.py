@@ -1,9 +1,9 @@
 """Makes one call or one line of shelld's own code fail, in the process that installs this.
 
-Installed in the daemon, its keeper and its runners by `launcher`. One *point* is armed at a time, by
-the test, through a small file that all of these processes map: "the n-th time that this role gets
-to this line", or "calls this system call from this line". When the point is reached, the process
-raises there, once.
+`launcher` installs this in the daemon, its keeper and its runners. The test arms one *point* at a
+time, through a small file that all of these processes map: "the n-th time that this role gets to
+this line", or "makes this system call from this line". A process that gets to the point raises
+there, once.
 
 Imports nothing but the standard library, as the keeper does.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import errno
 import fcntl
+import inspect
 import json
 import mmap
 import os
@@ -68,6 +69,15 @@ _open, _write = os.open, os.write
 
 class InjectedError(Exception):
     """What no code of shelld expects."""
+
+
+def _caller() -> FrameType:
+    """Return the frame that called the function that calls this."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    assert frame.f_back.f_back is not None
+    return frame.f_back.f_back
 
 
 class Control:
@@ -130,7 +140,7 @@ class Injector:
         point = self._control.point()
         if point is None or point["role"] != self.role:
             return
-        self._left = point["count"]
+        self._left = point["time"]
         if point["call"] is None:
             self._line = (point["file"], point["line"])
         else:
@@ -180,11 +190,11 @@ class Injector:
 
     def _trace_lines(self, frame: FrameType, event: str, _argument: object) -> Any:
         line = self._line
-        if event == "line" and line is not None and frame.f_lineno == line[1]:
-            if self.name_of(frame.f_code) == line[0] and self._is_due():
-                # A trace function that raises is not called again.
-                self._restart_tracing()
-                raise InjectedError(f"injected at {line[0]}:{line[1]}")
+        is_there = event == "line" and line == (self.name_of(frame.f_code), frame.f_lineno)
+        if is_there and self._is_due():
+            # Python forgets a trace function that raises.
+            self._restart_tracing()
+            raise InjectedError(f"injected at line {frame.f_lineno}")
         return self._trace_lines
 
     def _restart_tracing(self) -> None:
@@ -193,7 +203,7 @@ class Injector:
             signal.setitimer(signal.ITIMER_REAL, 0.02)
 
     def start_tracing(self) -> None:
-        signal.signal(signal.SIGALRM, lambda *_: sys.settrace(self.trace))
+        signal.signal(signal.SIGALRM, lambda _number, _frame: sys.settrace(self.trace))
         threading.settrace(self.trace)
         sys.settrace(self.trace)
 
@@ -201,7 +211,7 @@ class Injector:
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            frame = sys._getframe(1)
+            frame = _caller()
             file = self.name_of(frame.f_code)
             if file is not None:
                 self._refresh()
@@ -251,7 +261,7 @@ class _OursOnly:
         self._ours, self._real, self._injector = ours, real, injector
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        if self._injector.name_of(sys._getframe(1).f_code) is None:
+        if self._injector.name_of(_caller().f_code) is None:
             return self._real(*args, **options)
         return self._ours()
 

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from faults.inject import FAILURES, SIZE, Control
-from faults.workload import MARK, ViolationError, Workload
+from fault_injection.inject import FAILURES, SIZE, Control
+from fault_injection.workload import MARK, ViolationError, Workload
 from support import RawDaemon, descendants, is_alive, running_below, wait_for
 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
@@ -41,18 +41,18 @@ _MAX_IDLE_RUNNERS = 8
 
 
 class Point(NamedTuple):
-    """`call`: a system call that fails with `errno`; None: the line raises. At the `count`-th."""
+    """`call`: a system call that fails with `errno`; None: the line raises. At the `time`-th."""
 
     role: str
     file: str
     line: int
     call: str | None
     errno: int
-    count: int
+    time: int
 
     def __str__(self) -> str:
         what = "raises" if self.call is None else f"{self.call} {os.strerror(self.errno)}"
-        return f"{self.role} {self.file}:{self.line} {what} (time {self.count})"
+        return f"{self.role} {self.file}:{self.line} {what} (time {self.time})"
 
 
 class Faulty:
