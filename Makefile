@@ -9,7 +9,7 @@ CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help demo clients docs package test test-long check lint types bench bench-peers bench-parts \
-	soak fuzz mutants clean
+	soak fuzz faults mutants clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -97,6 +97,12 @@ fuzz: $(READY) ## Look for inputs that must not be, a minute each; what was foun
 		PYTHONPATH=tests $(BIN)/python -m fuzz.run $$target -max_total_time=$(FUZZ_S) \
 			-max_len=600 -verbosity=0 -print_final_stats=1 .fuzz/$$target || exit; \
 	done
+
+# Only points whose text contains this: a file, a line (serve.py:210), a system call, "keeper".
+ONLY ?=
+
+faults: $(READY) ## Make each line and system call of the daemon fail, one at a time
+	PYTHONPATH=tests $(BIN)/python -m fault_injection --only '$(ONLY)'
 
 mutants: $(READY) ## Change the pure parts in small ways, and see which changes no test notices
 	$(BIN)/python -m pip install --quiet --group mutants
