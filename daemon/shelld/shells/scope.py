@@ -198,6 +198,7 @@ class Scope:
         """Hand over to a runner, and start the task that watches over what becomes of it."""
         channel: Channel | None = None
         output: ShellOutput | None = None
+        supervision: Supervision | None = None
         try:
             channel = self.pool.acquire()
             output = self.retention.open()
@@ -214,6 +215,8 @@ class Scope:
             # The last thing that can fail.
             launch.hand_over(channel)
         except BaseException:
+            if supervision is not None:
+                supervision.cancel_start()
             if output is not None:
                 self.retention.forget(output)
             if channel is not None:

@@ -109,12 +109,7 @@ class Supervision:
         self._tree_empty = False
         # And all that it wrote has been taken.
         self._is_over = False
-        # Not bound, as that would be a cycle: its descriptors go with the last reference.
-        self._last_steps = [
-            Supervision._start_is_over,
-            Supervision._close,
-            Supervision._tell_empty,
-        ]
+        self._last_steps = [self._start_is_over, self._close, self._tell_empty]
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
@@ -125,7 +120,6 @@ class Supervision:
         # Infinite if nobody holds it.
         self._held_until = math.inf
         self._stuck_at = self._clock() + START_TIMEOUT_S
-        # Closed by `run`, or with the last reference if the command never gets that far.
         self._poller = new_poller()
         for descriptor in (channel.fileno(), *self._pipes):
             self._poller.register(descriptor, READABLE)
@@ -170,6 +164,10 @@ class Supervision:
     def let_go(self) -> None:
         self._held_until = min(self._held_until, self._clock())
         self._deadline_changed()
+
+    def cancel_start(self) -> None:
+        """Let go of what it has opened itself, as its command was not handed over."""
+        self._poller.close()
 
     def abandon(self) -> None:
         """Close the channel, in a process that is not the one which supervises."""
@@ -251,7 +249,7 @@ class Supervision:
         while self._last_steps:
             step = self._last_steps.pop(0)
             try:
-                step(self)
+                step()
             except Exception:
                 faults.report("the end of a shell")
 
