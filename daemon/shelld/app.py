@@ -10,6 +10,8 @@ import logging
 import math
 import os
 import signal
+import sys
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -43,6 +45,8 @@ STOP_KILL_PER_SHELL_S: Final = 0.003
 # is under 2 s as MCP hosts send SIGKILL then.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
+# The exit code if answers could not be written, although the client may still be there.
+STDOUT_FAILED: Final = 3
 # Where the system cannot wait for a process that is not a child.
 PARENT_POLL_S: Final = 1.0
 
@@ -102,7 +106,17 @@ async def _run(
             output.close()
             watchers.cancel_scope.cancel()
         exit_code = server.exit_code or 0
-    return exit_code  # noqa: RET504 - a type checker thinks that the scopes could swallow errors
+    if output.failure is not None:
+        _report_failure(output.failure)
+        exit_code = STDOUT_FAILED
+    return exit_code
+
+
+def _report_failure(reason: str) -> None:
+    # Never to the log file: whoever redirected stdout looks at stderr.
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(f"shelld: cannot write to stdout: {reason}\n")
 
 
 async def _stop(server: Server, manager: ShellManager, output: Output, hurry: anyio.Event) -> None:

@@ -10,6 +10,7 @@ thread is a daemon thread: one that is stuck in a write cannot keep the process.
 from __future__ import annotations
 
 import collections
+import errno
 import fcntl
 import os
 import select
@@ -32,6 +33,9 @@ from shelld.readiness import new_watch
 READ_BYTES: Final = 64 * 1024
 
 _HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+
+# How a write fails once nobody reads.
+_CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 # What is handed to the kernel in one go by the thread: many small answers in one call.
 _WRITE_BYTES: Final = 1024 * 1024
@@ -90,7 +94,7 @@ class Output:
     """The stream of answers.
 
     `backlog` is how many bytes were written here and not yet taken by the kernel; `is_broken`, that
-    nobody reads any more.
+    no more can be written. `failure` says why, unless the client is gone.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -106,6 +110,7 @@ class Output:
         self._queued = threading.Condition(self._lock)
         self.backlog = 0
         self.is_broken = False
+        self.failure: str | None = None
         self._closed = False
         self._thread: threading.Thread | None = None
         self._progress = anyio.Event()
@@ -140,8 +145,8 @@ class Output:
                     return os.write(self._descriptor, memoryview(data)[:room])
         except BlockingIOError:
             return 0
-        except OSError:
-            self.is_broken = True
+        except OSError as error:
+            self._break(error)
             self._signal_progress()
         return 0
 
@@ -171,8 +176,8 @@ class Output:
         try:
             while view:
                 view = view[os.write(self._descriptor, view) :]
-        except OSError:
-            self.is_broken = True
+        except OSError as error:
+            self._break(error)
         with self._lock:
             self.backlog -= size
             wake = self.is_broken or not self._queue
@@ -180,6 +185,13 @@ class Output:
             # RunFinishedError and its kin: the loop has ended, nobody waits any more.
             with suppress(RuntimeError):
                 anyio.from_thread.run_sync(self._signal_progress, token=self._token)
+
+    def _break(self, error: OSError) -> None:
+        # EIO is how a write fails on a terminal that was closed.
+        is_closed_terminal = error.errno == errno.EIO and stat.S_ISCHR(self._mode)
+        if error.errno not in _CLIENT_IS_GONE and not is_closed_terminal:
+            self.failure = error.strerror
+        self.is_broken = True
 
     def close(self) -> None:
         """Write nothing more than what is queued. The thread ends then, or with the process.

@@ -377,8 +377,12 @@ def test_cwd_that_cannot_be_used_is_spawn_failed(
     assert daemon.call("list_shells")["shells"] == []
 
 
-def test_missing_bash_is_spawn_failed(tmp_path: Path) -> None:
-    with raw_daemon("--bash", str(tmp_path / "bash")) as daemon:
+def test_bash_removed_after_the_start_is_spawn_failed(tmp_path: Path) -> None:
+    bash = tmp_path / "bash"
+    bash.symlink_to("/bin/bash")
+    with raw_daemon("--bash", str(bash)) as daemon:
+        daemon.call("ping")
+        bash.unlink()
         error = daemon.fail("bash", {"command": "true"})
         assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
         assert daemon.fail("bash", {"command": "true", "run_in_background": True})["code"] == 1004
