@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from oracles import Cgroup, Heartbeat, Witness
-from shapes import GONE_S, SHAPES, Shape, command_of
+from shapes import SHAPES, Shape, command_of
 from support import RawDaemon, children, is_alive, parent_of, spares_of, wait_for
 
 
@@ -68,12 +67,16 @@ class Scene(NamedTuple):
         assert not self.heartbeat.is_beating()
 
     def assert_gone(self) -> None:
-        """The daemon and all, within the time that there is."""
-        deadline = time.monotonic() + GONE_S
-        while self.witness.is_held() or not (self.cgroup is None or self.cgroup.is_empty()):
+        """The daemon and all."""
+        try:
+            wait_for(self._is_empty, "the end of the daemon and all that it started")
+        except AssertionError:
             left = set[int]() if self.cgroup is None else self.cgroup.pids()
-            assert time.monotonic() < deadline, described(left)
+            raise AssertionError(described(left)) from None
         assert not self.heartbeat.is_beating()
+
+    def _is_empty(self) -> bool:
+        return not self.witness.is_held() and (self.cgroup is None or self.cgroup.is_empty())
 
 
 def described(pids: set[int]) -> str:

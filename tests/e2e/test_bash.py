@@ -137,7 +137,6 @@ def test_deleted_cwd_of_the_daemon_does_not_keep_commands_from_running(tmp_path:
 def test_answer_does_not_wait_for_a_grandchild_that_holds_the_pipes(daemon: RawDaemon) -> None:
     result = daemon.bash("sleep 300 & echo first; exit 7")
     assert (result["stdout"], result["exitCode"]) == ("first\n", 7)
-    assert result["durationMs"] < 5_000
     (pid,) = result["leftover"]
     assert is_alive(pid)
     (shell,) = daemon.call("list_shells")["shells"]
@@ -336,11 +335,11 @@ def test_yes_into_head_ends_by_sigpipe(daemon: RawDaemon) -> None:
     assert daemon.bash("yes | head -1; echo ${PIPESTATUS[0]}")["stdout"] == "y\n141\n"
 
 
-def test_commands_run_at_the_same_time(daemon: RawDaemon) -> None:
-    ids = [daemon.request("bash", {"command": "sleep 1"}) for _ in range(20)]
-    durations = [daemon.answer(request_id)["result"]["durationMs"] for request_id in ids]
-    # One after another they would take 20 s, which is the deadline of `answer`.
-    assert max(durations) < 10_000
+def test_commands_run_at_the_same_time(daemon: RawDaemon, tmp_path: Path) -> None:
+    # Each waits for all others to have started.
+    command = f"touch {tmp_path}/$$; until set -- {tmp_path}/*; [ $# = 20 ]; do sleep 0.05; done"
+    ids = [daemon.request("bash", {"command": command}) for _ in range(20)]
+    assert {daemon.answer(request_id)["result"]["exitCode"] for request_id in ids} == {0}
 
 
 def test_command_of_any_length_runs(daemon: RawDaemon) -> None:
