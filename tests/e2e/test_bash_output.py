@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -80,15 +79,7 @@ def test_a_read_returns_only_what_came_since_the_last(daemon: RawDaemon, tmp_pat
 
 def test_wait_without_output_ends_by_itself(daemon: RawDaemon) -> None:
     bash_id = daemon.background("sleep 300")
-    params = {"bash_id": bash_id, "wait": 300}
-    # In one piece: a read that does not wait is answered first.
-    read_and_ping = (
-        {"jsonrpc": "2.0", "id": "read", "method": "bash_output", "params": params},
-        {"jsonrpc": "2.0", "id": "ping", "method": "ping"},
-    )
-    daemon.send_raw(b"".join(json.dumps(message).encode() + b"\n" for message in read_and_ping))
-    assert daemon.receive()["id"] == "ping"
-    assert daemon.answer("read")["result"]["isRunning"] is True
+    assert read(daemon, bash_id, wait=300)["isRunning"] is True
 
 
 def test_wait_ends_with_the_shell_although_it_wrote_nothing(daemon: RawDaemon) -> None:
