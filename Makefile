@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The program and what it needs; and on top of that what its developers need.
+RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 # Tests that run at once: twice the processors, as half of the time they wait.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
@@ -14,11 +16,16 @@ CLIENTS := tests/third_party/node_modules/.ready
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-$(READY): pyproject.toml
+$(RUNTIME): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("shelld needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# Dependency groups need a newer pip than some versions of Python bring.
+$(READY): $(RUNTIME)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
 $(CLIENTS): $(READY) tests/third_party/package.json
@@ -29,7 +36,7 @@ $(CLIENTS): $(READY) tests/third_party/package.json
 
 clients: $(CLIENTS) ## Install clients of others, for the tests that drive the daemon with them
 
-demo: $(READY) ## Run a short session with a real daemon
+demo: $(RUNTIME) ## Run a short session with a real daemon
 	@$(BIN)/python examples/demo.py
 
 docs: $(READY) ## Write the pages of docs/ that are made from the code

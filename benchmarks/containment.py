@@ -1,4 +1,5 @@
-"""What containment costs: a command through a runner, a kill until its proof, a thousand shells.
+"""What containment costs: a command through a runner, a kill until its proof, a stop, a
+thousand shells.
 
 Everything that is a ratio is measured against a plain spawn in the same run, interleaved.
 
@@ -134,6 +135,20 @@ def memory() -> None:
     report("memory at rest", family_rss_mb=resident, runner_private_mb=private)
 
 
+def stubborn_stop(rounds: int) -> None:
+    """The whole stop, when one command ignores SIGTERM and others hide; under 2 s is promised."""
+    stubborn = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
+    times: list[float] = []
+    for _ in range(rounds):
+        daemon = RawDaemon()
+        daemon.request("bash", {"command": "(setsid sleep 300 &) ; nohup sleep 300 & disown"})
+        started = daemon.request("bash", {"command": stubborn, "run_in_background": True})
+        bash_id = json.loads(started)["result"]["bash_id"]
+        daemon.request("bash_output", {"bash_id": bash_id, "wait": 20_000})
+        times.append(milliseconds(daemon.close))
+    report("stop, SIGTERM ignored", median_ms=statistics.median(times), worst_ms=max(times))
+
+
 def thousand_shells(count: int = 1000) -> None:
     daemon = RawDaemon("--max-shells", str(count))
     daemon.request("ping")
@@ -181,6 +196,7 @@ def main() -> None:
         kill_to_proof(rounds // 20, mechanism, "1 process", b"exec sleep 60", 1)
         kill_to_proof(rounds // 20, mechanism, "200 sessions", sessions, 200)
     memory()
+    stubborn_stop(max(3, rounds // 40))
     thousand_shells()
 
 

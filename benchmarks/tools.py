@@ -70,6 +70,21 @@ def over_mcp(rounds: int, pause: float, name: str) -> None:
     report(f"bash and tools/call, {name}", bash=medians["bash"], **more)
 
 
+def first_report(rounds: int) -> None:
+    """From a call to the first notification of its progress; a second is promised."""
+    daemon = RawDaemon()
+    call = {"name": "Bash", "arguments": {"command": "sleep 0.9"}, "_meta": {"progressToken": 1}}
+    daemon.request("initialize", {"protocolVersion": "2025-11-25"})
+    times: list[float] = []
+    for _ in range(rounds):
+        times.append(milliseconds(lambda: daemon.request("tools/call", call)))
+        # The answer to the call itself.
+        while b'"result"' not in daemon.reader.readline():
+            pass
+    daemon.close()
+    report("first report of progress", median_ms=statistics.median(times), worst_ms=max(times))
+
+
 async def in_the_program(rounds: int) -> None:
     tool, context = BashTool(), ExecutionContext("")
     times: list[float] = []
@@ -95,6 +110,7 @@ def main() -> None:
     over_the_wire(rounds, 0.01, "10 ms apart")
     over_mcp(rounds, 0, "in a row")
     over_mcp(rounds, 0.01, "10 ms apart")
+    first_report(max(3, rounds // 60))
     asyncio.run(in_the_program(rounds))
 
 

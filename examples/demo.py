@@ -1,84 +1,116 @@
 """A short session with a real daemon, with the JSON that goes over the wire.
 
-Run it with `make demo`.
+Run it with `make demo`. On a terminal, headings are bold, and the JSON is dimmed and wrapped.
+Elsewhere, each message is one line, as it is on the wire.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import shutil
+import signal
 import sys
+import textwrap
+from pathlib import Path
 
 import anyio
 
 from shelld_client import AsyncClient, CommandTimedOut
 
-# Where somebody looks, headings are bold, the wire is dimmed, and what is new replaces what was.
-ON_A_TERMINAL = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-BOLD, DIM, PLAIN = ("\033[1m", "\033[2m", "\033[0m") if ON_A_TERMINAL else ("", "", "")
+ON_A_TERMINAL = sys.stdout.isatty()
+IN_COLOUR = ON_A_TERMINAL and "NO_COLOR" not in os.environ
+BOLD, DIM, PLAIN = ("\033[1m", "\033[2m", "\033[0m") if IN_COLOUR else ("", "", "")
+
+wire = logging.getLogger("shelld_client.wire")
+
+
+class ShowMessage(logging.Handler):
+    """Prints each message, after an arrow: "->" to the daemon, "<-" from it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        arrow, _, message = record.getMessage().partition(" ")
+        if ON_A_TERMINAL:
+            # With spaces between the members, lines can break there.
+            message = textwrap.fill(
+                json.dumps(json.loads(message)),
+                shutil.get_terminal_size().columns - 1,
+                initial_indent="     ",
+                subsequent_indent="     ",
+                break_on_hyphens=False,
+            ).lstrip()
+        print(f"{DIM}  {arrow} {message}{PLAIN}", flush=True)
 
 
 def heading(text: str) -> None:
-    print(f"\n{BOLD}# {text}{PLAIN}")
+    print(f"\n{BOLD}# {text}{PLAIN}", flush=True)
 
 
-def wire() -> logging.Logger:
-    return logging.getLogger("shelld_client.wire")
-
-
-def show_the_wire() -> None:
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter(f"{DIM}  %(message)s{PLAIN}"))
-    wire().addHandler(handler)
-    wire().setLevel(logging.DEBUG)
+def say(text: str) -> None:
+    print(text, flush=True)
 
 
 async def follow(shell: AsyncClient, bash_id: str) -> None:
-    """Show what a shell writes as it comes; on a terminal on one line, without the wire."""
-    if ON_A_TERMINAL:
-        wire().setLevel(logging.INFO)
-    running = True
-    while running:
+    """Print what a shell writes as it arrives, and how it ended."""
+    while True:
         read = await shell.bash_output(bash_id, wait=10_000)
-        running = read.is_running
-        news = f"{read.status}: {read.stdout!r}"
-        print(f"\r\033[K{news}" if ON_A_TERMINAL else news, end="" if ON_A_TERMINAL else "\n")
-        sys.stdout.flush()
-    if ON_A_TERMINAL:
-        print()
-        wire().setLevel(logging.DEBUG)
+        if read.stdout:
+            say(f"after {read.duration_ms} ms: {read.stdout!r}")
+        if not read.is_running:
+            break
+        if wire.isEnabledFor(logging.DEBUG):
+            say("  (the other reads look alike and are not shown)")
+            wire.setLevel(logging.INFO)
+    wire.setLevel(logging.DEBUG)
+    say(f"{read.status} with exit code {read.exit_code} after {read.duration_ms} ms")
 
 
-async def main() -> None:
-    show_the_wire()
+async def session() -> list[int]:
+    """Run the commands. Return the pids of what the last one left behind."""
+    wire.addHandler(ShowMessage())
+    wire.setLevel(logging.DEBUG)
     async with AsyncClient.spawn() as shell:
         heading("A command")
         result = await shell.bash("echo hello from $BASH_VERSION", description="Say hello")
-        print(f"exit code {result.exit_code} after {result.duration_ms} ms: {result.stdout!r}")
+        say(f"exit code {result.exit_code} after {result.duration_ms} ms: {result.stdout!r}")
 
         heading("A command that fails is a result, not an exception")
         result = await shell.bash("ls /nonexistent")
-        print(f"exit code {result.exit_code}: {result.stderr!r}")
+        say(f"exit code {result.exit_code}: {result.stderr!r}")
 
-        heading("A background job, followed until it ends: no polling, each read waits")
+        heading("A background job, followed to its end: each read waits for news")
         job = await shell.bash(
             "for i in 1 2 3; do echo step $i; sleep 0.3; done", run_in_background=True
         )
         await follow(shell, job.bash_id)
 
-        heading("A job that hides a child in a session of its own, killed with everything it left")
-        job = await shell.bash("setsid sleep 300 & sleep 300", run_in_background=True)
-        killed = await shell.kill_shell(job.bash_id)
-        print(f"{killed.message}; survivors: {killed.survivors}")
-
-        heading("A timeout gives back what was written so far")
+        heading("A timeout returns what was written so far")
         try:
             await shell.bash("echo working; sleep 300", timeout=1000)
         except CommandTimedOut as error:
-            print(f"{error}; it had written {error.stdout!r}")
+            say(f"{error}; it had written {error.stdout!r}")
 
-        heading("And the end: the daemon stops, and nothing is left of any of it")
+        heading("A killed job takes its children along, even one that has detached itself")
+        job = await shell.bash("setsid sleep 300 & sleep 300", run_in_background=True)
+        killed = await shell.kill_shell(job.bash_id)
+        say(f"{killed.message}; survivors: {killed.survivors}")
+
+        heading("A child left behind does not delay the answer, which names it")
+        result = await shell.bash("sleep 300 &")
+        say(f"{result.status}; left behind: {', '.join(map(str, result.leftover))}")
+    return result.leftover
+
+
+def main() -> None:
+    left = anyio.run(session)
+    heading("The daemon has stopped, and the child that was left behind is gone, too")
+    for pid in left:
+        say(f"process {pid}: {'still running' if Path(f'/proc/{pid}').exists() else 'gone'}")
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    # End quietly when a pager or `head` stops reading, or at Ctrl-C.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    main()

@@ -14,9 +14,6 @@ from typing import NamedTuple
 PEERS = Path(__file__).parent / "peers"
 PYTHON = f"{sys.executable} -S"
 
-# For a daemon that was killed; contract section 1 gives one that ends by itself as long.
-GONE_S = 2.0
-
 
 class Shape(NamedTuple):
     """`script` says "ready" on fd 9 `ready` times, once it has hidden. `waits`: bash stays too."""

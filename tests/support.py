@@ -24,7 +24,31 @@ from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
 DAEMON_COMMAND = [sys.executable, "-W", "error", "-m", "shelld"]
 DEADLINE_S = 20.0
 
+# A daemon with other constants than it has: for tests that must not depend on how busy the
+# machine is.
+_ALTERED_DAEMON = """
+import importlib, json, sys
+for name, value in json.loads(sys.argv.pop(1)).items():
+    module, _, constant = name.rpartition(".")
+    module = importlib.import_module(module)
+    getattr(module, constant)
+    setattr(module, constant, value)
+from shelld.__main__ import main
+sys.exit(main())
+"""
+
 Json = dict[str, Any]
+
+
+def altered_daemon(constants: dict[str, float]) -> list[str]:
+    """Return the command line of a daemon with other constants, named by module and name."""
+    return [sys.executable, "-W", "error", "-c", _ALTERED_DAEMON, json.dumps(constants)]
+
+
+# Its stop is not bounded, so what can be answered or killed by then always is.
+PATIENT_DAEMON = altered_daemon(
+    {"shelld.app.DRAIN_S": 60, "shelld.app.STOP_KILL_S": 60, "shelld.app.STOP_S": 60}
+)
 
 
 def wait_for(condition: Callable[[], object], what: str = "the condition") -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import json
 import os
 import pty
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
-
-import pytest
 
 from installed import NODE_MODULES, node, node_environment, npm_package
 from support import DAEMON_COMMAND
@@ -18,8 +21,7 @@ from support import DAEMON_COMMAND
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-@pytest.mark.parametrize("name", ["demo.py", "harness.py"])
-def test_it_runs(name: str) -> None:
+def run_example(name: str) -> str:
     ended = subprocess.run(
         [sys.executable, "-W", "error", EXAMPLES / name],
         capture_output=True,
@@ -29,15 +31,15 @@ def test_it_runs(name: str) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
-    assert "\x1b" not in ended.stdout
-    if name == "harness.py":
-        assert "Serving HTTP on 127.0.0.1" in ended.stdout
-        assert ended.stdout.endswith("model: It starts, it answers, and it is gone.\n")
+    return ended.stdout
 
 
-def test_the_demo_is_in_colour_on_a_terminal() -> None:
-    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+def run_demo_on_terminal(columns: int) -> str:
+    """Return what the demo writes to a terminal of that width."""
+    unwanted = ("NO_COLOR", "COLUMNS", "LINES")
+    env = {name: value for name, value in os.environ.items() if name not in unwanted}
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
     with open(ours, "rb", buffering=0) as terminal:
         demo = subprocess.Popen([sys.executable, EXAMPLES / "demo.py"], stdout=theirs, env=env)
         os.close(theirs)
@@ -47,8 +49,64 @@ def test_the_demo_is_in_colour_on_a_terminal() -> None:
             while data := terminal.read(65536):
                 shown += data
         assert demo.wait(50) == 0
-    assert b"\x1b[1m# A command\x1b[0m" in shown
-    assert b"\r\x1b[Krunning: 'step 1\\n'" in shown
+    # A terminal turns each line end into two characters.
+    return shown.decode().replace("\r\n", "\n")
+
+
+def assert_follows_the_job(lines: list[str]) -> None:
+    """The lines show all that the background job wrote, and after that how it ended.
+
+    On a busy machine, one read can return several steps.
+    """
+    told = [line for line in lines if line.startswith(("after ", "completed with "))]
+    *reads, end = told
+    written = [ast.literal_eval(read.partition(" ms: ")[2]) for read in reads]
+    assert "".join(written) == "step 1\nstep 2\nstep 3\n"
+    assert re.fullmatch(r"completed with exit code 0 after \d+ ms", end)
+
+
+def test_the_harness_runs() -> None:
+    shown = run_example("harness.py")
+    assert "\x1b" not in shown
+    assert "Serving HTTP on 127.0.0.1" in shown
+    assert shown.endswith("model: It starts, it answers, and it is gone.\n")
+
+
+def test_piped_demo_shows_each_message_on_one_line() -> None:
+    shown = run_example("demo.py")
+    assert "\x1b" not in shown
+    lines = shown.splitlines()
+    messages = [json.loads(line[5:]) for line in lines if line[:5] in ("  -> ", "  <- ")]
+    assert [message["id"] for message in messages[:8]] == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert_follows_the_job(lines)
+    assert re.fullmatch(r"process \d+: gone", lines[-1])
+
+
+def test_demo_on_a_terminal_overwrites_nothing() -> None:
+    shown = run_demo_on_terminal(80)
+    assert "\x1b[1m# A command\x1b[0m\n" in shown
+    text = re.sub(r"\x1b\[[012]m", "", shown)
+    assert "\x1b" not in text
+    assert "\r" not in text
+    lines = text.splitlines()
+    assert_follows_the_job(lines)
+    assert max(map(len, lines)) <= 80
+    assert "".join(lines).count('"jsonrpc": "2.0"') == text.count("  -> ") + text.count("  <- ")
+
+
+def test_demo_ends_quietly_when_its_reader_goes() -> None:
+    with subprocess.Popen(
+        [sys.executable, EXAMPLES / "demo.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as demo:
+        assert demo.stdout is not None
+        assert demo.stderr is not None
+        demo.stdout.read(1)
+        demo.stdout.close()
+        assert demo.stderr.read() == b""
+        assert demo.wait(50) == -signal.SIGPIPE
 
 
 def test_the_one_for_vscode_follows_a_command_and_ends_as_it_does(tmp_path: Path) -> None:

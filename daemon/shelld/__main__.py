@@ -4,7 +4,8 @@
 own; see `explain`, `doctor` and `mcp_config`.
 
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
-2 for arguments, files or streams that cannot be used.
+2 for arguments, files or streams that cannot be used; 3 if answers could not be written, for
+example to a full disk.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import sys
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
 from shelld.options import Options, parse_options
-from shelld.startup import claim_stdio, raise_file_limit, undo_locale_coercion
+from shelld.startup import (
+    claim_stdio,
+    greet_person,
+    problem_with_bash,
+    raise_file_limit,
+    undo_locale_coercion,
+)
 
 USAGE_ERROR = 2
 
@@ -74,6 +81,9 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         configure_logging(options.log_level, options.log_file)
     except OSError as error:
         return _refuse(f"cannot write the log file: {error.strerror}")
+    is_default = options.bash == Options().bash
+    if problem := problem_with_bash(options.bash, is_trusted=is_default):
+        return _refuse(f"cannot run commands with {options.bash}: {problem}")
     if options.spool_dir is not None and not os.access(
         options.spool_dir, os.R_OK | os.W_OK | os.X_OK
     ):
@@ -92,6 +102,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
             return _refuse(f"cannot write the interaction log: {error.strerror}")
+    greet_person(streams[0])
     return run(options, streams, pool, audit, policy)
 
 

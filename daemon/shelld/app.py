@@ -21,6 +21,7 @@ from shelld import __version__, faults
 from shelld.audit import AuditLog
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
+from shelld.logs import write_without_waiting
 from shelld.mcp.progress import ProgressReports
 from shelld.memory import collect_rarely, give_back_regularly
 from shelld.methods.context import Daemon, audit_shell, manager_options
@@ -46,6 +47,8 @@ STOP_KILL_PER_SHELL_S: Final = 0.003
 # is under 2 s as MCP hosts send SIGKILL then.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
+# The exit code if answers could not be written, although the client may still be there.
+STDOUT_FAILED: Final = 3
 # Where the system cannot wait for a process that is not a child.
 PARENT_POLL_S: Final = 1.0
 
@@ -109,7 +112,11 @@ async def _run(
             watchers.cancel_scope.cancel()
         requests.cancel_scope.cancel()
         exit_code = server.exit_code or 0
-    return exit_code  # noqa: RET504 - a type checker thinks that the scopes could swallow errors
+    if output.failure is not None:
+        # Not in the log file: whoever redirected stdout looks at stderr.
+        write_without_waiting(2, f"shelld: cannot write to stdout: {output.failure}\n".encode())
+        exit_code = STDOUT_FAILED
+    return exit_code
 
 
 async def _stop(server: Server, manager: ShellManager, output: Output, hurry: anyio.Event) -> None:

@@ -30,7 +30,7 @@ from shelld.methods.shells import kill_shell
 from shelld.options import Options, parse_options, split_options
 from shelld.output.spool import Spool
 from shelld.shells.manager import ShellManager
-from shelld.startup import raise_file_limit
+from shelld.startup import problem_with_bash, raise_file_limit
 from shelld_protocol.errors import RpcError
 from shelld_protocol.shell_methods import BashParams, BashResult, KillShellParams
 
@@ -178,6 +178,8 @@ def _guard() -> Diagnosis:
 
 
 async def _bash(patient: Patient) -> Diagnosis:
+    if problem := problem_with_bash(patient.options.bash, is_trusted=False):
+        return Diagnosis("bash", "problem", f"{patient.options.bash}: {problem}")
     result = await patient.run("echo $BASH_VERSION")
     return Diagnosis("bash", "ok", f"{patient.options.bash}, {result.stdout.strip()}")
 

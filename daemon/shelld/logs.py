@@ -32,7 +32,6 @@ class StderrHandler(logging.Handler):
         super().__init__()
         self.dropped = 0
         self._descriptor = descriptor
-        self._is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
         # A line was cut, so what comes next belongs to another one.
         self._is_cut = False
 
@@ -43,7 +42,7 @@ class StderrHandler(logging.Handler):
         if self._is_cut:
             lines.insert(0, "")
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
-        written = self._write(data)
+        written = write_without_waiting(self._descriptor, data)
         if written == len(data):
             self.dropped = 0
             self._is_cut = False
@@ -51,19 +50,25 @@ class StderrHandler(logging.Handler):
             self.dropped += 1
             self._is_cut = self._is_cut or written > 0
 
-    def _write(self, data: bytes) -> int:
-        """Write what the descriptor takes without waiting; return how much."""
-        view = memoryview(data)
-        with suppress(OSError):
-            while view and (count := self._write_some(view[: select.PIPE_BUF])):
-                view = view[count:]
-        return len(data) - len(view)
 
-    def _write_some(self, data: memoryview) -> int:
-        if self._is_socket:
-            with socket.socket(fileno=os.dup(self._descriptor)) as sock:
-                return sock.send(data, socket.MSG_DONTWAIT)
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
-        return os.write(self._descriptor, data) if poll.poll(0) else 0
+def write_without_waiting(descriptor: int, data: bytes) -> int:
+    """Write what the descriptor takes at once; return how much that is. Never raises OSError."""
+    view = memoryview(data)
+    with suppress(OSError):
+        is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+        write = _send_some if is_socket else _write_some
+        while view and (count := write(descriptor, view[: select.PIPE_BUF])):
+            view = view[count:]
+    return len(data) - len(view)
+
+
+def _send_some(descriptor: int, data: memoryview) -> int:
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        return sock.send(data, socket.MSG_DONTWAIT)
+
+
+def _write_some(descriptor: int, data: memoryview) -> int:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
+    return os.write(descriptor, data) if poll.poll(0) else 0

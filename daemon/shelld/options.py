@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
@@ -72,6 +73,18 @@ def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
     return integer
 
 
+def _path(text: str) -> str:
+    """Make a path absolute: commands start in other directories than the daemon."""
+    try:
+        return os.path.abspath(text)
+    except FileNotFoundError as error:
+        # The working directory was deleted.
+        raise ValueError from error
+
+
+_path.__name__ = "path"
+
+
 def option_parser() -> argparse.ArgumentParser:
     import argparse  # noqa: PLC0415
 
@@ -116,7 +129,7 @@ def option_parser() -> argparse.ArgumentParser:
     option("--log-file", metavar="FILE", help="log there instead of stderr")
     option("--audit-log", metavar="FILE", help="append one JSON line per command to FILE")
     option("--audit-max-bytes", type=_integer(1, 2**40), metavar="N", help="rotate it at N bytes")
-    option("--bash", metavar="PATH", help="the bash that runs commands")
+    option("--bash", type=_path, metavar="PATH", help="the bash that runs commands")
     option(
         "--containment",
         choices=get_args(Mechanism),

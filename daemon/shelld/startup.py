@@ -9,8 +9,26 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 import sys
 from contextlib import suppress
+from typing import Final
+
+# What somebody sees who starts the daemon by hand.
+_GREETING: Final = """\
+shelld {version} serves JSON-RPC 2.0 on stdin and stdout, one message per line.
+Programs start it, but you can also type. Paste this line to run a command:
+
+{{"jsonrpc":"2.0","id":1,"method":"bash","params":{{"command":"echo hello"}}}}
+
+Ctrl-D ends the daemon. `shelld --help` lists its options, and `shelld doctor`
+checks what works on this machine.
+"""
+
+# Only for a program that is not bash and waits for something.
+_BASH_TRIAL_S: Final = 5.0
+# What no other program is likely to return.
+_IS_BASH: Final = 42
 
 
 def claim_stdio() -> tuple[int, int]:
@@ -75,3 +93,52 @@ def raise_file_limit() -> int:
 def _open_descriptors() -> list[int]:
     directory = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
     return [descriptor for name in os.listdir(directory) if (descriptor := int(name)) > 2]
+
+
+def greet_person(incoming: int) -> None:
+    """Say on stderr what this program is, if requests come from a terminal."""
+    if sys.stderr is None or not os.isatty(incoming):
+        return
+    from shelld import __version__  # noqa: PLC0415
+
+    sys.stderr.write(_GREETING.format(version=__version__))
+    sys.stderr.flush()
+
+
+def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:
+    """Return why `path` cannot run commands, or None if it can.
+
+    A file that `is_trusted` to be bash is not started: that would delay the daemon.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return error.strerror
+    if not stat.S_ISREG(mode):
+        return "not a file"
+    if not os.access(path, os.X_OK):
+        return "not executable"
+    return None if is_trusted else _problem_when_run(path)
+
+
+def _problem_when_run(path: str) -> str | None:
+    import subprocess  # noqa: PLC0415
+
+    # A startup file could do anything.
+    env = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
+    try:
+        ended = subprocess.run(
+            ["bash", "-c", f'test -n "$BASH_VERSION" && exit {_IS_BASH}'],
+            executable=path,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_BASH_TRIAL_S,
+            check=False,
+        )
+    except OSError as error:
+        return error.strerror
+    except subprocess.TimeoutExpired:
+        return "not bash"
+    return None if ended.returncode == _IS_BASH else "not bash"

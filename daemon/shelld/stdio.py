@@ -40,6 +40,9 @@ _READ_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.E
 
 _HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
+# How a write fails once nobody reads.
+_CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
+
 # What is handed to the kernel in one go by the thread: many small answers in one call.
 _WRITE_BYTES: Final = 1024 * 1024
 
@@ -100,7 +103,8 @@ class Output:
     """The stream of answers.
 
     `backlog` is how many bytes were written here and not yet taken by the kernel; `is_broken`, that
-    nobody reads any more. Raises RuntimeError if no thread can be started.
+    no more can be written; `failure` says why, unless the client is gone. Raises RuntimeError if no
+    thread can be started.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -116,6 +120,7 @@ class Output:
         self._queued = threading.Condition(self._lock)
         self.backlog = 0
         self.is_broken = False
+        self.failure: str | None = None
         self._closed = False
         self._progress = anyio.Event()
         self._token = anyio.lowlevel.current_token()
@@ -153,11 +158,13 @@ class Output:
                     return os.write(self._descriptor, memoryview(data)[:room])
         except BlockingIOError:
             return 0
-        except OSError:
-            self._break()
+        except OSError as error:
+            self._break(error)
         return 0
 
-    def _break(self) -> None:
+    def _break(self, error: OSError | None = None) -> None:
+        if error is not None:
+            self._note_failure(error)
         with self._lock:
             self.is_broken = True
             self._queued.notify()
@@ -192,8 +199,8 @@ class Output:
         try:
             while view:
                 view = view[self._write_some(view) :]
-        except OSError:
-            self.is_broken = True
+        except OSError as error:
+            self._note_failure(error)
         with self._lock:
             self.backlog -= size
             wake = self.is_broken or not self._queue
@@ -214,6 +221,13 @@ class Output:
         # RunFinishedError and its kin: the event loop has ended, and nobody waits any more.
         with suppress(RuntimeError):
             anyio.from_thread.run_sync(self._signal_progress, token=self._token)
+
+    def _note_failure(self, error: OSError) -> None:
+        # EIO is how a write fails on a terminal that was closed.
+        is_closed_terminal = error.errno == errno.EIO and stat.S_ISCHR(self._mode)
+        if error.errno not in _CLIENT_IS_GONE and not is_closed_terminal:
+            self.failure = error.strerror
+        self.is_broken = True
 
     def close(self) -> None:
         """Write nothing more than what is queued. The thread ends then, or with the process.

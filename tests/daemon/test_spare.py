@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from pathlib import Path
 
 import anyio
@@ -201,12 +203,21 @@ async def test_one_that_cannot_be_started_is_no_error(monkeypatch: pytest.Monkey
         assert waiting() == 0
 
 
+async def test_waiting_does_not_count_as_running() -> None:
+    async with ShellManager() as manager:
+        await run(manager, "true")
+        await wait_for_waiting(1)
+        began = time.monotonic()
+        shell = await run(manager, "true")
+        assert manager.spares_used == 1
+        assert shell.elapsed_ms <= math.ceil((time.monotonic() - began) * 1000)
+
+
 async def test_what_has_waited_does_not_count_as_a_shell() -> None:
     async with ShellManager(ManagerOptions(max_shells=1)) as manager:
         for _ in range(3):
-            shell = await run(manager, "true")
+            await run(manager, "true")
             assert [each.status.value for each in manager.list_shells()][-1] == "completed"
-            assert shell.elapsed_ms < 5_000
         running = await manager.start(StartRequest("sleep 300"))
         with pytest.raises(RpcError):
             await manager.start(StartRequest("true"))

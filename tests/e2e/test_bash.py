@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, is_alive, raw_daemon, wait_for
+from support import Gate, RawDaemon, is_alive, raw_daemon, wait_for
 
 
 def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
@@ -137,7 +138,6 @@ def test_deleted_cwd_of_the_daemon_does_not_keep_commands_from_running(tmp_path:
 def test_answer_does_not_wait_for_a_grandchild_that_holds_the_pipes(daemon: RawDaemon) -> None:
     result = daemon.bash("sleep 300 & echo first; exit 7")
     assert (result["stdout"], result["exitCode"]) == ("first\n", 7)
-    assert result["durationMs"] < 5_000
     (pid,) = result["leftover"]
     assert is_alive(pid)
     (shell,) = daemon.call("list_shells")["shells"]
@@ -219,28 +219,39 @@ def test_timeout_kills_the_whole_tree_and_says_so_only_then(daemon: RawDaemon) -
     assert shell["leftover"] == []
 
 
-def test_grace_lets_a_trap_finish(daemon: RawDaemon) -> None:
+@pytest.fixture
+def lenient() -> Iterator[RawDaemon]:
+    """A daemon that gives commands time enough to end by themselves, also on a busy machine."""
+    with raw_daemon("--grace", "20000") as daemon:
+        yield daemon
+
+
+def test_grace_lets_a_trap_finish(lenient: RawDaemon) -> None:
     command = "trap 'echo cleaning; sleep 0.2; echo clean; exit 9' TERM; sleep 300 & wait"
-    error = daemon.fail("bash", {"command": command, "timeout": 1000})
+    error = lenient.fail("bash", {"command": command, "timeout": 1000})
     assert error["data"]["stdout"] == "cleaning\nclean\n"
     assert error["data"]["exitCode"] == 9
     assert error["data"]["status"] == "timeout"
 
 
-def test_sigterm_reaches_each_process_of_the_group_once(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_sigterm_reaches_each_process_of_the_group_once(lenient: RawDaemon, tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = f"trap 'echo term >> {log}' TERM; for i in $(seq 60); do sleep 0.05; done"
     command = f'bash -c "{script.replace("$", chr(92) + "$")}" & wait'
-    daemon.fail("bash", {"command": command, "timeout": 1000})
+    lenient.fail("bash", {"command": command, "timeout": 1000})
     assert log.read_text() == "term\n"
 
 
-def test_timeout_to_the_background_answers_as_a_background_start(daemon: RawDaemon) -> None:
-    command = "echo one; sleep 1.5; echo two"
+def test_timeout_to_the_background_answers_as_a_background_start(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    command = f"echo one; {gate.wait}; echo two"
     result = daemon.bash(command, timeout=1000, on_timeout="background")
     assert result["status"] == "running"
     assert result["message"] == f"Started background shell {result['bash_id']}"
     assert is_alive(result["pid"])
+    gate.open()
     read = daemon.call(
         "bash_output", {"bash_id": result["bash_id"], "wait": 20_000, "until": "exit"}
     )
@@ -336,11 +347,11 @@ def test_yes_into_head_ends_by_sigpipe(daemon: RawDaemon) -> None:
     assert daemon.bash("yes | head -1; echo ${PIPESTATUS[0]}")["stdout"] == "y\n141\n"
 
 
-def test_commands_run_at_the_same_time(daemon: RawDaemon) -> None:
-    ids = [daemon.request("bash", {"command": "sleep 1"}) for _ in range(20)]
-    durations = [daemon.answer(request_id)["result"]["durationMs"] for request_id in ids]
-    # One after another they would take 20 s, which is the deadline of `answer`.
-    assert max(durations) < 10_000
+def test_commands_run_at_the_same_time(daemon: RawDaemon, tmp_path: Path) -> None:
+    # Each waits for all others to have started.
+    command = f"touch {tmp_path}/$$; until set -- {tmp_path}/*; [ $# = 20 ]; do sleep 0.05; done"
+    ids = [daemon.request("bash", {"command": command}) for _ in range(20)]
+    assert {daemon.answer(request_id)["result"]["exitCode"] for request_id in ids} == {0}
 
 
 def test_command_of_any_length_runs(daemon: RawDaemon) -> None:
@@ -377,8 +388,12 @@ def test_cwd_that_cannot_be_used_is_spawn_failed(
     assert daemon.call("list_shells")["shells"] == []
 
 
-def test_missing_bash_is_spawn_failed(tmp_path: Path) -> None:
-    with raw_daemon("--bash", str(tmp_path / "bash")) as daemon:
+def test_bash_removed_after_the_start_is_spawn_failed(tmp_path: Path) -> None:
+    bash = tmp_path / "bash"
+    bash.symlink_to("/bin/bash")
+    with raw_daemon("--bash", str(bash)) as daemon:
+        daemon.call("ping")
+        bash.unlink()
         error = daemon.fail("bash", {"command": "true"})
         assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
         assert daemon.fail("bash", {"command": "true", "run_in_background": True})["code"] == 1004

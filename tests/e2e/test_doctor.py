@@ -52,7 +52,7 @@ def test_a_bash_that_is_none_is_told(tmp_path: Path) -> None:
     code, found = examine("--bash", str(tmp_path))
     assert code == 1
     assert problems(found) == {"bash", "sessions", "waiting", "containment"}
-    assert found["bash"]["found"] == "Cannot run bash: EACCES"
+    assert found["bash"]["found"] == f"{tmp_path}: not a file"
 
 
 def test_what_the_limits_do_not_give_is_told() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -104,10 +103,8 @@ def test_a_stopped_process_is_continued_so_that_it_can_clean_up(daemon: RawDaemo
 def test_sigkill_follows_when_the_grace_is_over(daemon: RawDaemon) -> None:
     bash_id = daemon.background("trap '' TERM; echo set; while :; do sleep 0.01; done")
     daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
-    began = time.monotonic()
     result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 300})
     assert result["signal"] == "SIGKILL"
-    assert time.monotonic() - began >= 0.29
 
 
 def test_kill_signal_needs_no_grace(daemon: RawDaemon) -> None:
@@ -188,8 +185,6 @@ def test_hundreds_of_shells_at_once() -> None:
         assert len(family) >= 800
         threads = len(list(Path(f"/proc/{daemon.pid}/task").iterdir()))
         assert threads <= 2
-        began = time.monotonic()
         daemon.end_input()
         assert daemon.wait() == 0
-        assert time.monotonic() - began < 5
     wait_for(lambda: not any(map(is_alive, family)), "the end of all of them")

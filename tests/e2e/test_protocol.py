@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import RawDaemon, wait_for
+from support import Gate, RawDaemon, wait_for
 
 
 def error_of(answer: dict[str, Any]) -> tuple[int, str]:
@@ -154,10 +155,15 @@ def test_batch_of_ten_thousand_is_answered_in_one_array(daemon: RawDaemon) -> No
     assert [answer["id"] for answer in daemon.receive()] == list(range(total))
 
 
-def test_answers_come_as_they_finish(daemon: RawDaemon) -> None:
-    for name, command in (("c", "sleep 0.6"), ("b", "sleep 0.3"), ("a", "true")):
+def test_answers_come_as_they_finish(daemon: RawDaemon, tmp_path: Path) -> None:
+    last, second = Gate(tmp_path / "last"), Gate(tmp_path / "second")
+    for name, command in (("c", last.wait), ("b", second.wait), ("a", "true")):
         daemon.request("bash", {"command": command}, name)
-    assert [daemon.receive()["id"] for _ in range(3)] == ["a", "b", "c"]
+    assert daemon.receive()["id"] == "a"
+    second.open()
+    assert daemon.receive()["id"] == "b"
+    last.open()
+    assert daemon.receive()["id"] == "c"
 
 
 def test_one_id_twice_in_flight_is_answered_twice(daemon: RawDaemon) -> None:

@@ -8,13 +8,22 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from shelld import __version__
-from support import DAEMON_COMMAND, RawDaemon, descendants, is_alive, raw_daemon, wait_for
+from shelld import __version__, app
+from support import (
+    DAEMON_COMMAND,
+    PATIENT_DAEMON,
+    Gate,
+    RawDaemon,
+    altered_daemon,
+    descendants,
+    is_alive,
+    raw_daemon,
+    wait_for,
+)
 
 STUBBORN = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
 
@@ -32,30 +41,42 @@ def assert_all_gone(pids: list[int]) -> None:
     wait_for(lambda: not any(map(is_alive, pids)), "the end of everything the daemon started")
 
 
-def test_end_of_input_ends_everything_in_time() -> None:
-    with raw_daemon() as daemon:
+def test_stages_of_the_stop_add_up_to_what_is_promised() -> None:
+    assert app.STOP_GRACE_MS / 1000 < app.STOP_KILL_S
+    assert app.STOP_S < 2
+    for shells, promised_s in ((1, 2), (1_000, 5)):
+        kill_s = app.STOP_KILL_S + shells * app.STOP_KILL_PER_SHELL_S
+        assert app.DRAIN_S + kill_s + app.FLUSH_S < promised_s
+
+
+def test_end_of_input_ends_everything_before_the_daemon() -> None:
+    with raw_daemon(command=PATIENT_DAEMON) as daemon:
         family = start_stubborn_family(daemon)
-        began = time.monotonic()
         daemon.end_input()
         assert daemon.wait() == 0
-        assert time.monotonic() - began < 2
-        # At once: keeper and runners have ended before the daemon has.
+        # Keeper and runners have ended before the daemon has.
         assert not [pid for pid in family if is_alive(pid)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_everything_in_time(number: signal.Signals) -> None:
+def test_a_signal_ends_everything(number: signal.Signals) -> None:
     with raw_daemon() as daemon:
         family = start_stubborn_family(daemon)
-        began = time.monotonic()
         daemon.process.send_signal(number)
         assert daemon.wait() == 0
-        assert time.monotonic() - began < 2
     assert_all_gone(family)
 
 
 def test_a_second_signal_waits_for_no_grace() -> None:
-    with raw_daemon() as daemon:
+    # Without the second signal, neither the request nor the command would end before the test does.
+    endless = altered_daemon(
+        {
+            "shelld.app.DRAIN_S": 600,
+            "shelld.app.STOP_KILL_S": 600,
+            "shelld.app.STOP_GRACE_MS": 600_000,
+        }
+    )
+    with raw_daemon(command=endless) as daemon:
         daemon.request("bash", {"command": STUBBORN}, "running")
         wait_for(lambda: daemon.call("list_shells")["shells"][0]["pid"], "the command")
         daemon.process.send_signal(signal.SIGTERM)
@@ -75,18 +96,23 @@ def test_sigkill_of_the_daemon_leaves_nothing() -> None:
     assert_all_gone(family)
 
 
-def test_requests_in_flight_at_the_end_of_input_get_their_results() -> None:
-    with raw_daemon() as daemon:
-        daemon.request("bash", {"command": "sleep 0.2; echo made it"}, 1)
+def test_requests_in_flight_at_the_end_of_input_get_their_results(tmp_path: Path) -> None:
+    gate, log = Gate(tmp_path / "gate"), tmp_path / "log"
+    log.touch()
+    logging = ("--log-level", "info", "--log-file", str(log))
+    with raw_daemon(*logging, command=PATIENT_DAEMON) as daemon:
+        daemon.request("bash", {"command": f"{gate.wait}; echo made it"}, 1)
         daemon.request("ping", request_id=2)
         daemon.end_input()
+        wait_for(lambda: "stopping" in log.read_text(), "the end of input to be noticed")
+        gate.open()
         assert daemon.answer(1)["result"]["stdout"] == "made it\n"
         assert daemon.answer(2)["result"] == {}
         assert daemon.wait() == 0
 
 
 def test_a_long_last_answer_is_written_to_its_end_although_it_is_read_slowly() -> None:
-    with raw_daemon() as daemon:
+    with raw_daemon(command=PATIENT_DAEMON) as daemon:
         daemon.request("bash", {"command": "seq 100000"}, 1)
         daemon.end_input()
         assert daemon.process.stdout is not None
@@ -125,7 +151,7 @@ def test_requests_that_do_not_end_are_refused(end: str) -> None:
 
 
 def test_a_last_line_without_its_end_is_processed() -> None:
-    with raw_daemon() as daemon:
+    with raw_daemon(command=PATIENT_DAEMON) as daemon:
         daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo x"}}')
         daemon.end_input()
         assert daemon.answer(1)["result"]["stdout"] == "x\n"
@@ -179,17 +205,15 @@ def test_a_reader_that_is_gone_ends_the_daemon() -> None:
     assert daemon.stderr == b""
 
 
-def test_a_reader_that_does_not_read_delays_the_end_by_little(tmp_path: Path) -> None:
+def test_a_reader_that_does_not_read_cannot_keep_the_daemon(tmp_path: Path) -> None:
     with raw_daemon() as daemon:
         daemon.bash("true")
         for _ in range(50):
             daemon.request("rpc.discover")
         daemon.background(f"touch {tmp_path}/ran; sleep 300")
         wait_for((tmp_path / "ran").exists, "a command that nobody listens to")
-        began = time.monotonic()
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.wait() == 0
-        assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize("flag", ["--parent-pid", "--clientProcessId", "--clientProcessId="])
@@ -200,9 +224,7 @@ def test_the_daemon_ends_with_the_process_it_was_told_of(flag: str) -> None:
         assert daemon.bash("echo up")["stdout"] == "up\n"
         assert daemon.process.poll() is None
         parent.kill()
-        began = time.monotonic()
         assert daemon.wait() == 0
-        assert time.monotonic() - began < 3
     parent.wait()
 
 
@@ -303,10 +325,8 @@ def test_a_client_that_vanishes_while_no_more_is_read_ends_the_daemon() -> None:
         bash_id = daemon.background("sleep 300")
         for _ in range(10):
             daemon.request("bash_output", {"bash_id": bash_id, "wait": 600_000})
-        began = time.monotonic()
         daemon.end_input()
         assert daemon.wait() == 0
-        assert time.monotonic() - began < 3
 
 
 def test_the_log_tells_of_shells_but_not_of_commands(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from support import DAEMON_COMMAND, RawDaemon, is_alive, raw_daemon, wait_for
+from support import DAEMON_COMMAND, PATIENT_DAEMON, RawDaemon, is_alive, raw_daemon, wait_for
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"cat; echo done"}}\n'
 
@@ -29,7 +29,7 @@ def stdout_of(answer: bytes) -> str:
 def test_stdin_may_be_a_file_and_so_may_stdout(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(REQUEST)
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
-        ended = subprocess.run(DAEMON_COMMAND, stdin=stdin, stdout=stdout, timeout=20, check=True)
+        ended = subprocess.run(PATIENT_DAEMON, stdin=stdin, stdout=stdout, timeout=20, check=True)
     assert ended.returncode == 0
     assert stdout_of((tmp_path / "out").read_bytes()) == "done\n"
 
@@ -91,7 +91,7 @@ def test_nothing_but_the_protocol_reaches_stdout(tmp_path: Path) -> None:
         "atexit.register(lambda: (print('printed'), os.write(1, b'written\\n')))\n"
     )
     ended = subprocess.run(
-        DAEMON_COMMAND,
+        PATIENT_DAEMON,
         input=REQUEST,
         capture_output=True,
         timeout=20,

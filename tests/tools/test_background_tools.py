@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import anyio
@@ -16,9 +15,7 @@ from tool_samples import Tools
 
 
 async def test_a_background_start_returns_at_once_with_an_id(call: Tools) -> None:
-    began = time.monotonic()
-    result = await call("Bash", command="sleep 60", run_in_background=True)
-    assert time.monotonic() - began < 5
+    result = await call("Bash", command="sleep 300", run_in_background=True)
     bash_id = result.metadata["bash_id"]
     assert re.fullmatch(r"shell_\w+", bash_id)
     assert ok(result).startswith(f"Started background shell {bash_id}\n")
@@ -133,10 +130,9 @@ async def test_an_invalid_filter_is_a_failed_result(call: Tools) -> None:
 
 async def test_waiting_takes_no_longer_than_the_context_allows(call: Tools) -> None:
     bash_id = await background(call, "sleep 300")
-    began = time.monotonic()
+    # If it took what is asked for, the test would not end in time.
     result = await call("BashOutput", context={"timeout": 0.1}, bash_id=bash_id, wait=600_000)
     assert ok(result).startswith("(no new output)\n[Status: running.")
-    assert time.monotonic() - began < 10
 
 
 async def test_killing_ends_a_shell(call: Tools) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import is_alive
+from support import Gate, is_alive
 from tool_results import ended, failed, ok
 from tool_samples import Tools
 
@@ -72,7 +72,7 @@ async def test_chained_commands_end_with_the_first_that_fails(call: Tools) -> No
 
 
 async def test_a_command_within_its_timeout_ends_by_itself(call: Tools) -> None:
-    result = await call("Bash", command="sleep 1 && echo done", timeout=5_000)
+    result = await call("Bash", command="sleep 0.2 && echo done", timeout=60_000)
     assert ok(result) == "done\n"
 
 
@@ -91,13 +91,14 @@ async def test_the_timeout_of_the_context_is_that_of_a_command_without_one(call:
     assert ok(await call("Bash", context=context, command="sleep 0.4", timeout=20_000))
 
 
-async def test_a_command_can_go_on_after_its_timeout(call: Tools) -> None:
-    result = await call(
-        "Bash", command="echo one; sleep 1.2; echo two", timeout=1_000, on_timeout="background"
-    )
+async def test_a_command_can_go_on_after_its_timeout(call: Tools, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    command = f"echo one; {gate.wait}; echo two"
+    result = await call("Bash", command=command, timeout=1_000, on_timeout="background")
     bash_id = result.metadata["bash_id"]
     assert ok(result) == f"Still running after 1000ms, now in the background: {bash_id}\none\n"
     assert result.metadata.items() >= {"status": "running", "is_running": True}.items()
+    gate.open()
     assert ok(await ended(call, bash_id)).startswith("two\n[Status: completed, exit code 0.")
 
 

@@ -1,0 +1,192 @@
+"""What a person sees who starts the daemon by hand, and what keeps it from starting."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from shelld.startup import problem_with_bash
+from support import DAEMON_COMMAND, RawDaemon, raw_daemon
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+END_OF_FILE = b"\x04"
+
+
+@contextlib.contextmanager
+def daemon_on_terminal() -> Generator[tuple[RawDaemon, int]]:
+    """A daemon whose stdin is a terminal, and the other side of that."""
+    ours, theirs = os.openpty()
+    try:
+        daemon = RawDaemon(stdin=theirs)
+        os.close(theirs)
+        try:
+            yield daemon, ours
+        finally:
+            daemon.close()
+    finally:
+        os.close(ours)
+
+
+# -- by hand ----------------------------------------------------------------------------------
+
+
+def test_daemon_on_a_terminal_says_what_to_type() -> None:
+    with daemon_on_terminal() as (daemon, terminal):
+        os.write(terminal, PING)
+        assert daemon.receive() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        greeting = daemon.read_stderr().decode()
+        assert max(map(len, greeting.splitlines())) < 80
+        for words in ("JSON-RPC", "`shelld --help`", "`shelld doctor`", "Ctrl-D"):
+            assert words in greeting
+        (request,) = (line for line in greeting.splitlines() if line.startswith("{"))
+        os.write(terminal, request.encode() + b"\n")
+        assert daemon.receive()["result"]["stdout"] == "hello\n"
+        os.write(terminal, END_OF_FILE)
+        assert daemon.wait() == 0
+        assert daemon.read_stderr().decode() == greeting
+
+
+def test_daemon_on_a_pipe_says_nothing() -> None:
+    # `raw_daemon` fails if there is anything on stderr.
+    with raw_daemon() as daemon:
+        assert daemon.call("ping") == {}
+
+
+# -- a bash that is none ----------------------------------------------------------------------
+
+
+def _missing(path: Path) -> None:
+    pass
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _not_executable(path: Path) -> None:
+    path.write_text("#!/bin/bash\n")
+
+
+def _no_program(path: Path) -> None:
+    path.write_bytes(b"\x7fELF")
+    path.chmod(0o755)
+
+
+def _another_shell(path: Path) -> None:
+    path.write_text('#!/bin/sh\nunset BASH_VERSION\ntest -n "$BASH_VERSION"\n')
+    path.chmod(0o755)
+
+
+UNUSABLE: list[tuple[Callable[[Path], None], str]] = [
+    (_missing, "No such file or directory"),
+    (_directory, "not a file"),
+    (_not_executable, "not executable"),
+    (_no_program, "Exec format error"),
+    (_another_shell, "not bash"),
+]
+
+
+@pytest.mark.parametrize(("make", "reason"), UNUSABLE)
+def test_unusable_bash_is_refused_at_start(
+    make: Callable[[Path], None], reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bash"
+    make(path)
+    ended = subprocess.run(
+        [*DAEMON_COMMAND, "--bash", str(path)],
+        input=PING,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert ended.stdout == b""
+    assert ended.stderr.decode() == f"shelld: cannot run commands with {path}: {reason}\n"
+    assert ended.returncode == 2
+
+
+@pytest.mark.parametrize(("make", "reason"), UNUSABLE[:3])
+def test_unusable_default_bash_is_noticed_without_running_it(
+    make: Callable[[Path], None], reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bash"
+    make(path)
+    assert problem_with_bash(str(path), is_trusted=True) == reason
+
+
+def test_trusted_bash_is_not_started(tmp_path: Path) -> None:
+    path, ran = tmp_path / "bash", tmp_path / "ran"
+    path.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    path.chmod(0o755)
+    assert problem_with_bash(str(path), is_trusted=True) is None
+    assert not ran.exists()
+
+
+def test_relative_bash_runs_in_any_directory(tmp_path: Path) -> None:
+    (tmp_path / "bash").symlink_to("/bin/bash")
+    with raw_daemon("--bash", "./bash", cwd=tmp_path) as daemon:
+        assert daemon.bash("echo $BASH_VERSION", cwd="/")["stdout"] != ""
+
+
+def test_startup_file_is_not_run_to_check_bash(tmp_path: Path) -> None:
+    (tmp_path / "bash").symlink_to("/bin/bash")
+    startup_file = tmp_path / "startup"
+    startup_file.write_text(f"echo x >> {tmp_path}/ran\n")
+    environment = {**os.environ, "BASH_ENV": str(startup_file)}
+    with raw_daemon("--bash", str(tmp_path / "bash"), env=environment) as daemon:
+        daemon.call("ping")
+        assert not (tmp_path / "ran").exists()
+
+
+# -- a stdout that takes nothing --------------------------------------------------------------
+
+
+def test_full_stdout_is_reported_and_exits_3() -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            DAEMON_COMMAND, input=PING, stdout=full, stderr=subprocess.PIPE, timeout=20, check=False
+        )
+    assert ended.stderr == b"shelld: cannot write to stdout: No space left on device\n"
+    assert ended.returncode == 3
+
+
+def test_full_stdout_without_an_answer_is_no_failure() -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            DAEMON_COMMAND, input=b"", stdout=full, stderr=subprocess.PIPE, timeout=20, check=False
+        )
+    assert (ended.stderr, ended.returncode) == (b"", 0)
+
+
+def test_file_that_reaches_its_size_limit_exits_3(tmp_path: Path) -> None:
+    with (tmp_path / "answers").open("wb") as answers:
+        ended = subprocess.run(
+            ["/bin/bash", "-c", 'ulimit -f 1; exec "$@"', "bash", *DAEMON_COMMAND],
+            input=PING.replace(b"ping", b"rpc.discover"),
+            stdout=answers,
+            stderr=subprocess.PIPE,
+            timeout=20,
+            check=False,
+        )
+    assert ended.stderr == b"shelld: cannot write to stdout: File too large\n"
+    assert ended.returncode == 3
+
+
+def test_closed_terminal_as_stdout_is_a_client_that_left() -> None:
+    ours, theirs = os.openpty()
+    daemon = RawDaemon(stdout=theirs)
+    try:
+        os.close(theirs)
+        daemon.send_raw(PING)
+        assert json.loads(os.read(ours, 4096)) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        os.close(ours)
+        daemon.send_raw(PING)
+        assert daemon.wait() == 0
+    finally:
+        daemon.close()
+    assert daemon.stderr == b""

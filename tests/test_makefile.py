@@ -1,0 +1,39 @@
+"""What the targets of the Makefile install, read from a dry run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def installed_by(target: str, tmp_path: Path) -> list[str]:
+    """Return what pip would be given for a target, install by install, without a `.venv`."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    shown = subprocess.run(
+        ["make", "--dry-run", f"VENV={tmp_path}/venv", target],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    ).stdout
+    return [line.partition(" install ")[2] for line in shown.splitlines() if " pip install" in line]
+
+
+def test_demo_installs_runtime_dependencies_only(tmp_path: Path) -> None:
+    (install,) = installed_by("demo", tmp_path)
+    assert install.endswith("--editable .")
+    assert "--group" not in install
+
+
+@pytest.mark.parametrize("target", ["test", "lint", "types"])
+def test_checks_install_the_development_group_too(target: str, tmp_path: Path) -> None:
+    installs = installed_by(target, tmp_path)
+    assert installs[0].endswith("--editable .")
+    assert installs[-1].endswith("--group dev")
