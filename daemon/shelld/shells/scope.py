@@ -235,18 +235,29 @@ class Scope:
         self._on_enter(shell, by_spare=by_spare)
 
     def _released(self, supervision: Supervision, channel: Channel | None) -> None:
-        shell = supervision.shell
         self._supervised.discard(supervision)
-        if channel is not None:
-            self.pool.release(channel)
-        if supervision.launch.is_waiting:
-            # It has run no command, and never will.
+        try:
+            if channel is not None:
+                self.pool.release(channel)
+        finally:
+            if supervision.launch.is_waiting:
+                self._spare_has_ended(supervision)
+            else:
+                self._shell_has_ended(supervision.shell)
+
+    def _spare_has_ended(self, supervision: Supervision) -> None:
+        # It has run no command, and never will.
+        try:
             self.spares.has_ended(supervision)
-            self.retention.forget(shell.output)
-            return
-        if shell.failure is None:
-            self.retention.finish(shell.output)
-        self._on_release(shell)
+        finally:
+            self.retention.forget(supervision.shell.output)
+
+    def _shell_has_ended(self, shell: ShellProcess) -> None:
+        try:
+            if shell.failure is None:
+                self.retention.finish(shell.output)
+        finally:
+            self._on_release(shell)
         is_open = self._is_open and self.sessions.has(shell.session)
         if shell.in_foreground and shell.failure is None and is_open:
             self._prepare_next(self.spares.command_ended, self.sessions.get(shell.session))
