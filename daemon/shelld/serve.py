@@ -155,6 +155,10 @@ class Server:
         self._output = output
         self._workers = Workers(tasks, self._answer, self._fail)
         self._frames = FrameReader(daemon.options.max_message_bytes)
+        # What was read and not framed yet; b"" is the end of file.
+        self._received: bytes | None = None
+        # Of our own code, in a row.
+        self._read_failures = 0
         # All has been read.
         self._at_end = False
         # Or not yet, but the client is known to be gone.
@@ -168,23 +172,24 @@ class Server:
 
     async def read_requests(self) -> None:
         """Have a task for every request, until the stream ends or `exit` arrives."""
-        failures = 0
         try:
             while not self._is_over:
                 try:
                     await self._read()
-                    failures = 0
                 except Exception:
                     faults.report("the reader of requests")
-                    failures += 1
-                    self._at_end = failures == MAX_READ_FAILURES
+                    self._read_failures += 1
+                    self._at_end = self._read_failures == MAX_READ_FAILURES
         finally:
             self._workers.close()
 
     async def _read(self) -> None:
-        await self._source.watch(self._receive)
+        # First what is here already, should the last attempt have failed.
+        self._frame_received()
         while not (self._is_over or self._start_requests()):
             await self._wait_for_room()
+        if not self._is_over:
+            await self._source.watch(self._receive)
 
     @property
     def _is_over(self) -> bool:
@@ -192,15 +197,20 @@ class Server:
 
     def _receive(self) -> bool:
         """Read, and start what has arrived; True if nothing is to be read, at least for now."""
-        data = self._source.read()
-        if data is None:
-            return False
+        self._received = self._source.read()
+        self._frame_received()
+        has_room = self._start_requests()
+        self._read_failures = 0
+        return not has_room or self._is_over
+
+    def _frame_received(self) -> None:
+        data = self._received
         if data:
             self._frames.receive_data(data)
-        else:
+        elif data is not None:
             self._at_end = True
             self._frames.receive_eof()
-        return not self._start_requests() or self._is_over
+        self._received = None
 
     def _start_requests(self) -> bool:
         """Start what has arrived; False if there is no room for all of it."""
