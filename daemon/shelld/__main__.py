@@ -17,7 +17,13 @@ import sys
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
 from shelld.options import Options, parse_options
-from shelld.startup import claim_stdio, raise_file_limit, undo_locale_coercion
+from shelld.startup import (
+    StartupError,
+    claim_stdio,
+    raise_file_limit,
+    require_proc,
+    undo_locale_coercion,
+)
 
 USAGE_ERROR = 2
 
@@ -42,9 +48,10 @@ def main() -> int:
             pass
     options = parse_options(sys.argv[1:])
     try:
+        require_proc()
         streams = claim_stdio()
-    except OSError:
-        return _refuse("stdin and stdout must be open")
+    except StartupError as error:
+        return _refuse(str(error))
     undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -13,6 +13,13 @@ from shelld.keeper import tree
 from support import is_alive, wait_for
 
 
+def below() -> dict[int, int]:
+    """The parents of the processes below this one."""
+    found = tree.walk()
+    assert found is not None
+    return dict(found)
+
+
 @pytest.mark.parametrize("missing", ["children", "stat"])
 def test_descendants_are_found_without_the_kernels_list_of_children(
     monkeypatch: pytest.MonkeyPatch, missing: str
@@ -21,15 +28,15 @@ def test_descendants_are_found_without_the_kernels_list_of_children(
     exists = os.path.exists
     script = "sleep 300 & sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
-        wait_for(lambda: len(dict(tree.walk())) == 3, "the processes")
-        found = dict(tree.walk())
+        wait_for(lambda: len(below()) == 3, "the processes")
+        found = below()
         assert found[process.pid] == os.getpid()
 
         def without(path: str) -> bool:
             return exists(path) and not path.endswith(("/children", f"/{missing}"))
 
         monkeypatch.setattr("os.path.exists", without)
-        by_ps = dict(tree.walk())
+        by_ps = below()
         # ps shows itself, too.
         assert {pid: parent for pid, parent in by_ps.items() if is_alive(pid)} == found
         tree.kill_descendants()
@@ -38,8 +45,8 @@ def test_descendants_are_found_without_the_kernels_list_of_children(
 def test_what_is_spared_is_spared_with_all_below_it() -> None:
     command = ["/bin/bash", "-c", "sleep 300 & wait"]
     with subprocess.Popen(command) as spared, subprocess.Popen(command) as other:
-        wait_for(lambda: len(dict(tree.walk())) == 4, "the processes")
-        found = tree.kill_descendants({spared.pid}.__contains__)
+        wait_for(lambda: len(below()) == 4, "the processes")
+        found = tree.kill_descendants({spared.pid}.__contains__) or []
         assert other.pid in found
         assert len(found) == 2
         assert other.wait(10) == -signal.SIGKILL
@@ -51,11 +58,11 @@ def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:
     # Its parent is another one than that below which it was found.
     script = "sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
-        wait_for(lambda: len(dict(tree.walk())) == 2, "the processes")
-        (below,) = set(dict(tree.walk())) - {process.pid}
-        stat = Path(f"/proc/{below}/stat")
-        tree.signal_process(below, signal.SIGKILL, parent=1)
-        tree.signal_process(below, signal.SIGSTOP, parent=process.pid)
+        wait_for(lambda: len(below()) == 2, "the processes")
+        (child,) = set(below()) - {process.pid}
+        stat = Path(f"/proc/{child}/stat")
+        tree.signal_process(child, signal.SIGKILL, parent=1)
+        tree.signal_process(child, signal.SIGSTOP, parent=process.pid)
         wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "only the second")
         tree.kill_descendants()
 

@@ -26,6 +26,7 @@ from shelld.keeper.channel import (
     LOST,
     STARTED,
     SURVIVORS,
+    UNREADABLE,
     Channel,
     Message,
 )
@@ -323,6 +324,9 @@ class Supervision:
         elif kind == LOST:
             logger.info("%s lost its runner", shell.id)
             self._runner_is_lost()
+        elif kind == UNREADABLE:
+            # How the command ended, perhaps. The runner ends when the channel does.
+            self._channel.shut_down()
 
     def _bash_runs(self, pid: int) -> None:
         self.shell.pid = pid
