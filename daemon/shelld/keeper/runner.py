@@ -34,6 +34,7 @@ from shelld.keeper.channel import (
     KILL,
     KILL_DEADLINE_MS,
     LEFTOVER,
+    LOST,
     READY,
     RUN,
     STARTED,
@@ -102,7 +103,7 @@ class Runner:
         self._home = _open_working_directory()
         # In the directory of a command, from which there may be no way back.
         self._is_away = False
-        self._daemon_alive = True
+        self._is_needed = True
         self._leader: int | None = None
         self._busy = False
         self._signalled = False
@@ -116,8 +117,8 @@ class Runner:
         self._send((READY, os.getpid(), subreaper, self._cgroup is not None))
 
     def serve(self) -> None:
-        """Run commands until the daemon is gone and nothing of the last one is left."""
-        while self._daemon_alive or self._busy:
+        """Run commands until there are no more to come and nothing of the last one is left."""
+        while self._is_needed or self._busy:
             events = dict(self._poll.poll(self._next_timeout_ms()))
             # Reaping first: a kill that comes after the end must find the end.
             if self._busy:
@@ -154,7 +155,7 @@ class Runner:
         messages = self._channel.receive()
         if messages is None:
             self._poll.unregister(self._channel.fileno())
-            self._daemon_alive = False
+            self._is_needed = False
             if self._busy:
                 self._kill(signal.SIGKILL, 0)
             return
@@ -187,6 +188,8 @@ class Runner:
         else:
             failure = self._spawn(program, argv, env, cwd, descriptors)
         if failure is not None:
+            self._go_home()
+            self._retire_if_away()
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
@@ -197,18 +200,21 @@ class Runner:
             self._signalled = False
         for descriptor in descriptors:
             os.close(descriptor)
-        if self._is_away:
-            self._go_home()
-            if self._is_away and failure is not None:
-                raise RunnerError
+        self._go_home()
 
     def _go_home(self) -> None:
         # Which fails if the daemon was started in a directory that its user may not enter, or that
         # became one. Then this command is the last.
-        if self._home is not None:
+        if self._is_away and self._home is not None:
             with contextlib.suppress(OSError):
                 os.fchdir(self._home)
                 self._is_away = False
+
+    def _retire_if_away(self) -> None:
+        """To be called before the last message about a command."""
+        if self._is_away:
+            self._send((LOST,))
+            self._is_needed = False
 
     def _spawn(
         self,
@@ -271,14 +277,15 @@ class Runner:
         if self._leader is not None or not (reaped or childless):
             return
         leftover = self._tree.remaining(childless=childless)
-        if leftover is None or (childless and self._is_away):
+        if leftover is None:
             # How the command has ended is told first. The keeper does the rest, and says so.
             if exited is not None:
-                self._send((*exited, leftover or [], False))
+                self._send((*exited, [], False))
             raise RunnerError
         is_empty = childless and not leftover
         if is_empty:
             self._finish()
+            self._retire_if_away()
         if exited is not None:
             self._send((*exited, leftover, is_empty))
         elif is_empty:

@@ -358,7 +358,8 @@ class Supervision:
         """Draw the consequences of what was read."""
         shell = self.shell
         is_lost = self._runner_lost and self._tree_empty
-        if is_lost and shell.status is ShellStatus.PENDING and not self.launch.is_waiting:
+        is_pending = shell.status is ShellStatus.PENDING and shell.failure is None
+        if is_lost and is_pending and not self.launch.is_waiting:
             if self._channel.peer is None:
                 # There was none: the keeper could not fork.
                 shell.failure = (errno.EAGAIN, "exec")
