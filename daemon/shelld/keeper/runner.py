@@ -171,11 +171,11 @@ class Runner:
                 self._kill(message[1], message[2])
 
     def _send(self, message: Message) -> None:
-        try:  # noqa: SIM105 - which takes three calls more, while somebody waits
+        try:
             self._channel.send(message)
         except ConnectionError:
-            # The daemon is gone, which is about to be noticed as end of file.
-            pass
+            # The daemon is gone. It is noticed as end of file, which kills the tree.
+            self._channel.shut_down()
 
     # -- starting ---------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ class _Runner:
         self.socket = descriptor
         self.cgroup = cgroup
         self.others: list[int] = []
+        self.announced = False
         self.reported = False
 
     def tell(self, message: Message) -> bool:
@@ -139,7 +140,9 @@ class Keeper:
             remove_stale(self._cgroup_parent)
 
     def _turn(self) -> None:
-        events = {fd for fd, _ in self._poll.poll(self._strangers.interval_ms)}
+        events = {
+            fd for fd, _ in self._poll.poll(0 if self._must_reap else self._strangers.interval_ms)
+        }
         if self._wake.fileno() in events or self._must_reap:
             self._wake.drain()
             self._reap()
@@ -236,7 +239,7 @@ class Keeper:
             self._lost.append(ended)
             self._strangers.expect()
             ended.others = self._strangers.survivors
-            ended.tell((LOST,))
+            ended.announced = ended.tell((LOST,))
         if ended.cgroup is not None:
             if status:
                 ended.cgroup.kill()
@@ -256,9 +259,11 @@ class Keeper:
 
     def _is_finished(self, lost: _Runner) -> bool:
         survivors = [pid for pid in self._strangers.survivors if pid not in lost.others]
+        # Nothing else is understood before that.
+        lost.announced = lost.announced or lost.tell((LOST,))
         if survivors and not lost.reported:
-            lost.reported = lost.tell((SURVIVORS, survivors))
-        if not survivors:
+            lost.reported = lost.announced and lost.tell((SURVIVORS, survivors))
+        if not survivors and lost.announced:
             lost.tell((EMPTY,))
         return not survivors
 
