@@ -111,7 +111,7 @@ def test_a_failing_call_costs_at_most_its_command(
             use_everything(daemon, tmp_path)
             assert (tmp_path / "fired").exists(), f"nothing has called {function}"
             (tmp_path / "fired").unlink()
-            wait_for(lambda: not running_below(daemon.pid, "sleep"), "the end of all")
+            wait_for(lambda: not running_below(daemon.pid, "sleep\0"), "the end of all")
             assert daemon.bash("echo next")["stdout"] == "next\n"
             listed = daemon.call("list_shells")["shells"]
             assert not [shell for shell in listed if shell["isRunning"] or shell["leftover"]]

@@ -248,6 +248,10 @@ class RunnerPool:
                     # their commands.
                     keeper = self._other_keeper(self._keeper)
                     keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
+                if not self.adopts and self._keeper_pid is not None:
+                    # Only who reaps all children is told that one was stopped.
+                    with contextlib.suppress(OSError):
+                        os.kill(self._keeper_pid, signal.SIGCONT)
             except BaseException:
                 channel.close()
                 raise
