@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,3 +94,105 @@ def test_a_signal_reaches_each_process_once_wherever_it_is(tmp_path: Path) -> No
         tree.kill_descendants()
         wait_for(lambda: not tree.living_descendants(), "the end of all")
         assert lines("count") == 6
+
+
+ERRORS = ["EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EIO", "EINTR"]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, function: str, error: str, word: str) -> None:
+    """Let a function fail where `word` is in its first argument."""
+    module, _, name = function.rpartition(".")
+    assert module == "os"
+    real: Callable[..., Any] = getattr(os, name)
+
+    def fail(first: object, *others: object) -> Any:
+        if word in str(first):
+            raise OSError(getattr(errno, error), "injected")
+        return real(first, *others)
+
+    monkeypatch.setattr(function, fail)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("function", ["os.open", "os.listdir"])
+def test_a_process_that_cannot_be_looked_at_is_alive(
+    monkeypatch: pytest.MonkeyPatch, function: str, error: str
+) -> None:
+    with subprocess.Popen(["/bin/bash", "-c", "sleep 300 & wait"]) as process:
+        wait_for(lambda: len(below()) == 2, "the processes")
+        with monkeypatch.context() as patch:
+            failing(patch, function, error, f"/proc/{process.pid}/")
+            assert below() == {process.pid: os.getpid()}
+            assert tree.living_descendants() == [process.pid]
+            assert (tree.look(process.pid).state == "?") is (function == "os.open")
+            tree.Descendants().signal(signal.SIGCONT, None)
+            assert tree.kill_descendants() == [process.pid]
+        wait_for(lambda: not is_alive(process.pid), "its end")
+        # Its child has become one of this process, and is found.
+        tree.kill_descendants()
+        wait_for(lambda: not tree.living_descendants(), "the end of all")
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(
+    ("function", "word"),
+    [
+        ("os.open", "/children"),
+        ("os.listdir", "/task"),
+        ("os.listdir", "/proc"),
+    ],
+)
+def test_own_children_that_cannot_be_listed_are_not_none(
+    monkeypatch: pytest.MonkeyPatch, function: str, error: str, word: str
+) -> None:
+    failing(monkeypatch, function, error, word)
+    assert tree.own_children() is None
+    assert tree.walk() is None
+    assert tree.living_descendants() is None
+    assert tree.kill_descendants() is None
+    assert tree.Descendants().remaining(childless=False) is None
+    assert tree.Descendants().kill(None) is False
+    tree.Descendants().signal(signal.SIGTERM, None)
+    # To have no child is proof enough.
+    assert tree.Descendants().remaining(childless=True) == []
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_session_that_cannot_be_listed_is_not_empty(
+    monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    failing(monkeypatch, "os.listdir", error, "/proc")
+    members = tree.SessionMembers()
+    # A session that there is not.
+    members.begin(-2)
+    assert members.living() is None
+    assert members.remaining(childless=True) is None
+    assert members.kill(None) is False
+
+
+def test_without_proc_and_ps_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.exists", lambda _path: False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert tree.processes() is None
+    assert tree.walk() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"1 (a) S", b"1 (a) S x 1", b"(", b"1 (a) Z 1 2"])
+def test_a_state_that_cannot_be_understood_is_alive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "stat").write_bytes(content)
+    real = os.open
+    monkeypatch.setattr("os.open", lambda _path, flags: real(tmp_path / "stat", flags))
+    assert not tree.look(os.getpid()).is_dead
+
+
+@pytest.mark.parametrize(
+    ("state", "threads", "is_dead"),
+    [
+        *[("R", 1, False), ("T", 1, False), ("Z", 1, True), ("Z", 0, True), ("Z", 2, False)],
+        *[("X", 1, True), ("?", 1, False)],
+    ],
+)
+def test_a_zombie_with_other_threads_is_alive(state: str, threads: int, is_dead: bool) -> None:
+    assert tree.ProcessInfo(1, state, threads).is_dead is is_dead
