@@ -45,16 +45,16 @@ def test_several_messages_are_received_at_once() -> None:
     other.close()
 
 
-def small_pair() -> tuple[Channel, Channel]:
+def small_pair(*, blocking: bool) -> tuple[Channel, Channel]:
     """Two ends that have less room than a message takes."""
     ours, theirs = socket.socketpair()
+    ours.setblocking(blocking)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     return Channel(ours), Channel(theirs)
 
 
 def test_a_message_sent_in_part_ends_the_channel() -> None:
-    ours, theirs = small_pair()
-    socket.socket.setblocking(ours._socket, False)
+    ours, theirs = small_pair(blocking=False)
     with pytest.raises(BlockingIOError):
         ours.send((RUN, b"x" * (INLINE_BYTES - 100)))
     # The rest can never follow, so nothing else may.
@@ -70,7 +70,7 @@ def test_a_message_sent_in_part_ends_the_channel() -> None:
 
 
 def test_a_socket_that_blocks_sends_all_of_a_message() -> None:
-    ours, theirs = small_pair()
+    ours, theirs = small_pair(blocking=True)
     message = (RUN, b"x" * (INLINE_BYTES - 100))
     sender = threading.Thread(target=ours.send, args=(message,))
     sender.start()

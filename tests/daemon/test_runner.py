@@ -209,15 +209,20 @@ def test_a_pool_without_descriptors_refuses_and_works_again(pool: RunnerPool) ->
     again.channel.close()
 
 
+class _LosingPool(RunnerPool):
+    def lose_the_channel(self) -> None:
+        """As after a message that was sent in part."""
+        assert self._keeper is not None
+        self._keeper.shut_down()
+
+
 def _replace_a_silent_keeper() -> None:
     assert become_subreaper()
-    pool = RunnerPool(adopts=True)
+    pool = _LosingPool(adopts=True)
     run = Run(pool, b"sleep 300")
     runner, (_, bash, *_) = run.runner, run.until(STARTED)
     keeper = parent_of(runner)
-    # What a message that was sent in part comes to.
-    assert pool._keeper is not None
-    pool._keeper.shut_down()
+    pool.lose_the_channel()
     other = Run(pool, b"true")
     other.until_empty()
     assert parent_of(other.runner) != keeper

@@ -171,7 +171,10 @@ def test_a_session_that_cannot_be_listed_is_not_empty(
 
 
 def test_without_proc_and_ps_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.path.exists", lambda _path: False)
+    def exists(_path: str) -> bool:
+        return False
+
+    monkeypatch.setattr("os.path.exists", exists)
     monkeypatch.setenv("PATH", "/nowhere")
     assert tree.processes() is None
     assert tree.walk() is None
@@ -183,7 +186,11 @@ def test_a_state_that_cannot_be_understood_is_alive(
 ) -> None:
     (tmp_path / "stat").write_bytes(content)
     real = os.open
-    monkeypatch.setattr("os.open", lambda _path, flags: real(tmp_path / "stat", flags))
+
+    def open_stat(_path: str, flags: int) -> int:
+        return real(tmp_path / "stat", flags)
+
+    monkeypatch.setattr("os.open", open_stat)
     assert not tree.look(os.getpid()).is_dead
 
 
