@@ -19,10 +19,12 @@ from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
 from shelld.options import Options, parse_options
 from shelld.startup import (
+    StartupError,
     claim_stdio,
     greet_person,
     problem_with_bash,
     raise_file_limit,
+    require_proc,
     undo_locale_coercion,
 )
 
@@ -49,9 +51,10 @@ def main() -> int:
             pass
     options = parse_options(sys.argv[1:])
     try:
+        require_proc()
         streams = claim_stdio()
-    except OSError:
-        return _refuse("stdin and stdout must be open")
+    except StartupError as error:
+        return _refuse(str(error))
     undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -7,12 +7,15 @@ reaches a command.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
 import sys
 from contextlib import suppress
 from typing import Final
+
+from shelld.keeper.tree import proc_is_usable
 
 # What somebody sees who starts the daemon by hand.
 _GREETING: Final = """\
@@ -31,12 +34,36 @@ _BASH_TRIAL_S: Final = 5.0
 _IS_BASH: Final = 42
 
 
+class StartupError(Exception):
+    """The sentence says what this program cannot do without."""
+
+
 def claim_stdio() -> tuple[int, int]:
     """Move the protocol's streams out of the way; return their new descriptors (in, out).
 
-    Raises OSError (EBADF) if fd 0 or fd 1 is closed: there is nobody to serve, and whatever was
+    Raises StartupError. If fd 0 or fd 1 is closed, there is nobody to serve, and whatever was
     opened next would take their place.
     """
+    try:
+        return _claim()
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            raise StartupError("stdin and stdout must be open") from error
+        what = error.filename or "another descriptor"
+        raise StartupError(f"cannot open {what}: {error.strerror}") from error
+
+
+def require_proc() -> None:
+    """Raise StartupError without a /proc of this PID namespace, on Linux.
+
+    There is no other way to find what a command leaves behind, and a session's state is handed on
+    through /proc/self/fd.
+    """
+    if sys.platform == "linux" and not proc_is_usable():
+        raise StartupError("/proc must be mounted, and be that of this PID namespace")
+
+
+def _claim() -> tuple[int, int]:
     os.fstat(0)
     os.fstat(1)
     null = os.open(os.devnull, os.O_RDWR)

@@ -40,6 +40,29 @@ def test_the_own_cgroup_is_found(memberships: str, mounts: str, expected: str | 
     assert own_directory(memberships, mounts) == expected
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["1", "-", "1 2 3 4 5 -", "1 2 - 4 5 6", "1 2 3 4 5 6 7 -", "\udcff \x85 \r", "a b c d e f -"],
+)
+def test_lines_that_are_no_mounts_are_passed_over(line: str) -> None:
+    assert own_directory("0::/\n", f"{line}\n{PLAIN}{line}\n") == "/sys/fs/cgroup"
+
+
+def test_a_limit_that_cannot_be_read_counts_as_one(
+    directory: Path,
+) -> None:
+    (directory / "memory.max").mkdir()
+    assert not is_usable(str(directory), under_systemd=False)
+
+
+@pytest.mark.parametrize("name", ["shelld-", "shelld-x", "shelld--1", f"shelld-{10**30}-1"])
+def test_odd_names_of_others_end_nothing(directory: Path, name: str) -> None:
+    (directory / name).mkdir()
+    (directory / name / "used").touch()
+    remove_stale(str(directory))
+    assert (directory / name).exists()
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "cgroup.procs").touch()

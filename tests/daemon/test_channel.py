@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+import socket
+import threading
 
 import pytest
 
-from shelld.keeper.channel import INLINE_BYTES, KILL, RUN, Channel, anonymous_file
+from shelld.keeper.channel import INLINE_BYTES, KILL, RUN, UNREADABLE, Channel, anonymous_file
 
 
 @pytest.mark.parametrize("size", [0, 100, INLINE_BYTES, INLINE_BYTES + 1, 3_000_000])
@@ -37,5 +41,113 @@ def test_several_messages_are_received_at_once() -> None:
     assert received is not None
     assert [message for message, _ in received] == [(KILL, number) for number in range(10)]
     assert ours.receive() == []
+    ours.close()
+    other.close()
+
+
+def small_pair(*, blocking: bool) -> tuple[Channel, Channel]:
+    """Two ends that have less room than a message takes."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(blocking)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    return Channel(ours), Channel(theirs)
+
+
+def test_a_message_sent_in_part_ends_the_channel() -> None:
+    ours, theirs = small_pair(blocking=False)
+    with pytest.raises(BlockingIOError):
+        ours.send((RUN, b"x" * (INLINE_BYTES - 100)))
+    # The rest can never follow, so nothing else may.
+    with pytest.raises(BrokenPipeError):
+        ours.send((KILL, 9))
+    assert ours.receive() is None
+    received = theirs.receive()
+    while received == []:
+        received = theirs.receive()
+    assert received is None
+    ours.close()
+    theirs.close()
+
+
+def test_a_socket_that_blocks_sends_all_of_a_message() -> None:
+    ours, theirs = small_pair(blocking=True)
+    message = (RUN, b"x" * (INLINE_BYTES - 100))
+    sender = threading.Thread(target=ours.send, args=(message,))
+    sender.start()
+    received: list[object] = []
+    while not received:
+        messages = theirs.receive()
+        assert messages is not None
+        received += [message for message, _ in messages]
+    sender.join()
+    assert received == [message]
+    ours.close()
+    theirs.close()
+
+
+def test_a_message_whose_file_did_not_arrive_is_unreadable() -> None:
+    ours, theirs = Channel.pair()
+    other = Channel(theirs)
+    with open(os.devnull, "rb") as null:
+        ours.send((RUN, b"x" * (INLINE_BYTES + 1)), (null.fileno(),) * 3)
+    ours.send((KILL, 9))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        first = other.receive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert first == [((UNREADABLE,), [])]
+    assert other.receive() == [((KILL, 9), [])]
+    ours.close()
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.ENOMEM, []),
+        (errno.ENOBUFS, []),
+        (errno.EINTR, []),
+        (errno.EAGAIN, []),
+        (errno.ECONNRESET, None),
+        (errno.EIO, None),
+        (errno.EBADF, None),
+    ],
+)
+def test_what_can_be_received_later_is_not_the_end(
+    monkeypatch: pytest.MonkeyPatch, number: int, expected: list[object] | None
+) -> None:
+    ours, theirs = Channel.pair()
+    other = Channel(theirs)
+    ours.send((KILL, 9))
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("socket.socket.recvmsg", refuse)
+        assert other.receive() == expected
+    assert other.receive() == [((KILL, 9), [])]
+    ours.close()
+    other.close()
+
+
+@pytest.mark.parametrize("function", ["os.memfd_create", "os.write", "os.lseek"])
+def test_a_message_that_finds_no_room_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    ours, theirs = Channel.pair()
+    other = Channel(theirs)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(function, refuse)
+        with pytest.raises(OSError, match="no room"):
+            ours.send((RUN, b"x" * (INLINE_BYTES + 1)))
+    ours.send((KILL, 9))
+    assert other.receive() == [((KILL, 9), [])]
     ours.close()
     other.close()

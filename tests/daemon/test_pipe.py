@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -120,3 +121,54 @@ def test_a_larger_pipe_that_is_refused_is_done_without(
         assert pipes[0].pipe.pump()
     assert pipes[0].output.stdout.store.written == 3 * USUAL
     assert asked == [fcntl.F_SETPIPE_SZ]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM, errno.EINTR, errno.EBADF])
+def test_a_pipe_that_cannot_be_read_is_at_its_end(
+    pipes: list[Piped], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    piped = pipes[0]
+    os.write(piped.write_end, b"abc")
+    assert piped.pipe.pump()
+    os.write(piped.write_end, b"def")
+
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.readv", refuse)
+        assert not piped.pipe.pump()
+        piped.pipe.drain()
+    assert piped.output.stdout.store.written == 3
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM, errno.EINTR])
+def test_a_pipe_is_drained_although_its_size_is_unknown(
+    pipes: list[Piped], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    piped = pipes[0]
+    os.write(piped.write_end, b"x" * USUAL)
+
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.ioctl", refuse)
+    piped.pipe.drain()
+    assert piped.received == b"x" * USUAL
+
+
+def test_draining_ends_when_somebody_else_has_read(
+    pipes: list[Piped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A command can open the read end of its own pipe through /proc.
+    piped = pipes[0]
+    os.write(piped.write_end, b"abcdef")
+    real = fcntl.ioctl
+
+    def ioctl(descriptor: int, request: int, size: bytearray) -> None:
+        real(descriptor, request, size)
+        assert os.read(descriptor, 4) == b"abcd"
+
+    monkeypatch.setattr("fcntl.ioctl", ioctl)
+    piped.pipe.drain()
+    assert piped.received == b"ef"

@@ -7,6 +7,7 @@ import errno
 import functools
 import multiprocessing
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -186,6 +187,86 @@ def test_a_keeper_that_cannot_be_forked_is_not_taken_for_a_busy_one(
     monkeypatch.setattr(os, "posix_spawn", refuse)
     with pytest.raises(BlockingIOError):
         RunnerPool().acquire()
+
+
+def test_a_pool_without_descriptors_refuses_and_works_again(pool: RunnerPool) -> None:
+    first = Run(pool, b"true")
+    first.until_empty()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        for _ in range(3):
+            with pytest.raises(OSError, match="Too many open files"):
+                pool.acquire()
+        pool.trim()
+        pool.tend()
+        assert pool.is_dying(None) is False
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    again = Run(pool, b"true")
+    again.until_empty()
+    first.channel.close()
+    again.channel.close()
+
+
+class _LosingPool(RunnerPool):
+    def lose_the_channel(self) -> None:
+        """As after a message that was sent in part."""
+        assert self._keeper is not None
+        self._keeper.shut_down()
+
+
+def _replace_a_silent_keeper() -> None:
+    assert become_subreaper()
+    pool = _LosingPool(adopts=True)
+    run = Run(pool, b"sleep 300")
+    runner, (_, bash, *_) = run.runner, run.until(STARTED)
+    keeper = parent_of(runner)
+    pool.lose_the_channel()
+    other = Run(pool, b"true")
+    other.until_empty()
+    assert parent_of(other.runner) != keeper
+    # The old one has not ended, and neither has what it guards.
+    pool.expect_orphans()
+    wait_for(lambda: pool.orphans() == [], "a look at all that is left")
+    assert is_alive(bash)
+    os.kill(keeper, signal.SIGKILL)
+    wait_for(lambda: parent_of(runner) == os.getpid(), "the end of the old keeper")
+    wait_for(lambda: pool.orphans() == [], "a look at all that is left")
+    assert is_alive(bash)
+    run.channel.send((KILL, int(signal.SIGKILL), 0))
+    run.until_empty()
+    assert not is_alive(bash)
+    run.channel.close()
+    other.channel.close()
+    pool.close()
+
+
+def test_a_keeper_that_does_not_listen_is_replaced_and_keeps_its_runners() -> None:
+    # In a process whose children are all of the pool.
+    process = multiprocessing.get_context("fork").Process(target=_replace_a_silent_keeper)
+    process.start()
+    process.join(DEADLINE_S)
+    assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("function", ["waitid", "waitpid", "kill"])
+def test_closing_and_tending_raise_nothing(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    pool = RunnerPool()
+    run = Run(pool, b"true")
+    run.until_empty()
+    runner = run.runner
+    run.channel.close()
+
+    def refuse(*_: object) -> None:
+        raise ChildProcessError(errno.ECHILD, "injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, refuse)
+        pool.stop_runner(runner)
+        pool.tend()
+        pool.trim()
+        pool.close()
 
 
 def test_leftovers_are_listed_and_the_list_follows_them(pool: RunnerPool, tmp_path: Path) -> None:

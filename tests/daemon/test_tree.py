@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shelld.keeper import tree
 from support import is_alive, wait_for
+
+
+def below() -> dict[int, int]:
+    """The parents of the processes below this one."""
+    found = tree.walk()
+    assert found is not None
+    return dict(found)
 
 
 @pytest.mark.parametrize("missing", ["children", "stat"])
@@ -21,15 +31,15 @@ def test_descendants_are_found_without_the_kernels_list_of_children(
     exists = os.path.exists
     script = "sleep 300 & sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
-        wait_for(lambda: len(dict(tree.walk())) == 3, "the processes")
-        found = dict(tree.walk())
+        wait_for(lambda: len(below()) == 3, "the processes")
+        found = below()
         assert found[process.pid] == os.getpid()
 
         def without(path: str) -> bool:
             return exists(path) and not path.endswith(("/children", f"/{missing}"))
 
         monkeypatch.setattr("os.path.exists", without)
-        by_ps = dict(tree.walk())
+        by_ps = below()
         # ps shows itself, too.
         assert {pid: parent for pid, parent in by_ps.items() if is_alive(pid)} == found
         tree.kill_descendants()
@@ -38,8 +48,8 @@ def test_descendants_are_found_without_the_kernels_list_of_children(
 def test_what_is_spared_is_spared_with_all_below_it() -> None:
     command = ["/bin/bash", "-c", "sleep 300 & wait"]
     with subprocess.Popen(command) as spared, subprocess.Popen(command) as other:
-        wait_for(lambda: len(dict(tree.walk())) == 4, "the processes")
-        found = tree.kill_descendants({spared.pid}.__contains__)
+        wait_for(lambda: len(below()) == 4, "the processes")
+        found = tree.kill_descendants({spared.pid}.__contains__) or []
         assert other.pid in found
         assert len(found) == 2
         assert other.wait(10) == -signal.SIGKILL
@@ -51,11 +61,11 @@ def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:
     # Its parent is another one than that below which it was found.
     script = "sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
-        wait_for(lambda: len(dict(tree.walk())) == 2, "the processes")
-        (below,) = set(dict(tree.walk())) - {process.pid}
-        stat = Path(f"/proc/{below}/stat")
-        tree.signal_process(below, signal.SIGKILL, parent=1)
-        tree.signal_process(below, signal.SIGSTOP, parent=process.pid)
+        wait_for(lambda: len(below()) == 2, "the processes")
+        (child,) = set(below()) - {process.pid}
+        stat = Path(f"/proc/{child}/stat")
+        tree.signal_process(child, signal.SIGKILL, parent=1)
+        tree.signal_process(child, signal.SIGSTOP, parent=process.pid)
         wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "only the second")
         tree.kill_descendants()
 
@@ -84,3 +94,112 @@ def test_a_signal_reaches_each_process_once_wherever_it_is(tmp_path: Path) -> No
         tree.kill_descendants()
         wait_for(lambda: not tree.living_descendants(), "the end of all")
         assert lines("count") == 6
+
+
+ERRORS = ["EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EIO", "EINTR"]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, function: str, error: str, word: str) -> None:
+    """Let a function fail where `word` is in its first argument."""
+    module, _, name = function.rpartition(".")
+    assert module == "os"
+    real: Callable[..., Any] = getattr(os, name)
+
+    def fail(first: object, *others: object) -> Any:
+        if word in str(first):
+            raise OSError(getattr(errno, error), "injected")
+        return real(first, *others)
+
+    monkeypatch.setattr(function, fail)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("function", ["os.open", "os.listdir"])
+def test_a_process_that_cannot_be_looked_at_is_alive(
+    monkeypatch: pytest.MonkeyPatch, function: str, error: str
+) -> None:
+    with subprocess.Popen(["/bin/bash", "-c", "sleep 300 & wait"]) as process:
+        wait_for(lambda: len(below()) == 2, "the processes")
+        with monkeypatch.context() as patch:
+            failing(patch, function, error, f"/proc/{process.pid}/")
+            assert below() == {process.pid: os.getpid()}
+            assert tree.living_descendants() == [process.pid]
+            assert (tree.look(process.pid).state == "?") is (function == "os.open")
+            tree.Descendants().signal(signal.SIGCONT, None)
+            assert tree.kill_descendants() == [process.pid]
+        wait_for(lambda: not is_alive(process.pid), "its end")
+        # Its child has become one of this process, and is found.
+        tree.kill_descendants()
+        wait_for(lambda: not tree.living_descendants(), "the end of all")
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(
+    ("function", "word"),
+    [
+        ("os.open", "/children"),
+        ("os.listdir", "/task"),
+        ("os.listdir", "/proc"),
+    ],
+)
+def test_own_children_that_cannot_be_listed_are_not_none(
+    monkeypatch: pytest.MonkeyPatch, function: str, error: str, word: str
+) -> None:
+    failing(monkeypatch, function, error, word)
+    assert tree.own_children() is None
+    assert tree.walk() is None
+    assert tree.living_descendants() is None
+    assert tree.kill_descendants() is None
+    assert tree.Descendants().remaining(childless=False) is None
+    assert tree.Descendants().kill(None) is False
+    tree.Descendants().signal(signal.SIGTERM, None)
+    # To have no child is proof enough.
+    assert tree.Descendants().remaining(childless=True) == []
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_session_that_cannot_be_listed_is_not_empty(
+    monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    failing(monkeypatch, "os.listdir", error, "/proc")
+    members = tree.SessionMembers()
+    # A session that there is not.
+    members.begin(-2)
+    assert members.living() is None
+    assert members.remaining(childless=True) is None
+    assert members.kill(None) is False
+
+
+def test_without_proc_and_ps_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exists(_path: str) -> bool:
+        return False
+
+    monkeypatch.setattr("os.path.exists", exists)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert tree.processes() is None
+    assert tree.walk() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"1 (a) S", b"1 (a) S x 1", b"(", b"1 (a) Z 1 2"])
+def test_a_state_that_cannot_be_understood_is_alive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "stat").write_bytes(content)
+    real = os.open
+
+    def open_stat(_path: str, flags: int) -> int:
+        return real(tmp_path / "stat", flags)
+
+    monkeypatch.setattr("os.open", open_stat)
+    assert not tree.look(os.getpid()).is_dead
+
+
+@pytest.mark.parametrize(
+    ("state", "threads", "is_dead"),
+    [
+        *[("R", 1, False), ("T", 1, False), ("Z", 1, True), ("Z", 0, True), ("Z", 2, False)],
+        *[("X", 1, True), ("?", 1, False)],
+    ],
+)
+def test_a_zombie_with_other_threads_is_alive(state: str, threads: int, is_dead: bool) -> None:
+    assert tree.ProcessInfo(1, state, threads).is_dead is is_dead

@@ -32,7 +32,8 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 _VALUE = r"(?:not )?(?:[\w.]+|b?f?\"[^\"{]*\")"
 _SAFE_LINE = re.compile(
     rf"(?:try|else|finally|while True):|pass|break|continue|return(?: {_VALUE})?|raise\b.*"
-    rf"|[\w.]+(?:: [^=]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?|(?:if|while|elif) {_VALUE}(?: is (?:not )?\w+)?:"
+    rf"|[\w.]+(?:: [^=]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
+    rf"|(?:if|while|elif) {_VALUE}(?: is (?:not )?\w+)?:"
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
 

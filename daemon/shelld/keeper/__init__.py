@@ -50,7 +50,8 @@ runner -> daemon
     ``(EMPTY,)``                     nothing is left; the runner takes the next command.
 
 keeper -> daemon, on the socket of a runner that has died
-    ``(LOST,)``                      the keeper is killing what the runner left.
+    ``(LOST,)``                      the keeper is killing what the runner left. From a runner that
+                                     lives: this command is its last.
     ``(SURVIVORS, pids)``, ``(EMPTY,)``
                                      as above; then end of file.
 
@@ -58,4 +59,25 @@ End of file on a runner's socket means that the daemon is gone: the tree is kill
 runner ends. End of file on the keeper's socket: it ends once its last runner has. End of file on
 the daemon's side, without EMPTY, means that the keeper is gone too, could not fork, or has no means
 to know what a runner has left.
+
+What fails
+----------
+Any system call may fail, and any line may raise MemoryError. There is one boundary for each owner:
+
+`tree`      Raises no OSError. A process that cannot be looked at is alive. If not even the own
+            children can be listed, the answer is None, which nobody takes for "none are left".
+`Channel`   After a message that was sent in part, both ends see the end of the channel. A message
+            whose file did not arrive is UNREADABLE: a runner answers FAILED, the daemon gives the
+            channel up.
+runner      Catches nothing that it does not expect. It ends with an error, wherever that was raised
+            (`Keeper._become_runner`), and to its keeper this is the same as a runner that was
+            killed: the command is LOST, its tree is killed, and another runner takes its place. It
+            does so by itself, too, if it cannot list what it is to kill. What it knows of the
+            command's end, it tells first.
+keeper      Catches everything in one turn of its loop, and looks at all its children again. A
+            runner that has died is entered as lost before anything else is tried, so it is not
+            forgotten. Only a keeper that fails `_MAX_FAILURES` times in a row, or that cannot list
+            what it is to kill while the daemon could, ends with an error. Then the daemon adopts
+            its runners, kills the rest, and starts another keeper; no command is lost by that.
+`pool`      Only `prepare` and `acquire` raise OSError: for the one command that needs a runner.
 """

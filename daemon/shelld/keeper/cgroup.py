@@ -23,9 +23,10 @@ _LIMITS: Final = ("memory.max", "memory.high", "cpu.max")
 def usable_directory() -> str | None:
     """Return the directory of this process's own cgroup if it can be divided, else None."""
     try:
-        with open("/proc/self/cgroup") as file:
+        # Other file systems may have been mounted under names that are no text.
+        with open("/proc/self/cgroup", errors="surrogateescape", newline="\n") as file:
             memberships = file.read()
-        with open("/proc/self/mountinfo") as file:
+        with open("/proc/self/mountinfo", errors="surrogateescape", newline="\n") as file:
             mounts = file.read()
     except OSError:
         return None
@@ -41,10 +42,12 @@ def own_directory(memberships: str, mounts: str) -> str | None:
 
     `memberships` and `mounts` are /proc/PID/cgroup (cgroups(7)) and /proc/PID/mountinfo (proc(5)).
     """
-    paths = [line[3:] for line in memberships.splitlines() if line.startswith("0::/")]
-    for mount in map(str.split, mounts.splitlines()):
-        root, point, kind = mount[3], mount[4], mount[mount.index("-") + 1]
-        if kind != "cgroup2" or not paths:
+    paths = [line[3:] for line in memberships.split("\n") if line.startswith("0::/")]
+    for mount in (line.split(" ") for line in mounts.split("\n")):
+        if not paths or "-" not in mount[5:-1]:
+            continue
+        root, point, kind = mount[3], mount[4], mount[mount.index("-", 5) + 1]
+        if kind != "cgroup2":
             continue
         path, root = paths[0].rstrip("/"), root.rstrip("/")
         # A part of the hierarchy may be mounted, which we may even be outside of.
@@ -75,9 +78,11 @@ def _is_limited(path: str) -> bool:
     try:
         with open(path) as file:
             return not file.read().startswith("max")
-    except OSError:
+    except FileNotFoundError:
         # Without the controller there is no limit either.
         return False
+    except OSError:
+        return True
 
 
 def remove_stale(parent: str) -> None:
@@ -95,7 +100,7 @@ def _is_running(pid: str) -> bool:
         os.kill(int(pid), 0)
     except PermissionError:
         return True
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError):
         return False
     return True
 

@@ -11,6 +11,8 @@ they were sent with.
 from __future__ import annotations
 
 import array
+import contextlib
+import errno
 import marshal
 import os
 import socket
@@ -28,6 +30,8 @@ EMPTY: Final = 9
 READY: Final = 10
 LOST: Final = 11
 STOP_RUNNER: Final = 12
+# Never sent: what `receive` returns for a message whose content could not be had.
+UNREADABLE: Final = 13
 
 # How long after the grace a runner tries before it reports survivors (contract: grace + 1 s).
 KILL_DEADLINE_MS: Final = 1_000
@@ -37,6 +41,7 @@ INLINE_BYTES: Final = 32 * 1024
 _MAX_DESCRIPTORS: Final = 8
 _FILE_FRAME: Final = 0xFFFFFFFF
 _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_TRANSIENT: Final = (errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS)
 _INT_SIZE: Final = array.array("i").itemsize
 
 Message = tuple[Any, ...]
@@ -97,7 +102,10 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Send one message. Raises OSError if the peer is gone or does not read."""
+        """Send one message. Raises OSError if the peer is gone, does not read, or memory is short.
+
+        Then nothing of it was sent, or both ends are told that the channel is at its end.
+        """
         body = marshal.dumps(message)
         if len(body) <= INLINE_BYTES:
             self._send(len(body).to_bytes(4, "little") + body, descriptors)
@@ -114,22 +122,34 @@ class Channel:
             sent = self._socket.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         else:
             sent = self._socket.send(frame)
-        if sent != len(frame):
-            raise BlockingIOError("the peer does not read")
+        try:
+            while sent < len(frame):
+                # On a socket that blocks, a signal has interrupted the call.
+                sent += self._socket.send(frame[sent:])
+        except BaseException:
+            # Whatever followed would be taken for the rest of this frame.
+            self.shut_down()
+            raise
+
+    def shut_down(self) -> None:
+        """Let both ends see the end of the channel."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def receive(self) -> list[tuple[Message, list[int]]] | None:
         """Return the complete messages that are there, with their descriptors; None at the end.
 
-        Reads once: on a blocking socket call it when the socket is readable.
+        Reads once: on a blocking socket call it when the socket is readable. The kernel leaves out
+        descriptors that this process has no room for. A message that was to be read from one of
+        those is `UNREADABLE`.
         """
         try:
             data, ancillary, _flags, _address = self._socket.recvmsg(
                 65536, socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_SIZE), _CLOEXEC
             )
-        except BlockingIOError:
-            return []
-        except ConnectionError:
-            return None
+        except OSError as error:
+            # Out of memory, it is still there to be read.
+            return [] if error.errno in _TRANSIENT else None
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")
@@ -160,14 +180,25 @@ class Channel:
         length = int.from_bytes(buffer[:4], "little")
         if length == _FILE_FRAME:
             del buffer[:4]
-            with os.fdopen(self._descriptors.pop(0), "rb") as file:
-                file.seek(0)
-                return _tuple(marshal.load(file))
+            return self._read_spilled()
         if len(buffer) < 4 + length:
             return None
         body = bytes(buffer[4 : 4 + length])
         del buffer[: 4 + length]
         return _tuple(marshal.loads(body))
+
+    def _read_spilled(self) -> Message:
+        if not self._descriptors:
+            return (UNREADABLE,)
+        descriptor = self._descriptors.pop(0)
+        try:
+            size = os.fstat(descriptor).st_size
+            # Its position is shared with the sender.
+            return _tuple(marshal.loads(os.pread(descriptor, size, 0)))
+        except (OSError, MemoryError, EOFError, ValueError, TypeError):
+            return (UNREADABLE,)
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         self._socket.close()

@@ -3,13 +3,15 @@
 Owns the keeper process and the channels of idle runners; a channel that was acquired belongs to
 the shell it was acquired for. Every call is synchronous, so that nothing can come between taking
 a runner and owning what it starts.
+
+Only `prepare` and `acquire` raise OSError. What is short then is short for that one command: the
+next one tries everything again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import time
@@ -18,7 +20,7 @@ from typing import Final
 
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
 from shelld.keeper.strangers import KILL_INTERVAL_MS, Strangers
-from shelld.keeper.tree import children, look, session_of
+from shelld.keeper.tree import look, own_children, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
@@ -58,8 +60,11 @@ class RunnerPool:
         # The last used at the end, which is also the next.
         self._idle: list[Channel] = []
         self._fewest_idle = 0
-        # Runners whose keeper was killed: children of this process now.
+        # Runners whose keeper was killed, and keepers that do not listen any more: children of this
+        # process.
         self._adopted: set[int] = set()
+        # Processes of ours that have ended. If one was a keeper, its runners are to be adopted.
+        self._ended: set[int] = set()
         self._strangers = Strangers()
 
     def prepare(self) -> None:
@@ -122,11 +127,11 @@ class RunnerPool:
 
     def stop_runner(self, pid: int) -> None:
         """SIGKILL a runner that does not do what it is asked for; the keeper finishes its work."""
-        if pid in self._adopted:
-            os.kill(pid, signal.SIGKILL)
-        elif self._keeper is not None:
-            # Not by us: only the process that reaps it can be sure whose pid that is.
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if pid in self._adopted:
+                os.kill(pid, signal.SIGKILL)
+            elif self._keeper is not None:
+                # Not by us: only the process that reaps it can be sure whose pid that is.
                 self._keeper.send((STOP_RUNNER, pid))
 
     def is_dying(self, runner: int | None) -> bool:
@@ -141,7 +146,7 @@ class RunnerPool:
             return False
         process = look(runner)
         # A zombie has no children, but those of a keeper that is about to end may be its own still.
-        return process.state != "X" and (process.state != "Z" or process.parent != os.getpid())
+        return process.state != "X" and (not process.is_dead or process.parent != os.getpid())
 
     def expect_orphans(self) -> None:
         """Look for processes of a runner that has ended, and its keeper too; `tend` kills them."""
@@ -153,6 +158,11 @@ class RunnerPool:
         self.tend()
         return self._strangers.survivors if self._strangers.settled else None
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether even the list of such processes cannot be had, for a second now."""
+        return self._strangers.is_blind
+
     def tend(self) -> int | None:
         """Reap children and kill orphans; return in how many ms to call again, if at all.
 
@@ -163,6 +173,7 @@ class RunnerPool:
             return None
         self._reap()
         if self._strangers.interval_ms is not None:
+            self._adopt_runners()
             self._strangers.kill_round(self._is_ours)
             self._reap()
         return self._strangers.interval_ms
@@ -177,22 +188,33 @@ class RunnerPool:
                 return
             if os.WIFSTOPPED(status):
                 if pid == self._keeper_pid or pid in self._adopted:
-                    os.kill(pid, signal.SIGCONT)
-            elif pid == self._keeper_pid:
-                self._replace_keeper(pid)
-            elif pid in self._adopted:
-                self._adopted.remove(pid)
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGCONT)
+            elif pid == self._keeper_pid or pid in self._adopted:
+                # What else there is among this process's children now is of a runner that was
+                # killed.
+                self._adopted.discard(pid)
+                self._ended.add(pid)
                 self._strangers.expect()
+                self._adopt_runners()
+                if pid == self._keeper_pid:
+                    self._replace_keeper()
 
     def _is_ours(self, pid: int) -> bool:
         # A keeper may be killed, and leave us its runners, between any two lines. They are in its
         # session, which no command can join.
-        return pid in self._adopted or session_of(pid) == self._keeper_pid
+        if pid in self._adopted:
+            return True
+        session = session_of(pid)
+        return session == self._keeper_pid or session in self._ended
 
-    def _replace_keeper(self, pid: int) -> None:
-        # What else there is among this process's children now is of a runner that was killed.
-        self._adopted.update(child for child in children(os.getpid()) if session_of(child) == pid)
-        self._strangers.expect()
+    def _adopt_runners(self) -> None:
+        """Make the runners of a keeper that has ended our own, if they can be listed."""
+        if self._ended and (own := own_children()) is not None:
+            self._adopted.update(pid for pid in own if session_of(pid) in self._ended)
+            self._ended.clear()
+
+    def _replace_keeper(self) -> None:
         self._keeper_pid = None
         if self._keeper is not None:
             self._keeper.close()
@@ -202,16 +224,16 @@ class RunnerPool:
                 self._keeper = self._start_keeper()
 
     def _wait_for_keeper(self) -> None:
-        if self._keeper_pid is None or not hasattr(os, "pidfd_open"):
+        """Give the keeper a moment to end. It is not reaped."""
+        if self._keeper_pid is None:
             return
-        try:
-            handle = os.pidfd_open(self._keeper_pid)
-        except OSError:
-            return
-        ended = select.poll()
-        ended.register(handle, select.POLLIN)
-        ended.poll(CLOSE_TIMEOUT_MS)
-        os.close(handle)
+        deadline = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
+        has_ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        with contextlib.suppress(OSError):
+            while os.waitid(os.P_PID, self._keeper_pid, has_ended) is None:
+                if time.monotonic() >= deadline:
+                    return
+                time.sleep(KILL_INTERVAL_MS / 1000)
 
     def _new_runner(self) -> Channel:
         channel, theirs = Channel.pair()
@@ -222,18 +244,33 @@ class RunnerPool:
                 try:
                     self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
                 except ConnectionError:
-                    # The keeper was killed. Its runners live on with their commands.
-                    if self.adopts:
-                        self._wait_for_keeper()
-                        self._reap()
-                    else:
-                        self._forget_keeper()
-                    keeper = self._keeper = self._keeper or self._start_keeper()
+                    # The keeper was killed, or has given up its channel. Its runners live on with
+                    # their commands.
+                    keeper = self._other_keeper(self._keeper)
                     keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
+                if not self.adopts and self._keeper_pid is not None:
+                    # Only who reaps all children is told that one was stopped.
+                    with contextlib.suppress(OSError):
+                        os.kill(self._keeper_pid, signal.SIGCONT)
             except BaseException:
                 channel.close()
                 raise
         return channel
+
+    def _other_keeper(self, silent: Channel) -> Channel:
+        """Return the channel of one that takes the place of a keeper that does not listen."""
+        if self.adopts:
+            self._wait_for_keeper()
+            self._reap()
+            if self._keeper is silent and self._keeper_pid is not None:
+                # It has not ended, and will with its last runner.
+                self._adopted.add(self._keeper_pid)
+                self._replace_keeper()
+        else:
+            self._forget_keeper()
+        if self._keeper is None:
+            self._keeper = self._start_keeper()
+        return self._keeper
 
     def _start_keeper(self) -> Channel:
         channel, theirs = Channel.pair()
@@ -244,7 +281,7 @@ class RunnerPool:
                     # Isolated and without site: start-up in a few ms, and nothing to import from.
                     [
                         *(sys.executable, "-I", "-S", "-c", _BOOT, _ROOT),
-                        *(str(self._file_limit or 0), self._mechanism),
+                        *(str(self._file_limit or 0), self._mechanism, str(int(self.adopts))),
                     ],
                     os.environ,
                     file_actions=[
@@ -268,6 +305,6 @@ class RunnerPool:
             self._keeper = None
         if self._keeper_pid is not None:
             self._wait_for_keeper()
-            with contextlib.suppress(ChildProcessError):
+            with contextlib.suppress(OSError):
                 os.waitpid(self._keeper_pid, os.WNOHANG)
             self._keeper_pid = None

@@ -10,6 +10,8 @@ Invariants:
   between is it used as a process group, so the number cannot belong to anyone else.
 * A tree is reported empty only on ECHILD (and, without subreapers, once nothing is to be found).
 * A new command is started only when the last tree is empty.
+* A runner that cannot do its job ends with an error. Its keeper then kills what it has left, and
+  tells the daemon: see "What fails" in the package's documentation.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ from shelld.keeper.channel import (
     KILL,
     KILL_DEADLINE_MS,
     LEFTOVER,
+    LOST,
     READY,
     RUN,
     STARTED,
     SURVIVORS,
+    UNREADABLE,
     Channel,
     Message,
 )
@@ -53,6 +57,10 @@ OOM_SCORE_ADJUSTMENT: Final = 500
 _WAKE_BYTES: Final = 4_096
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
 _DEFAULT_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}, key=int)
+
+
+class RunnerError(Exception):
+    """This runner cannot go on."""
 
 
 class WakeOnChild:
@@ -92,8 +100,10 @@ class Runner:
         self._poll = select.poll()
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
-        self._home = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
-        self._daemon_alive = True
+        self._home = _open_working_directory()
+        # In the directory of a command, from which there may be no way back.
+        self._is_away = False
+        self._is_needed = True
         self._leader: int | None = None
         self._busy = False
         self._signalled = False
@@ -107,8 +117,8 @@ class Runner:
         self._send((READY, os.getpid(), subreaper, self._cgroup is not None))
 
     def serve(self) -> None:
-        """Run commands until the daemon is gone and nothing of the last one is left."""
-        while self._daemon_alive or self._busy:
+        """Run commands until there are no more to come and nothing of the last one is left."""
+        while self._is_needed or self._busy:
             events = dict(self._poll.poll(self._next_timeout_ms()))
             # Reaping first: a kill that comes after the end must find the end.
             if self._busy:
@@ -125,7 +135,8 @@ class Runner:
                 self._escalate(self._kill_at)
         if os.getppid() == self._keeper_pid:
             # One that a command has stopped could not see that there is nothing left to do.
-            os.kill(self._keeper_pid, signal.SIGCONT)
+            with contextlib.suppress(OSError):
+                os.kill(self._keeper_pid, signal.SIGCONT)
         elif self._cgroup is not None:
             # Usually the keeper does it, once this process is gone.
             self._cgroup.leave()
@@ -144,32 +155,41 @@ class Runner:
         messages = self._channel.receive()
         if messages is None:
             self._poll.unregister(self._channel.fileno())
-            self._daemon_alive = False
+            self._is_needed = False
             if self._busy:
                 self._kill(signal.SIGKILL, 0)
             return
         for message, descriptors in messages:
             if message[0] == RUN:
                 self._run(message, descriptors)
+            elif message[0] == UNREADABLE:
+                # Only that of a command is ever so long.
+                self._send((FAILED, errno.EMFILE, "exec"))
+                for descriptor in descriptors:
+                    os.close(descriptor)
             elif message[0] == KILL and self._busy:
                 self._kill(message[1], message[2])
 
     def _send(self, message: Message) -> None:
-        try:  # noqa: SIM105 - which takes three calls more, while somebody waits
+        try:
             self._channel.send(message)
-        except OSError:
-            # A daemon that is gone, or stuck for good, is noticed as end of file.
-            pass
+        except ConnectionError:
+            # The daemon is gone. It is noticed as end of file, which kills the tree.
+            self._channel.shut_down()
 
     # -- starting ---------------------------------------------------------------------------
 
     def _run(self, message: Message, descriptors: list[int]) -> None:
         _, program, argv, env, cwd, descriptor_count = message
-        failure: tuple[int, str] | None = (errno.EMFILE, "exec")
+        failure: tuple[int, str] | None
         # The kernel leaves out those that this process has no room for.
-        if len(descriptors) == descriptor_count:
+        if len(descriptors) != descriptor_count:
+            failure = (errno.EMFILE, "exec")
+        else:
             failure = self._spawn(program, argv, env, cwd, descriptors)
         if failure is not None:
+            self._go_home()
+            self._retire_if_away()
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
@@ -180,7 +200,21 @@ class Runner:
             self._signalled = False
         for descriptor in descriptors:
             os.close(descriptor)
-        os.fchdir(self._home)
+        self._go_home()
+
+    def _go_home(self) -> None:
+        # Which fails if the daemon was started in a directory that its user may not enter, or that
+        # became one. Then this command is the last.
+        if self._is_away and self._home is not None:
+            with contextlib.suppress(OSError):
+                os.fchdir(self._home)
+                self._is_away = False
+
+    def _retire_if_away(self) -> None:
+        """To be called before the last message about a command."""
+        if self._is_away:
+            self._send((LOST,))
+            self._is_needed = False
 
     def _spawn(
         self,
@@ -194,6 +228,7 @@ class Runner:
         try:
             if cwd:
                 os.chdir(cwd)
+                self._is_away = True
         except OSError as error:
             return error.errno or errno.EIO, "cwd"
         except ValueError:
@@ -242,9 +277,15 @@ class Runner:
         if self._leader is not None or not (reaped or childless):
             return
         leftover = self._tree.remaining(childless=childless)
+        if leftover is None:
+            # How the command has ended is told first. The keeper does the rest, and says so.
+            if exited is not None:
+                self._send((*exited, [], False))
+            raise RunnerError
         is_empty = childless and not leftover
         if is_empty:
             self._finish()
+            self._retire_if_away()
         if exited is not None:
             self._send((*exited, leftover, is_empty))
         elif is_empty:
@@ -281,16 +322,28 @@ class Runner:
         self._killing = True
         if self._cgroup is not None and self._cgroup.leave():
             self._cgroup.kill()
-        self._tree.kill(self._leader)
+        can_kill = self._tree.kill(self._leader)
         self._reap()
+        if self._busy and not can_kill:
+            raise RunnerError
         if self._busy and self._give_up_at is not None and now >= self._give_up_at:
+            living = self._tree.living()
+            if living is None:
+                raise RunnerError
             self._give_up_at = None
-            self._send((SURVIVORS, self._tree.living()))
+            self._send((SURVIVORS, living))
+
+
+def _open_working_directory() -> int | None:
+    try:
+        return os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    except OSError:
+        return None
 
 
 def _be_killed_first() -> None:
     """When memory runs out, be chosen before the daemon and its parents, with all commands."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
         adjusted = min(1000, int(file.read()) + OOM_SCORE_ADJUSTMENT)
         file.seek(0)
         file.write(str(adjusted))

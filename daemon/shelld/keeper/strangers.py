@@ -25,10 +25,12 @@ class Strangers:
     """Kills, round by round, everything below this process but what is spared, with all below it.
 
     `survivors` are those that outlived the deadline; they are still tried, but not waited for.
+    `is_blind`: the deadline has passed, and what there is to kill cannot even be listed.
     """
 
     def __init__(self) -> None:
         self.survivors: list[int] = []
+        self.is_blind = False
         self._clean_rounds = _CLEAN_ROUNDS
         self._give_up_at = 0.0
 
@@ -41,7 +43,7 @@ class Strangers:
     def interval_ms(self) -> int | None:
         """After how long the next round is due; None if it is not."""
         if not self.settled:
-            return KILL_INTERVAL_MS
+            return SURVIVOR_INTERVAL_MS if self.is_blind else KILL_INTERVAL_MS
         return SURVIVOR_INTERVAL_MS if self.survivors else None
 
     def expect(self) -> None:
@@ -52,6 +54,13 @@ class Strangers:
     def kill_round(self, is_spared: Spared) -> None:
         """Kill what is there now. The caller reaps, and calls again after `interval_ms`."""
         found = kill_descendants(is_spared)
+        self.is_blind = False
+        if found is None:
+            # A round that proves nothing.
+            if not self.settled:
+                self._clean_rounds = 0
+                self.is_blind = time.monotonic() >= self._give_up_at
+            return
         self.survivors = [pid for pid in self.survivors if pid in found]
         if len(found) == len(self.survivors):
             self._clean_rounds += 1

@@ -7,6 +7,9 @@ the daemon.
 It keeps every runner's socket open. When a runner is killed, the keeper kills what that leaves and
 tells the daemon on the same socket, in the same words, when nothing is left. Without subreapers it
 cannot know what that is, and closes the socket: the daemon does it then.
+
+Nothing that goes wrong with one message or one runner ends the keeper. If it fails again and again,
+or cannot see what it has to kill, it ends with an error, and the daemon takes its place.
 """
 
 from __future__ import annotations
@@ -18,15 +21,26 @@ import resource
 import select
 import signal
 import socket
-from typing import Final, NamedTuple
+import time
+from typing import Final, NamedTuple, NoReturn
 
 from shelld.keeper import runner
 from shelld.keeper.cgroup import Cgroup, remove_stale, usable_directory
-from shelld.keeper.channel import EMPTY, LOST, SPAWN_RUNNER, STOP_RUNNER, SURVIVORS, Channel
-from shelld.keeper.strangers import Strangers
+from shelld.keeper.channel import (
+    EMPTY,
+    LOST,
+    SPAWN_RUNNER,
+    STOP_RUNNER,
+    SURVIVORS,
+    Channel,
+    Message,
+)
+from shelld.keeper.strangers import KILL_INTERVAL_MS, Strangers
 from shelld.keeper.tree import become_subreaper, set_process_name
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+# Of turns of the main loop in a row that raise what nobody expected.
+_MAX_FAILURES: Final = 100
 # Where closerange(3) closes one by one, a limit of millions would take seconds.
 _MAX_INHERITED: Final = 65_536
 
@@ -35,24 +49,51 @@ class KeeperOptions(NamedTuple):
     """`file_limit`: the soft RLIMIT_NOFILE of commands.
 
     `mechanism`: the strongest to be used, of "cgroup", "subreaper" and "process-group".
+
+    `has_heir`: the daemon adopts what is below this process when it ends.
     """
 
     file_limit: int
     mechanism: str
+    has_heir: bool
 
 
-class _Runner(NamedTuple):
-    socket: int
-    cgroup: Cgroup | None
+class _Runner:
+    """A runner that was forked, until its tree is known to be empty. Owns a copy of its socket.
 
+    Once it has died, this says in its place what is left, to a daemon that reads: it never waits
+    for one that does not. `others` are survivors of runners that died earlier.
+    """
 
-class _LostRunner:
-    """One whose tree is not known to be empty yet; `others` survived the death of earlier ones."""
-
-    def __init__(self, descriptor: int, others: list[int]) -> None:
+    def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:
         self.socket = descriptor
-        self.others = frozenset(others)
+        self.cgroup = cgroup
+        self.others: list[int] = []
+        self.announced = False
         self.reported = False
+
+    def tell(self, message: Message) -> bool:
+        """Whether it could be sent. A daemon that was not told finds out at the end of file."""
+        try:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=self.socket)
+        except OSError:
+            return False
+        try:
+            # The runner that shared this flag is dead.
+            sock.setblocking(False)
+            Channel(sock).send(message)
+        except OSError:
+            return False
+        finally:
+            sock.detach()
+        return True
+
+    def close(self) -> None:
+        os.close(self.socket)
+
+
+class KeeperError(Exception):
+    """This keeper cannot go on."""
 
 
 class Keeper:
@@ -71,57 +112,85 @@ class Keeper:
         self._daemon_alive = True
         self._runners: dict[int, _Runner] = {}
         self._forked_count = 0
-        self._lost: list[_LostRunner] = []
+        # Those that have died before they could prove that nothing is left.
+        self._lost: list[_Runner] = []
         self._strangers = Strangers()
         self._cgroups_to_remove: list[Cgroup] = []
         self._childless = True
+        self._must_reap = False
 
     def serve(self) -> None:
         """Fork runners until the daemon is gone and nothing is left below this process."""
+        failures = 0
         while self._daemon_alive or not self._childless:
-            events = {fd for fd, _ in self._poll.poll(self._strangers.interval_ms)}
-            if self._wake.fileno() in events:
-                self._wake.drain()
-                self._reap()
-            if self._strangers.interval_ms is not None:
-                self._kill_strangers()
-            if self._channel.fileno() in events:
-                self._receive()
+            try:
+                self._turn()
+                failures = 0
+            except KeeperError:
+                raise
+            except Exception:
+                failures += 1
+                if failures == _MAX_FAILURES:
+                    raise
+                # An end or a stop may have been missed.
+                time.sleep(KILL_INTERVAL_MS / 1000)
+                self._must_reap = True
         self._remove_cgroups()
         if self._cgroup_parent is not None:
             remove_stale(self._cgroup_parent)
 
+    def _turn(self) -> None:
+        events = {
+            fd for fd, _ in self._poll.poll(0 if self._must_reap else self._strangers.interval_ms)
+        }
+        if self._wake.fileno() in events or self._must_reap:
+            self._wake.drain()
+            self._reap()
+            self._must_reap = False
+        if self._strangers.interval_ms is not None:
+            self._kill_strangers()
+        if self._channel.fileno() in events:
+            self._receive()
+
     def _receive(self) -> None:
-        messages = self._channel.receive()
-        if messages is None:
-            self._poll.unregister(self._channel.fileno())
-            self._daemon_alive = False
-            return
-        for message, descriptors in messages:
+        messages: list[tuple[Message, list[int]]] | None = None
+        try:
+            messages = self._channel.receive()
+        finally:
+            # Also if that failed: nobody knows how much was read. The daemon starts another keeper.
+            if messages is None:
+                self._poll.unregister(self._channel.fileno())
+                self._channel.close()
+                self._daemon_alive = False
+        for message, descriptors in messages or ():
             # Without its socket, which there was no room for, the daemon sees end of file.
             if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
-                os.kill(message[1], signal.SIGKILL)
+                with contextlib.suppress(OSError):
+                    os.kill(message[1], signal.SIGKILL)
 
     def _fork_runner(self, descriptor: int) -> None:
         cgroup = None
-        if self._cgroup_parent is not None:
-            self._forked_count += 1
-            cgroup = Cgroup.create(self._cgroup_parent, self._forked_count)
-        keeper_pid = os.getpid()
         try:
+            if self._cgroup_parent is not None:
+                self._forked_count += 1
+                cgroup = Cgroup.create(self._cgroup_parent, self._forked_count)
+            forked = _Runner(descriptor, cgroup)
+            keeper_pid = os.getpid()
             pid = os.fork()
-        except OSError:
+        except Exception:
             # The daemon sees end of file on the other side.
             os.close(descriptor)
             if cgroup is not None:
                 cgroup.remove()
             return
-        if pid:
-            self._runners[pid] = _Runner(descriptor, cgroup)
-            self._childless = False
-            return
+        if not pid:
+            self._become_runner(descriptor, cgroup, keeper_pid)
+        self._runners[pid] = forked
+        self._childless = False
+
+    def _become_runner(self, descriptor: int, cgroup: Cgroup | None, keeper_pid: int) -> NoReturn:
         status = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -129,10 +198,9 @@ class Keeper:
             for other in self._runners.values():
                 os.close(other.socket)
             for lost in self._lost:
-                os.close(lost.socket)
+                lost.close()
             self._channel.close()
-            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (self._options.file_limit, hard))
+            _limit_files(self._options.file_limit)
             runner.main(
                 socket.socket(fileno=descriptor),
                 subreaper=self._subreaper,
@@ -141,6 +209,7 @@ class Keeper:
             )
             status = 0
         finally:
+            # Whatever was raised: this process must not go on as a second keeper.
             os._exit(status)
 
     def _reap(self) -> None:
@@ -155,40 +224,47 @@ class Keeper:
             if os.WIFSTOPPED(status):
                 # By a command that wants to be left alone.
                 if pid in self._runners:
-                    os.kill(pid, signal.SIGCONT)
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGCONT)
             elif (ended := self._runners.pop(pid, None)) is not None:
                 self._bury(ended, status)
 
     def _bury(self, ended: _Runner, status: int) -> None:
+        if status == 0 or not self._subreaper:
+            # It has proved that nothing was left, or nothing can be said of it here: the daemon
+            # sees end of file, and knows the session.
+            ended.close()
+        else:
+            # First of all, so that the daemon is told whatever else fails.
+            self._lost.append(ended)
+            self._strangers.expect()
+            ended.others = self._strangers.survivors
+            ended.announced = ended.tell((LOST,))
         if ended.cgroup is not None:
             if status:
                 ended.cgroup.kill()
             if not ended.cgroup.remove():
                 self._cgroups_to_remove.append(ended.cgroup)
-        if status == 0 or not self._subreaper:
-            # It has proved that nothing was left, or nothing can be said of it here: the daemon
-            # sees end of file, and knows the session.
-            os.close(ended.socket)
-            return
-        self._lost.append(_LostRunner(ended.socket, self._strangers.survivors))
-        self._strangers.expect()
-        self._tell(ended.socket, (LOST,))
 
     def _kill_strangers(self) -> None:
         self._strangers.kill_round(self._runners.__contains__)
+        if self._strangers.is_blind and self._options.has_heir and self._daemon_alive:
+            raise KeeperError
         self._reap()
         if self._strangers.settled:
-            self._lost = [lost for lost in self._lost if not self._is_finished(lost)]
+            for lost in [lost for lost in self._lost if self._is_finished(lost)]:
+                self._lost.remove(lost)
+                lost.close()
             self._remove_cgroups()
 
-    def _is_finished(self, lost: _LostRunner) -> bool:
+    def _is_finished(self, lost: _Runner) -> bool:
         survivors = [pid for pid in self._strangers.survivors if pid not in lost.others]
+        # Nothing else is understood before that.
+        lost.announced = lost.announced or lost.tell((LOST,))
         if survivors and not lost.reported:
-            lost.reported = True
-            self._tell(lost.socket, (SURVIVORS, survivors))
-        if not survivors:
-            self._tell(lost.socket, (EMPTY,))
-            os.close(lost.socket)
+            lost.reported = lost.announced and lost.tell((SURVIVORS, survivors))
+        if not survivors and lost.announced:
+            lost.tell((EMPTY,))
         return not survivors
 
     def _remove_cgroups(self) -> None:
@@ -196,15 +272,17 @@ class Keeper:
             cgroup for cgroup in self._cgroups_to_remove if not cgroup.remove()
         ]
 
-    def _tell(self, descriptor: int, message: tuple[object, ...]) -> None:
-        # A daemon that is gone needs no telling.
-        with contextlib.suppress(OSError):
-            channel = Channel(socket.socket(fileno=os.dup(descriptor)))
-            channel.send(message)
-            channel.close()
+
+def _limit_files(soft: int) -> None:
+    # Both may have been lowered since the daemon was started.
+    with contextlib.suppress(ValueError, OSError):
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard != resource.RLIM_INFINITY:
+            soft = min(soft, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def main(descriptor: int, file_limit: str, mechanism: str) -> None:
+def main(descriptor: int, file_limit: str, mechanism: str, has_heir: str) -> None:
     """Serve the socket `descriptor`; called by `pool`, in a new interpreter and session."""
     os.closerange(3, descriptor)
     os.closerange(descriptor + 1, min(os.sysconf("SC_OPEN_MAX"), _MAX_INHERITED))
@@ -217,5 +295,9 @@ def main(descriptor: int, file_limit: str, mechanism: str) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     # Runners are forks of this process: what is not looked at stays shared with them.
     gc.freeze()
-    options = KeeperOptions(int(file_limit) or soft, mechanism)
-    Keeper(socket.socket(fileno=descriptor), options).serve()
+    options = KeeperOptions(int(file_limit) or soft, mechanism, has_heir == "1")
+    try:
+        Keeper(socket.socket(fileno=descriptor), options).serve()
+    except (KeeperError, OSError):
+        # Without a word: the daemon replaces it, and nothing is lost.
+        os._exit(1)

@@ -10,6 +10,11 @@ Two ways of knowing what a command has started, with the same methods:
 
 A pid is only signalled while something keeps it from being reused: direct children are reaped by
 nobody but us, and deeper ones are held by a pidfd and looked at again before the signal.
+
+Nothing here raises OSError. /proc may hide a process (mount option hidepid), and reading it may
+fail for want of a descriptor or of memory. A process that cannot be looked at counts as alive, and
+as one without children. If not even this process's own children can be listed, the answer is None:
+whoever asks must not take that for "nothing is left".
 """
 
 from __future__ import annotations
@@ -24,44 +29,65 @@ from typing import Final, NamedTuple
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NAME: Final = 15
 
-_GONE: Final = (FileNotFoundError, ProcessLookupError)
-_DEAD: Final = ("Z", "X")
-
 
 def become_subreaper() -> bool:
     """Adopt orphaned descendants from now on; False where the system has no subreapers."""
-    if sys.platform != "linux":
-        return False
-    import ctypes
-
-    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def set_process_name(name: bytes) -> None:
     """Be called `name` (at most 15 bytes) in lists of processes, where that is possible."""
-    if sys.platform == "linux":
+    _prctl(_PR_SET_NAME, name)
+
+
+def _prctl(option: int, argument: int | bytes) -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
         import ctypes
 
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, name, 0, 0, 0)
+        return bool(ctypes.CDLL(None).prctl(option, argument, 0, 0, 0) == 0)
+    except (ImportError, OSError):
+        # A Python without ctypes, or no memory for it.
+        return False
 
 
 # -- looking ----------------------------------------------------------------------------------
 
 
 class ProcessInfo(NamedTuple):
-    """`state` is ps(1)'s letter."""
+    """`state` is ps(1)'s letter, or "?" for a process that cannot be looked at."""
 
     parent: int
     state: str
+    # In state Z, more than one means that only the first thread has ended.
+    threads: int = 1
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state == "X" or (self.state == "Z" and self.threads <= 1)
 
 
-def processes() -> dict[int, ProcessInfo]:
-    """Return every process there is to see, by pid: from /proc, or from ps(1)."""
-    return _processes_by_proc() if os.path.exists("/proc/self/stat") else _processes_by_ps()
+_GONE: Final = ProcessInfo(0, "X")
+_HIDDEN: Final = ProcessInfo(0, "?")
 
 
-def _processes_by_proc() -> dict[int, ProcessInfo]:
-    return {int(name): look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+def proc_is_usable() -> bool:
+    """Whether /proc is mounted, and numbers processes as this one does.
+
+    In a new PID namespace, the /proc of the old one is still there until another is mounted.
+    """
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/stat")
+
+
+def processes() -> dict[int, ProcessInfo] | None:
+    """Return every process that can be seen, by pid; None if they cannot be listed."""
+    try:
+        if proc_is_usable():
+            return {int(name): look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+        return _processes_by_ps()
+    except (OSError, ValueError):
+        return None
 
 
 def _processes_by_ps() -> dict[int, ProcessInfo]:
@@ -69,7 +95,10 @@ def _processes_by_ps() -> dict[int, ProcessInfo]:
     import subprocess
 
     columns = ("-o", "pid=", "-o", "ppid=", "-o", "stat=")
-    listing = subprocess.run(["ps", "-A", *columns], capture_output=True, check=True).stdout
+    try:
+        listing = subprocess.run(["ps", "-A", *columns], capture_output=True, check=True).stdout
+    except subprocess.SubprocessError as error:
+        raise OSError from error
     rows = [line.split() for line in listing.decode().splitlines()]
     return {int(pid): ProcessInfo(int(parent), state[0]) for pid, parent, state in rows}
 
@@ -91,25 +120,63 @@ def look(pid: int) -> ProcessInfo:
     try:
         # The name, in parentheses, may contain anything; the last one ends it.
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    except _GONE:
-        return ProcessInfo(0, "X")
-    return ProcessInfo(int(fields[1]), fields[0].decode())
+        return ProcessInfo(int(fields[1]), fields[0].decode(), int(fields[17]))
+    except ProcessLookupError:
+        return _GONE
+    except FileNotFoundError:
+        # Or hidden: hidepid=2 hides even that there is such a process.
+        return _HIDDEN if exists(pid) else _GONE
+    except (OSError, ValueError, IndexError):
+        return _HIDDEN
 
 
-def _by_parent(found: dict[int, ProcessInfo] | None = None) -> dict[int, list[int]]:
+def exists(pid: int) -> bool:
+    """Whether there is such a process, be it a zombie; asked of the kernel, not of /proc."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _by_parent(found: dict[int, ProcessInfo]) -> dict[int, list[int]]:
     by_parent: dict[int, list[int]] = {}
-    for pid, process in (processes() if found is None else found).items():
+    for pid, process in found.items():
         by_parent.setdefault(process.parent, []).append(pid)
     return by_parent
 
 
-def children(pid: int) -> list[int]:
+def _children(pid: int) -> list[int]:
     """Return the direct children of a process, the youngest last, zombies included."""
     found: list[int] = []
-    with contextlib.suppress(*_GONE):
-        for thread in os.listdir(f"/proc/{pid}/task"):
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        # A thread may end between the two.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found.extend(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
     return found
+
+
+def _lister() -> Callable[[int], list[int]] | None:
+    """Return what lists the direct children of a process; it raises OSError and ValueError."""
+    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return _children
+    # Kernels without CONFIG_PROC_CHILDREN leave a look at every process.
+    everything = processes()
+    if everything is None:
+        return None
+    by_parent = _by_parent(everything)
+    return lambda pid: by_parent.get(pid, [])
+
+
+def own_children() -> list[int] | None:
+    """Return this process's direct children, zombies included; None if they cannot be listed."""
+    list_children = _lister()
+    try:
+        return None if list_children is None else list_children(os.getpid())
+    except (OSError, ValueError):
+        return None
 
 
 def session_of(pid: int) -> int:
@@ -128,31 +195,50 @@ def _nobody(_pid: int) -> bool:
     return False
 
 
-def walk(is_spared: Spared = _nobody) -> Iterator[tuple[int, int]]:
-    """Yield pid and parent pid of everything below this process, zombies included.
+def walk(is_spared: Spared = _nobody) -> Iterator[tuple[int, int]] | None:
+    """Return an iterator over pid and parent pid of everything below this process.
+
+    Zombies are included. None if not even the direct children can be listed.
 
     What is spared, with all below it, is left out. What forks meanwhile may be missed, so callers
     repeat. The youngest come first, and each when its own children are known already: to kill one
     at once is the way to catch up with those that live just long enough to fork.
     """
+    list_children = _lister()
+    if list_children is None:
+        return None
     us = os.getpid()
-    # Kernels without CONFIG_PROC_CHILDREN leave a look at every process.
-    by_parent = None if os.path.exists(f"/proc/{us}/task/{us}/children") else _by_parent()
+    try:
+        own = list_children(us)
+    except (OSError, ValueError):
+        return None
+    return _walk(us, own, list_children, is_spared)
+
+
+def _walk(
+    us: int, own: list[int], list_children: Callable[[int], list[int]], is_spared: Spared
+) -> Iterator[tuple[int, int]]:
     seen = {us}
-    waiting = [(us, 0)]
-    while waiting:
-        pid, parent = waiting.pop()
-        for child in children(pid) if by_parent is None else by_parent.get(pid, []):
+    waiting: list[tuple[int, int]] = []
+
+    def add(children: list[int], parent: int) -> None:
+        for child in children:
             if child not in seen and not is_spared(child):
                 seen.add(child)
-                waiting.append((child, pid))
-        if pid != us:
-            yield pid, parent
+                waiting.append((child, parent))
+
+    add(own, us)
+    while waiting:
+        pid, parent = waiting.pop()
+        with contextlib.suppress(OSError, ValueError):
+            add(list_children(pid), pid)
+        yield pid, parent
 
 
-def living_descendants() -> list[int]:
-    """Return the pids below this process that still run, in order."""
-    return sorted(pid for pid, _ in walk() if look(pid).state not in _DEAD)
+def living_descendants() -> list[int] | None:
+    """Return the pids below this process that still run, in order; None if nobody can tell."""
+    found = walk()
+    return None if found is None else sorted(pid for pid, _ in found if not look(pid).is_dead)
 
 
 # -- signalling -------------------------------------------------------------------------------
@@ -168,20 +254,24 @@ def signal_process(pid: int, number: int, parent: int) -> None:
             return
         handle = os.pidfd_open(pid)
         try:
-            # Had the pid been reused before pidfd_open, its parent would be another one.
+            # Had the pid been reused before pidfd_open, its parent would be another one. A process
+            # that cannot be looked at is left until it is a child of this one.
             if look(pid).parent in (parent, us):
                 signal.pidfd_send_signal(handle, number)
         finally:
             os.close(handle)
 
 
-def kill_descendants(is_spared: Spared = _nobody) -> list[int]:
+def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
     """SIGKILL everything below this process; return the pids, of which some may be zombies.
 
-    To be repeated until nothing is left.
+    None if nobody can tell what there is. To be repeated until nothing is left.
     """
+    below = walk(is_spared)
+    if below is None:
+        return None
     found: list[int] = []
-    for pid, parent in walk(is_spared):
+    for pid, parent in below:
         found.append(pid)
         signal_process(pid, signal.SIGKILL, parent)
     return found
@@ -196,7 +286,7 @@ def _is_outside(pid: int, group: int) -> bool:
 
 def _signal_group(group: int, number: int) -> None:
     # All of the group in one call, which no fork can slip through.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with contextlib.suppress(OSError):
         os.killpg(group, number)
 
 
@@ -215,11 +305,11 @@ class Descendants:
     def begin(self, leader: int) -> None:
         """A command was started."""
 
-    def living(self) -> list[int]:
-        """Return the pids that still run."""
+    def living(self) -> list[int] | None:
+        """Return the pids that still run; None if nobody can tell."""
         return living_descendants()
 
-    def remaining(self, *, childless: bool) -> list[int]:
+    def remaining(self, *, childless: bool) -> list[int] | None:
         """Return `living`; `childless`, that no child is left to wait for, is the proof of none."""
         return [] if childless else self.living()
 
@@ -230,18 +320,20 @@ class Descendants:
         the others are looked for before that, while they still have parents to be found by.
         """
         others = [
-            (pid, parent) for pid, parent in walk() if leader is None or _is_outside(pid, leader)
+            (pid, parent)
+            for pid, parent in walk() or ()
+            if leader is None or _is_outside(pid, leader)
         ]
         if leader is not None:
             _signal_group(leader, number)
         for pid, parent in others:
             signal_process(pid, number, parent)
 
-    def kill(self, leader: int | None) -> None:
-        """SIGKILL; to be repeated until nothing is left."""
+    def kill(self, leader: int | None) -> bool:
+        """SIGKILL, to be repeated until nothing is left; False if nobody can tell what there is."""
         if leader is not None:
             _signal_group(leader, signal.SIGKILL)
-        kill_descendants()
+        return kill_descendants() is not None
 
 
 class SessionMembers:
@@ -259,11 +351,12 @@ class SessionMembers:
         self._session = leader
         self._known.clear()
 
-    def living(self) -> list[int]:
-        """Return the pids that still run, of those that can be known."""
-        everything = {
-            pid: process for pid, process in processes().items() if process.state not in _DEAD
-        }
+    def living(self) -> list[int] | None:
+        """Return the pids that still run, of those that can be known; None if nobody can tell."""
+        found = processes()
+        if found is None:
+            return None
+        everything = {pid: process for pid, process in found.items() if not process.is_dead}
         sessions = {pid: session_of(pid) for pid in everything}
         known = {pid for pid, session in self._known.items() if sessions.get(pid) == session}
         known.update(pid for pid, session in sessions.items() if session == self._session)
@@ -277,16 +370,19 @@ class SessionMembers:
         self._known = {pid: sessions[pid] for pid in known}
         return sorted(known)
 
-    def remaining(self, *, childless: bool) -> list[int]:
+    def remaining(self, *, childless: bool) -> list[int] | None:
         return self.living()
 
-    def signal(self, number: int, leader: int | None) -> None:
-        others = [pid for pid in self.living() if leader is None or _is_outside(pid, leader)]
+    def signal(self, number: int, leader: int | None) -> bool:
+        """As `kill`."""
+        found = self.living()
+        others = [pid for pid in found or () if leader is None or _is_outside(pid, leader)]
         if leader is not None:
             _signal_group(leader, number)
         for pid in others:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
+        return found is not None
 
-    def kill(self, leader: int | None) -> None:
-        self.signal(signal.SIGKILL, leader)
+    def kill(self, leader: int | None) -> bool:
+        return self.signal(signal.SIGKILL, leader)

@@ -50,9 +50,9 @@ class OomKills:
             content = os.pread(self._descriptor, 65536, 0)
         except OSError:
             return None
-        for line in content.splitlines():
-            if line.startswith(b"oom_kill "):
-                return int(line.split()[1])
+        for name, _, count in (line.partition(b" ") for line in content.splitlines()):
+            if name == b"oom_kill" and count.strip().isdigit():
+                return int(count)
         return None
 
     def _close(self) -> None:
@@ -70,15 +70,16 @@ def _own_counters() -> list[str]:
     """Return the files that may hold the count, the most specific first (cgroups(7))."""
     found: list[str] = []
     try:
-        with open("/proc/self/cgroup") as file:
+        # Other file systems may have been mounted under names that are no text.
+        with open("/proc/self/cgroup", errors="surrogateescape", newline="\n") as file:
             memberships = [line.rstrip("\n").split(":", 2) for line in file]
-        with open("/proc/self/mountinfo") as file:
-            mounts = [line.split() for line in file]
+        with open("/proc/self/mountinfo", errors="surrogateescape", newline="\n") as file:
+            mounts = [line.rstrip("\n").split(" ") for line in file]
     except OSError:
-        return found
-    for _, controllers, path in memberships:
-        for mount in mounts:
-            kind, options = mount[mount.index("-") + 1], mount[-1].split(",")
+        return [_MACHINE]
+    for _, controllers, path in (entry for entry in memberships if len(entry) == 3):
+        for mount in (entry for entry in mounts if "-" in entry[5:-1]):
+            kind, options = mount[mount.index("-", 5) + 1], mount[-1].split(",")
             # Where only a part of the hierarchy is mounted, the path begins below that.
             directory = mount[4] + path.removeprefix(mount[3].rstrip("/"))
             if kind == "cgroup2" and controllers == "":

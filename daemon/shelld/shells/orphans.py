@@ -1,4 +1,8 @@
-"""What a runner has left that was killed together with the keeper, so that nobody else ends it."""
+"""Kills what a command has left when its runner is gone, and the keeper cannot do it.
+
+If the system is so short of something that nobody can tell what is left, it says so by naming the
+command's own process as a survivor.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import anyio
 from shelld.keeper.channel import KILL_DEADLINE_MS, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.strangers import KILL_INTERVAL_MS
-from shelld.keeper.tree import SessionMembers
+from shelld.keeper.tree import SessionMembers, exists
 
 
 async def kill_orphans(
@@ -27,7 +31,9 @@ async def kill_orphans(
         while pool.is_dying(None if runner is None else runner.pid):  # noqa: ASYNC110 - ends alone
             await anyio.sleep(KILL_INTERVAL_MS / 1000)
     pool.expect_orphans()
-    while (survivors := pool.orphans()) is None:  # noqa: ASYNC110 - killed by the call
+    while (survivors := pool.orphans()) is None:
+        if pool.is_blind:
+            return _only(leader)
         await anyio.sleep(KILL_INTERVAL_MS / 1000)
     return survivors
 
@@ -36,9 +42,13 @@ async def _kill_session(leader: int) -> list[int]:
     members = SessionMembers()
     members.begin(leader)
     deadline = anyio.current_time() + KILL_DEADLINE_MS / 1000
-    while survivors := members.living():
+    while True:
+        survivors = members.living()
+        if survivors == [] or anyio.current_time() >= deadline:
+            return _only(leader) if survivors is None else survivors
         members.kill(None)
-        if anyio.current_time() >= deadline:
-            break
         await anyio.sleep(KILL_INTERVAL_MS / 1000)
-    return survivors
+
+
+def _only(leader: int | None) -> list[int]:
+    return [leader] if leader is not None and exists(leader) else []

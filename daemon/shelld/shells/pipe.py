@@ -39,11 +39,13 @@ class Pipe:
         self._is_large = False
 
     def pump(self, max_bytes: int = PUMP_BYTES) -> bool:
-        """Move what is there, without blocking; False at end of file."""
+        """Move what is there, without blocking; False at end of file, or if it cannot be read."""
         try:
             count = os.readv(self.descriptor, (_buffer[:max_bytes],))
         except BlockingIOError:
             return True
+        except OSError:
+            return False
         self._output.append(self._stream, _buffer[:count])
         if count >= _USUAL_PIPE_BYTES and not self._is_large:
             self._enlarge()
@@ -62,11 +64,19 @@ class Pipe:
         if self.closed:
             return
         size = bytearray(4)
-        fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
+        try:
+            fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
+            held = int.from_bytes(size, sys.byteorder)
+        except OSError:
+            # No pipe of ours holds more.
+            held = _LARGE_PIPE_BYTES
         store = self._stream.store
-        end = store.written + int.from_bytes(size, sys.byteorder)
-        while store.written < end and self.pump(end - store.written):
-            pass
+        end, before = store.written + held, -1
+        # Less than that may be there: a command can read its own pipe through /proc.
+        while before < store.written < end:
+            before = store.written
+            if not self.pump(end - before):
+                break
 
     def close(self) -> None:
         if not self.closed:

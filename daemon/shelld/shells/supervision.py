@@ -29,6 +29,7 @@ from shelld.keeper.channel import (
     LOST,
     STARTED,
     SURVIVORS,
+    UNREADABLE,
     Channel,
     Message,
 )
@@ -399,6 +400,9 @@ class Supervision:
         elif kind == LOST:
             logger.info("%s lost its runner", shell.id)
             self._runner_is_lost()
+        elif kind == UNREADABLE:
+            # How the command ended, perhaps. The runner ends when the channel does.
+            self._channel.shut_down()
 
     def _bash_runs(self, pid: int) -> None:
         self.shell.pid = pid
@@ -430,7 +434,8 @@ class Supervision:
         """Draw the consequences of what was read."""
         shell = self.shell
         is_lost = self._runner_lost and self._tree_empty
-        if is_lost and shell.status is ShellStatus.PENDING and not self.launch.is_waiting:
+        is_pending = shell.status is ShellStatus.PENDING and shell.failure is None
+        if is_lost and is_pending and not self.launch.is_waiting:
             if self._channel.peer is None:
                 # There was none: the keeper could not fork.
                 shell.failure = (errno.EAGAIN, "exec")

@@ -1,0 +1,117 @@
+"""What keeper and runners call fails once: every request is answered, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import RawDaemon, children, descendants, raw_daemon, running_below, wait_for
+
+PEER = Path(__file__).parents[1] / "peers" / "failing_keeper.py"
+
+LIMITS = ["EMFILE", "ENFILE", "ENOMEM"]
+ODD = ["EACCES", "EPERM", "EIO", "ESRCH", "ENOENT"]
+OURS = ["MemoryError", "RecursionError", "ValueError"]
+
+# What fails, and in which ways.
+TABLE: list[tuple[str, str, list[str]]] = [
+    ("keeper", "os.fork", ["EAGAIN", "ENOMEM", *OURS]),
+    ("keeper", "os.waitpid", ["EINTR", *OURS]),
+    ("keeper", "os.kill", ["EPERM", "ESRCH", *OURS]),
+    ("keeper", "os.open", [*LIMITS, *ODD, *OURS]),
+    ("keeper", "os.read", ["EIO", "ESRCH", "ENOMEM", *OURS]),
+    ("keeper", "os.listdir", [*LIMITS, *ODD, *OURS]),
+    ("keeper", "os.close", ["EIO", "EINTR", *OURS]),
+    ("keeper", "select.poll", ["EINTR", "ENOMEM", *OURS]),
+    ("keeper", "socket.socket.recvmsg", ["ENOMEM", "ENOBUFS", "EINTR", "EIO", *OURS]),
+    ("keeper", "socket.socket.send", ["ENOMEM", "ENOBUFS", "EAGAIN", "EPIPE", *OURS]),
+    ("keeper", "marshal.loads", ["EIO", *OURS]),
+    ("keeper", "marshal.dumps", OURS),
+    ("keeper", "time.monotonic", OURS),
+    ("runner", "signal.set_wakeup_fd", OURS),
+    ("runner", "resource.setrlimit", ["EPERM", "EINVAL", *OURS]),
+    ("runner", "os.pipe", [*LIMITS, *OURS]),
+    ("runner", "os.posix_spawn", ["EAGAIN", "ENOMEM", "EACCES", *OURS]),
+    ("runner", "os.wait4", ["EINTR", *OURS]),
+    ("runner", "os.kill", ["EPERM", "ESRCH", *OURS]),
+    ("runner", "os.killpg", ["EPERM", "ESRCH", *OURS]),
+    ("runner", "os.open", [*LIMITS, *ODD, *OURS]),
+    ("runner", "os.read", ["EIO", "ESRCH", "ENOMEM", *OURS]),
+    ("runner", "os.listdir", [*LIMITS, *ODD, *OURS]),
+    ("runner", "os.chdir", ["EACCES", "ENOMEM", *OURS]),
+    ("runner", "os.fchdir", ["EACCES", "EIO", *OURS]),
+    ("runner", "os.close", ["EIO", "EINTR", *OURS]),
+    ("runner", "select.poll", ["EINTR", "ENOMEM", *OURS]),
+    ("runner", "socket.socket.recvmsg", ["ENOMEM", "ENOBUFS", "EINTR", "EIO", *OURS]),
+    ("runner", "socket.socket.send", ["ENOMEM", "ENOBUFS", "EAGAIN", "EPIPE", *OURS]),
+    ("runner", "marshal.loads", OURS),
+    ("runner", "marshal.dumps", OURS),
+    ("runner", "time.monotonic", OURS),
+]
+
+
+def use_everything(daemon: RawDaemon, directory: Path) -> None:
+    """Start, leave behind, kill, and lose a runner: every request has to be answered."""
+    # So that new ones are needed.
+    for keeper in children(daemon.pid):
+        for runner in children(keeper):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(runner, signal.SIGKILL)
+    asked = [
+        daemon.request(
+            "bash", {"command": "setsid sleep 300 & exit 3", "cwd": str(directory), "session": None}
+        )
+        for _ in range(3)
+    ]
+    shells = [
+        answer["result"] for request in asked if "result" in (answer := daemon.answer(request))
+    ]
+    for shell in shells:
+        assert shell["status"] in ("failed", "killed"), shell
+        params = {"shell_id": shell["bash_id"], "grace": 100}
+        assert daemon.call("kill_shell", params)["survivors"] == []
+    if shell := started(daemon, "setsid sleep 300 & sleep 300"):
+        killed = daemon.call("kill_shell", {"shell_id": shell["bash_id"], "grace": 0})
+        assert (killed["status"], killed["survivors"]) == ("killed", [])
+    if shell := started(daemon, "sleep 300"):
+        # Its runner, unless that is gone already.
+        for pid in descendants(daemon.pid):
+            if shell["pid"] in children(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        wait_for_end = {"bash_id": shell["bash_id"], "wait": 20_000, "until": "exit"}
+        assert daemon.call("bash_output", wait_for_end)["status"] == "killed"
+
+
+def started(daemon: RawDaemon, command: str) -> dict[str, Any] | None:
+    """What is known of a command in the background; None if it could not be started."""
+    params = {"command": command, "run_in_background": True, "session": None}
+    result: dict[str, Any] | None = daemon.answer(daemon.request("bash", params)).get("result")
+    return result
+
+
+@pytest.mark.parametrize(
+    ("process", "function", "failures"), TABLE, ids=[f"{row[0]}-{row[1]}" for row in TABLE]
+)
+def test_a_failing_call_costs_at_most_its_command(
+    tmp_path: Path, process: str, function: str, failures: list[str]
+) -> None:
+    command = [sys.executable, str(PEER), process, function, str(tmp_path)]
+    with raw_daemon(command=command) as daemon:
+        daemon.bash("true")
+        for failure in failures:
+            (tmp_path / "new").write_text(failure)
+            os.rename(tmp_path / "new", tmp_path / "armed")
+            use_everything(daemon, tmp_path)
+            assert (tmp_path / "fired").exists(), f"nothing has called {function}"
+            (tmp_path / "fired").unlink()
+            wait_for(lambda: not running_below(daemon.pid, "sleep\0"), "the end of all")
+            assert daemon.bash("echo next")["stdout"] == "next\n"
+            listed = daemon.call("list_shells")["shells"]
+            assert not [shell for shell in listed if shell["isRunning"] or shell["leftover"]]

@@ -1,0 +1,142 @@
+"""Limits that are lowered under the daemon's helpers while they run, and then raised again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from support import Gate, RawDaemon, children, raw_daemon, running_below, wait_for
+
+MECHANISMS = pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "process-group"])
+
+
+@contextlib.contextmanager
+def no_more_descriptors(*pids: int) -> Generator[None]:
+    """Processes that can open nothing for the length of the block."""
+    before = {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids}
+    for pid in pids:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[pid][1]))
+    try:
+        yield
+    finally:
+        for pid, limits in before.items():
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+
+def keeper_of(daemon: RawDaemon) -> int:
+    (keeper,) = children(daemon.pid)
+    return keeper
+
+
+def runner_of(daemon: RawDaemon, pid: int) -> int:
+    (runner,) = [runner for runner in children(keeper_of(daemon)) if pid in children(runner)]
+    return runner
+
+
+def pid_of(daemon: RawDaemon, bash_id: str) -> int:
+    shells = {shell["bash_id"]: shell for shell in daemon.call("list_shells")["shells"]}
+    return int(shells[bash_id]["pid"])
+
+
+def nothing_sleeps(daemon: RawDaemon) -> bool:
+    return not running_below(daemon.pid, "sleep\0")
+
+
+@MECHANISMS
+def test_a_runner_without_descriptors_still_kills(mechanism: str) -> None:
+    with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
+        bash_id = daemon.background("sleep 300 & (sleep 300 & sleep 300); true")
+        runner = runner_of(daemon, pid_of(daemon, bash_id))
+        with no_more_descriptors(runner):
+            killed = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+            assert (killed["status"], killed["survivors"]) == ("killed", [])
+            assert nothing_sleeps(daemon)
+        assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+@MECHANISMS
+def test_a_runner_without_descriptors_tells_the_exit_code(mechanism: str, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
+        request_id = daemon.request("bash", {"command": f"sleep 300 & {gate.wait}; exit 3"})
+        wait_for(lambda: running_below(daemon.pid, "sleep\0"), "the sleep")
+        wait_for(lambda: daemon.call("list_shells")["shells"][0]["pid"], "its bash")
+        (shell,) = daemon.call("list_shells")["shells"]
+        with no_more_descriptors(runner_of(daemon, shell["pid"])):
+            gate.open()
+            result = daemon.answer(request_id)["result"]
+            assert (result["status"], result["exitCode"]) == ("failed", 3)
+            # It could not see what was left, so that was killed.
+            wait_for(lambda: nothing_sleeps(daemon), "the end of what was left")
+        wait_for(lambda: not daemon.call("list_shells")["shells"][0]["leftover"], "an empty list")
+        assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+@MECHANISMS
+def test_a_keeper_without_descriptors_leaves_nothing_of_a_killed_runner(mechanism: str) -> None:
+    with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
+        daemon.background("sleep 0.1")
+        bash_id = daemon.background("sleep 300 & sleep 300; true")
+        pid = pid_of(daemon, bash_id)
+        with no_more_descriptors(keeper_of(daemon)):
+            os.kill(runner_of(daemon, pid), signal.SIGKILL)
+            params = {"bash_id": bash_id, "wait": 20_000, "until": "exit"}
+            read = daemon.call("bash_output", params)
+            assert (read["status"], read["reason"]) == ("killed", "lost")
+            wait_for(lambda: nothing_sleeps(daemon), "the end of all")
+            shells = daemon.call("list_shells")["shells"]
+            assert [shell["leftover"] for shell in shells] == [[], []]
+        assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+@MECHANISMS
+def test_a_keeper_without_descriptors_refuses_and_works_again(mechanism: str) -> None:
+    with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
+        daemon.bash("true")
+        with no_more_descriptors(keeper_of(daemon)):
+            asked = [daemon.request("bash", {"command": "sleep 0.2; echo on"}) for _ in range(4)]
+            answers = [daemon.answer(request_id) for request_id in asked]
+            errors = [answer["error"]["data"] for answer in answers if "error" in answer]
+            assert errors
+            assert all(error["kind"] == "resource_exhausted" for error in errors)
+        asked = [daemon.request("bash", {"command": "echo again"}) for _ in range(4)]
+        outputs = [daemon.answer(request_id)["result"]["stdout"] for request_id in asked]
+        assert outputs == ["again\n"] * 4
+
+
+def test_an_environment_of_any_size_is_refused_without_descriptors() -> None:
+    # More than fits into a message: it travels as a file, which is left out with the others.
+    env = {f"NAME_{number}": "x" * 1000 for number in range(100)}
+    with raw_daemon("--spare-shells", "0") as daemon:
+        daemon.bash("true")
+        (runner,) = children(keeper_of(daemon))
+        with no_more_descriptors(runner):
+            error = daemon.fail("bash", {"command": "true", "env": env})
+            assert error["data"]["kind"] == "resource_exhausted"
+        assert daemon.bash("echo $NAME_99", env=env)["stdout"] == "x" * 1000 + "\n"
+
+
+@pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
+def test_a_stopped_keeper_forks_when_it_is_asked(mechanism: str) -> None:
+    with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
+        daemon.bash("true")
+        os.kill(keeper_of(daemon), signal.SIGSTOP)
+        asked = [daemon.request("bash", {"command": "sleep 0.1; echo on"}) for _ in range(4)]
+        outputs = [daemon.answer(request_id)["result"]["stdout"] for request_id in asked]
+        assert outputs == ["on\n"] * 4
+
+
+@MECHANISMS
+def test_a_stopped_runner_is_continued(mechanism: str) -> None:
+    with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
+        bash_id = daemon.background("sleep 300")
+        os.kill(runner_of(daemon, pid_of(daemon, bash_id)), signal.SIGSTOP)
+        killed = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+        assert (killed["status"], killed["survivors"]) == ("killed", [])
