@@ -30,7 +30,7 @@ timeout -k5 10 rm -rf /
 timeout -sKILL 5 rm -rf /
 timeout -vk5 10s rm -rf /
 timeout --foreground -s9 5 rm -rf /
-echo / | xargs -0rn1 rm -rf
+printf '/\0' | xargs -0rn1 rm -rf
 echo / | xargs -rn1 rm -rf
 echo / | xargs -P4 -n1 rm -rf
 echo / | xargs -tI{} rm -rf {}
@@ -426,7 +426,6 @@ pv a.img > /dev/sda
 cat a.img > /dev/sda
 zcat a.img.gz > /dev/sdb
 cp --sparse=always a.img /dev/sda
-cp -t /dev/sda a
 nwipe --autonuke /dev/sda
 shred -n1 /dev/sda
 shred -vfz -n 3 /dev/sda
@@ -462,7 +461,6 @@ openssl rand -out /dev/sda 1000000
 ntfsclone --overwrite /dev/sda1 a.img
 partclone.ext4 -r -s a.img -o /dev/sda1
 zpool labelclear -f /dev/sda
-socat -u FILE:a.img OPEN:/dev/sda
 rsync --write-devices a.img /dev/sda
 cd /dev && cp /tmp/a.img sda
 """,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from shelld.guard import parse
 from shelld.guard.fallback import simple_commands, without_heredocs
@@ -20,7 +20,7 @@ from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.names import Names
 from shelld.guard.programs import Programs
 from shelld.guard.rules import Place, normalized, overwrites
-from shelld.guard.units import ExpansionError
+from shelld.guard.units import ExpansionError, joined_lines
 from shelld.guard.words import expand_heredoc, expand_text, expand_word
 
 # Statements count too: no script or alias is begun below this.
@@ -35,6 +35,15 @@ _MAX_ROUNDS: Final = 64
 
 Node = Any
 
+_STATUS: Final = {"true": True, ":": True, "false": False}
+
+
+class Function(NamedTuple):
+    """`redirects` are those of its definition, which every call has."""
+
+    body: Node
+    redirects: tuple[Node, ...]
+
 
 class Evaluation(Programs):
     """`run_script` is the way in."""
@@ -47,7 +56,7 @@ class Evaluation(Programs):
             self.unresolved("it is nested too deeply to be followed")
             return UNKNOWN
         self.budget.depth += 1
-        text = plain(text)
+        text = joined_lines(plain(text))
         try:
             if len(text) > MAX_PARSED:
                 text = without_heredocs(text)
@@ -106,7 +115,7 @@ class Evaluation(Programs):
 
     def _command(self, node: Node, stdin: str, more: Sequence[str] = ()) -> str:
         self.has_unset = False
-        words: list[str] = []
+        words = parse.words_of(node)
         assignments: list[Node] = []
         redirects: list[Node] = []
         for child in node.named_children:
@@ -114,9 +123,6 @@ class Evaluation(Programs):
                 assignments.append(child)
             elif child.type.endswith("_redirect"):
                 redirects.append(child)
-                words += parse.words_behind(child)
-            elif child.type != "comment":
-                words.append(parse.text_of(child))
         words += more
         if not words:
             self._redirect(redirects, stdin)
@@ -180,11 +186,10 @@ class Evaluation(Programs):
         return stdin, target
 
     def _heredoc(self, node: Node) -> str:
-        start = next((each for each in node.children if each.type == "heredoc_start"), None)
-        body = next((each for each in node.children if each.type == "heredoc_body"), None)
-        if start is None or body is None:
+        text = parse.heredoc_body(node)
+        if text is None:
             return ""
-        text = parse.text_of(body)
+        start = next(each for each in node.children if each.type == "heredoc_start")
         if re.search(r"['\"\\]", parse.text_of(start)):
             return text
         try:
@@ -201,12 +206,16 @@ class Evaluation(Programs):
     def _redirected(self, node: Node, stdin: str) -> str:
         redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
         bodies = [each for each in node.named_children if each not in redirects]
+        if [each.type for each in bodies] == ["function_definition"]:
+            return self._function(bodies[0], stdin, redirects)
         try:
             given, target = self._redirect(redirects, stdin)
         except ExpansionError:
             return ""
         inner, tails, more = parse.heredoc_tails(redirects)
         more += [word for each in redirects for word in parse.words_behind(each)]
+        if bodies and redirects:
+            more[:0] = parse.words_between(bodies[-1], redirects[0])
         if inner:
             _, target = self._redirect(inner, stdin)
         output = ""
@@ -269,9 +278,72 @@ class Evaluation(Programs):
         return output
 
     def _while(self, node: Node, stdin: str) -> str:
-        if re.search(r"\$0[\"']?\s*&(?!&)", parse.text_of(node)):
+        body = next((each for each in node.named_children if each.type == "do_group"), None)
+        conditions = [each for each in node.named_children if each != body]
+        if node.type == "c_style_for_statement":
+            runs: bool | None = True if not conditions else None
+        else:
+            runs = self._status(conditions[-1:])
+            if runs is not None and node.children[0].type == "until":
+                runs = not runs
+        if runs is False:
+            return self._run_all(conditions, stdin)
+        if runs and body is not None and parse.only_starts(body):
             self.report(FORK_BOMB, parse.text_of(node))
         return self._run_children(node, stdin)
+
+    # -- what does not run --------------------------------------------------------------------
+
+    def _run_all(self, nodes: Sequence[Node], stdin: str) -> str:
+        return "".join([self._run(each, stdin) for each in nodes])
+
+    def _status(self, nodes: Sequence[Node]) -> bool | None:
+        """Return whether the last of some statements succeeds, None if that is not known."""
+        if not nodes:
+            return None
+        node = nodes[-1]
+        members = node.named_children
+        if node.type == "negated_command":
+            status = self._status(members)
+            return None if status is None else not status
+        if node.type == "list" and len(members) == 2:
+            left, right = self._status(members[:1]), self._status(members[1:])
+            decides = node.children[1].type == "||"
+            return left if left is decides else (right if left is not None else None)
+        text = parse.text_of(node)
+        if text in self.functions or text in self.aliases:
+            return None
+        return _STATUS.get(text)
+
+    def _list(self, node: Node, stdin: str) -> str:
+        if len(node.named_children) != 2 or len(node.children) != 3:
+            return self._run_children(node, stdin)
+        left, right = node.named_children
+        output = self._run(left, stdin)
+        if self._status([left]) is (node.children[1].type == "||"):
+            return output
+        return output + self._run(right, stdin)
+
+    def _if(self, node: Node, stdin: str) -> str:
+        """Follow all branches but those that cannot be reached."""
+        conditions: list[Node] = []
+        branch: list[Node] = []
+        others: list[Node] = []
+        has_condition = False
+        for child in node.children:
+            if child.type == "then":
+                has_condition = True
+            elif child.type in ("elif_clause", "else_clause"):
+                others.append(child)
+            elif child.is_named:
+                (branch if has_condition else conditions).append(child)
+        status = self._status(conditions)
+        output = self._run_all(conditions, stdin)
+        if status is not False:
+            output += self._run_all(branch, stdin)
+        if status is not True:
+            output += self._run_all(others, stdin)
+        return output
 
     def _case(self, node: Node, stdin: str) -> str:
         output = ""
@@ -286,19 +358,35 @@ class Evaluation(Programs):
                 self.substitutions(item, stdin)
         return output
 
-    def _function(self, node: Node, _stdin: str) -> str:
-        name, body = parse.text_of(node.named_children[0]), node.named_children[-1]
-        self.functions[name] = body
+    def _function(self, node: Node, _stdin: str, more: Sequence[Node] = ()) -> str:
+        """Define a function; `more` are redirections that the parser has put around it."""
+        name = parse.text_of(node.named_children[0])
+        redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
+        bodies = [each for each in node.named_children[1:] if each not in redirects]
+        body = bodies[-1]
+        self.functions[name] = Function(body, (*redirects, *more))
         self.calls[name] = parse.calls_of(body)
         if is_fork_bomb(name, self.calls):
             self.report(FORK_BOMB, parse.text_of(node))
         return ""
+
+    def _run_function(self, function: Function, stdin: str) -> str:
+        if not function.redirects:
+            return self._run(function.body, stdin)
+        try:
+            stdin, target = self._redirect(function.redirects, stdin)
+        except ExpansionError:
+            return ""
+        return self._written(target, self._run(function.body, stdin))
 
     _STATEMENTS: ClassVar[dict[str, Callable[[Evaluation, Node, str], str]]] = {
         "command": _command,
         "redirected_statement": _redirected,
         "pipeline": _pipeline,
         "subshell": _subshell,
+        "if_statement": _if,
+        "elif_clause": _if,
+        "list": _list,
         "for_statement": _for,
         "while_statement": _while,
         "c_style_for_statement": _while,

@@ -15,6 +15,10 @@ from shelld.guard.verdict import Verdict
 logger = logging.getLogger("shelld.guard")
 
 
+# What bash sets when it starts, whatever the environment says.
+_INITIAL = {"IFS": " \t\n"}
+
+
 def load() -> None:
     """Import ahead of need what the first judgement would wait for."""
     parse.load()
@@ -33,7 +37,7 @@ def judge(
     budget = Budget(policy=policy, traces=traces)
     try:
         shell = _prepared(circumstances.script).copy(budget)
-        shell.variables = {**circumstances.env, **shell.variables}
+        shell.variables = {**circumstances.env, **_INITIAL, **shell.variables}
         shell.exported = frozenset(circumstances.env)
         shell.cwd, shell.home = circumstances.cwd, circumstances.env.get("HOME")
         shell.run_script(cleaned(command), cleaned(circumstances.stdin))

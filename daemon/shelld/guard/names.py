@@ -40,11 +40,7 @@ _SPECIAL: Final = {
     "EUID": UNKNOWN,
     "HOSTNAME": UNKNOWN,
     "OSTYPE": UNKNOWN,
-    "IFS": " \t\n",
     "BASHPID": UNKNOWN,
-    "BASH_SOURCE": UNKNOWN,
-    "FUNCNAME": UNKNOWN,
-    "REPLY": UNKNOWN,
     "BASH_VERSION": UNKNOWN,
     "MACHTYPE": UNKNOWN,
     "HOSTTYPE": UNKNOWN,
@@ -74,6 +70,8 @@ class Names(abc.ABC):
         # The text that is being looked at, and whether it names a variable that is not set.
         self.segment = ""
         self.has_unset = False
+        # What runs is run for each file below its operands.
+        self.is_for_each = False
 
     def copy(self, budget: Budget | None = None) -> Self:
         """Return another shell that knows the same; what it learns it keeps for itself."""
@@ -87,6 +85,7 @@ class Names(abc.ABC):
         other.calls = self.calls if budget is None else dict(self.calls)
         other.positional, other.name = self.positional, self.name
         other.segment, other.has_unset = self.segment, self.has_unset
+        other.is_for_each = self.is_for_each
         return other
 
     @abc.abstractmethod
@@ -94,12 +93,10 @@ class Names(abc.ABC):
 
     # -- what words ask for -----------------------------------------------------------------
 
-    def value_of(self, name: str) -> str | None:
-        value = self._value_of(name)
-        self.has_unset = self.has_unset or value is None
-        return value
+    def miss(self) -> None:
+        self.has_unset = True
 
-    def _value_of(self, name: str) -> str | None:
+    def value_of(self, name: str) -> str | None:
         if name.isdecimal():
             parameters = [self.name, *self.positional]
             return parameters[int(name)] if int(name) < len(parameters) else None

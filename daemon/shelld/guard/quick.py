@@ -6,6 +6,15 @@ import re
 from typing import Final
 
 from shelld.guard.policy import DEFAULT_POLICY, Policy
+from shelld.guard.vocabulary import (
+    JUDGED,
+    LANGUAGES,
+    LISTENERS,
+    SHELLS,
+    STARTERS,
+    TELLING_BUILTINS,
+    WRAPPERS,
+)
 
 # A command of these characters is no more than it looks like.
 _SIMPLE: Final = re.compile(r"[\w \t\n./:,=@%+&|;-]*")
@@ -16,138 +25,16 @@ _ENDS_OF_WORDS: Final = re.compile(r"[\s;&|]+")
 _NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\.[ \t]")
 
-# Programs that rules are about, or that start what is among their words. A test sees to it that
-# none is missing.
+# Versions of interpreters.
+_VERSION: Final = "0123456789."
+
+# Programs that rules are about, or that start others. "-" is the input of a program, which may be
+# a script. What `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` could do takes "/dev/", one of these
+# programs, or characters that are not simple.
 TELLING: Final = frozenset(
-    [
-        "!",
-        "alias",
-        "ash",
-        "at",
-        "awk",
-        "bash",
-        "batch",
-        "blkdiscard",
-        "builtin",
-        "busybox",
-        "caffeinate",
-        "capsh",
-        "catchsegv",
-        "ccache",
-        "cd",
-        "cgexec",
-        "chgrp",
-        "chmod",
-        "chown",
-        "chpst",
-        "chronic",
-        "chroot",
-        "chrt",
-        "command",
-        "coproc",
-        "cp",
-        "crontab",
-        "daemonize",
-        "dash",
-        "dbus-launch",
-        "dbus-run-session",
-        "dd",
-        "do",
-        "doas",
-        "docker",
-        "dumb-init",
-        "eatmydata",
-        "else",
-        "entr",
-        "env",
-        "eval",
-        "exec",
-        "fakeroot",
-        "find",
-        "firejail",
-        "fish",
-        "flock",
-        "gawk",
-        "gdb",
-        "gosu",
-        "hyperfine",
-        "install",
-        "ionice",
-        "ksh",
-        "linux32",
-        "linux64",
-        "ltrace",
-        "mke2fs",
-        "mkfs",
-        "mksh",
-        "mv",
-        "nice",
-        "node",
-        "nohup",
-        "nsenter",
-        "numactl",
-        "parallel",
-        "perf",
-        "perl",
-        "php",
-        "pkexec",
-        "podman",
-        "prlimit",
-        "proxychains",
-        "proxychains4",
-        "pushd",
-        "python",
-        "python2",
-        "python3",
-        "rbash",
-        "rlwrap",
-        "rm",
-        "rsync",
-        "ruby",
-        "run0",
-        "runuser",
-        "screen",
-        "script",
-        "sed",
-        "setarch",
-        "setpriv",
-        "setsid",
-        "setuidgid",
-        "sh",
-        "shred",
-        "softlimit",
-        "source",
-        "ssh",
-        "start-stop-daemon",
-        "stdbuf",
-        "strace",
-        "su",
-        "su-exec",
-        "sudo",
-        "systemd-inhibit",
-        "systemd-run",
-        "taskset",
-        "tee",
-        "then",
-        "time",
-        "timeout",
-        "tini",
-        "tmux",
-        "torsocks",
-        "toybox",
-        "trap",
-        "ts",
-        "unbuffer",
-        "unshare",
-        "valgrind",
-        "watch",
-        "wipefs",
-        "xargs",
-        "xvfb-run",
-        "zsh",
-        "{",
-    ]
-)
+    name.rstrip(_VERSION)
+    for name in (*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS)
+) | {"-", "-f-"}
 
 
 def is_plainly_harmless(
@@ -169,4 +56,4 @@ def is_plainly_harmless(
             return False
     if "mkfs" in command:
         return False
-    return TELLING.isdisjoint([word.rpartition("/")[2] for word in words])
+    return TELLING.isdisjoint([word.rpartition("/")[2].rstrip(_VERSION) for word in words])

@@ -42,6 +42,10 @@ class Scope(Protocol):
         """Return the value of a variable or a special parameter, None if it is not set."""
         ...
 
+    def miss(self) -> None:
+        """Take note that a name has no value and that nothing stands in for it."""
+        ...
+
     def list_of(self, name: str) -> list[str]:
         """Return the positional parameters (``@``), or the members of an array."""
         ...
@@ -307,7 +311,12 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
         if rest in ("*", "@") or value is None:
             return UNKNOWN
         value = UNKNOWN if UNKNOWN in value else _value(value, None, scope, quoted=quoted)
+    if value is None and not _HAS_DEFAULT.match(rest):
+        scope.miss()
     return _operated(name, value, rest, scope, quoted=quoted) if rest else value or ""
+
+
+_HAS_DEFAULT: Final = re.compile(r":?[-=+?]")
 
 
 def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str | None:

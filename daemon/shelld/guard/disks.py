@@ -1,0 +1,70 @@
+"""Which of its arguments a program writes to. Pure; `vocabulary.WRITERS` is the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.options import options_of
+from shelld.guard.specification import Specification, specification
+from shelld.guard.vocabulary import WRITERS
+
+
+def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[str]:
+    """Return the files that a program overwrites with these arguments and this input."""
+    line = WRITERS.get(program) or WRITERS.get(program.partition(".")[0])
+    if line is None:
+        return []
+    spec = specification(line)
+    targets: list[str] = []
+    operands: list[str] = []
+    said: set[str] = set()
+    rest = list(arguments)
+    if program == "tar" and rest and not rest[0].startswith("-"):
+        # As it was written before there were dashes.
+        rest[0] = "-" + rest[0]
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            operands += rest
+            break
+        if not argument.startswith("-") or len(argument) == 1:
+            operands.append(argument)
+            continue
+        if argument[1:] in spec.options.get("to", ()) and len(argument) > 2 and rest:
+            # ``openssl rand -out FILE``: a long option with one dash.
+            targets.append(rest.pop(0))
+            continue
+        for name, value in options_of(argument, rest, spec.letters, spec.names):
+            said.add(name)
+            if value is not None and spec.has("to", name):
+                targets.append(value)
+    for each in operands:
+        key, equals, value = each.partition("=")
+        if equals and spec.has("key", key):
+            targets.append(value)
+    if not said.isdisjoint(spec.options.get("idle", ())):
+        return []
+    if not _writes(spec, said | set(operands), stdin):
+        return []
+    if "all" in spec.marks:
+        targets += operands
+    elif "rest" in spec.marks:
+        targets += operands[1:]
+    elif "last" in spec.marks and len(operands) > 1:
+        targets.append(operands[-1])
+    return targets
+
+
+def _writes(spec: Specification, said: set[str], stdin: str) -> bool:
+    """Whether it is told to write: by an option or a word, or by what it reads."""
+    conditions, orders = spec.options.get("if"), spec.options.get("order", ())
+    if conditions is None and not orders:
+        return True
+    if conditions is not None and not said.isdisjoint(conditions):
+        return True
+    if "" in orders:
+        return stdin != ""
+    if not orders or stdin in ("", UNKNOWN):
+        return False
+    return any(line.split()[:1] == [order] for line in plain(stdin).splitlines() for order in orders)
