@@ -76,5 +76,5 @@ def test_the_short_way_is_not_for_names_that_stand_for_something_else(
     command: str, name: str
 ) -> None:
     assert is_plainly_harmless(command)
-    assert not is_plainly_harmless(command, names=frozenset((b"other", name.encode())))
-    assert is_plainly_harmless(command, names=frozenset((b"other", b"ff", b"fx")))
+    assert not is_plainly_harmless(command, defined=frozenset((b"other", name.encode())))
+    assert is_plainly_harmless(command, defined=frozenset((b"other", b"ff", b"fx")))

@@ -34,6 +34,9 @@ class Names:
     def miss(self) -> None:
         pass
 
+    def spend(self, characters: int) -> None:
+        pass
+
     def list_of(self, name: str) -> list[str]:
         return ["x y", "z"] if name == "@" else []
 

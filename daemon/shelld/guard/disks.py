@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.options import options_of
+from shelld.guard.options import all_options
 from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import WRITERS
 
@@ -16,33 +16,14 @@ def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[
     if line is None:
         return []
     spec = specification(line)
-    targets: list[str] = []
-    operands: list[str] = []
-    said: set[str] = set()
-    rest = list(arguments)
-    if program == "tar" and rest and not rest[0].startswith("-"):
+    if program == "tar" and arguments and not arguments[0].startswith("-"):
         # As it was written before there were dashes.
-        rest[0] = "-" + rest[0]
-    while rest:
-        argument = rest.pop(0)
-        if argument == "--":
-            operands += rest
-            break
-        if not argument.startswith("-") or len(argument) == 1:
-            operands.append(argument)
-            continue
-        if argument[1:] in spec.options.get("to", ()) and len(argument) > 2 and rest:
-            # ``openssl rand -out FILE``: a long option with one dash.
-            targets.append(rest.pop(0))
-            continue
-        for name, value in options_of(argument, rest, spec.letters, spec.names):
-            said.add(name)
-            if value is not None and spec.has("to", name):
-                targets.append(value)
-    for each in operands:
-        key, equals, value = each.partition("=")
-        if equals and spec.has("key", key):
-            targets.append(value)
+        arguments = ["-" + arguments[0], *arguments[1:]]
+    options, operands = all_options(arguments, spec.letters, spec.names)
+    said = {name for name, _ in options}
+    targets = [value for name, value in options if value and spec.has("to", name)]
+    keys = [each.partition("=")[::2] for each in operands]
+    targets += [value for key, value in keys if value and spec.has("key", key)]
     if not said.isdisjoint(spec.options.get("idle", ())):
         return []
     if not _writes(spec, said | set(operands), stdin):
@@ -67,4 +48,6 @@ def _writes(spec: Specification, said: set[str], stdin: str) -> bool:
         return stdin != ""
     if not orders or stdin in ("", UNKNOWN):
         return False
-    return any(line.split()[:1] == [order] for line in plain(stdin).splitlines() for order in orders)
+    return any(
+        line.split()[:1] == [order] for line in plain(stdin).splitlines() for order in orders
+    )

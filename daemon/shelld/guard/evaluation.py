@@ -30,6 +30,8 @@ MAX_SCRIPT_DEPTH: Final = 24
 MAX_PARSED: Final = 64 * 1024
 # Of what is no valid script, how much is looked at.
 _MAX_FRAGMENTS_TEXT: Final = 32 * 1024
+# How much longer it takes to parse text than to copy it.
+_PARSING: Final = 30
 # Of a loop over known values.
 _MAX_ROUNDS: Final = 64
 
@@ -57,6 +59,7 @@ class Evaluation(Programs):
             return UNKNOWN
         self.budget.depth += 1
         text = joined_lines(plain(text))
+        self.spend(len(text) * _PARSING)
         try:
             if len(text) > MAX_PARSED:
                 text = without_heredocs(text)

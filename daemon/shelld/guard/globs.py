@@ -11,14 +11,13 @@ from typing import Final
 from shelld.guard.markers import ANY, ONE, SET
 
 _LITERAL: Final = re.compile(r"[*?\[]")
-_ACTIVE: Final = re.compile(f"[{ANY}{ONE}{SET}]")
 _CLASSES: Final = {"[:alpha:]": "a-zA-Z", "[:lower:]": "a-z", "[:alnum:]": "a-zA-Z0-9"}
 # Of one part of a path. A longer one is for no name that the guard knows.
 _MAX_PATTERN: Final = 200
 
 
 def has_glob(field: str) -> bool:
-    return _ACTIVE.search(field) is not None
+    return ANY in field or ONE in field or SET in field
 
 
 @lru_cache(maxsize=256)

@@ -12,12 +12,11 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from shelld.guard.markers import plain
-from shelld.guard.vocabulary import LANGUAGES
+from shelld.guard.vocabulary import LANGUAGES, VERSION
 
 # Of code, how much is looked at, and how many calls of it are followed.
 _MAX_CODE: Final = 16 * 1024
 _MAX_CALLS: Final = 32
-_VERSION: Final = "0123456789."
 
 
 class Commands(NamedTuple):
@@ -32,7 +31,7 @@ class Commands(NamedTuple):
 
 def language_of(program: str) -> str | None:
     """Return the language that a program runs, whichever version of it."""
-    name = program.rstrip(_VERSION)
+    name = program.rstrip(VERSION)
     return name if name in LANGUAGES else None
 
 
@@ -130,9 +129,7 @@ def _is_fork_bomb(code: str) -> bool:
     if "fork" not in code or _compiled(_ENDS).search(code):
         return False
     without = _compiled(_LITERAL).sub("''", code)
-    return bool(
-        _compiled(r"\bfork\b").search(without) and _compiled(_FOREVER).search(without)
-    )
+    return bool(_compiled(r"\bfork\b").search(without) and _compiled(_FOREVER).search(without))
 
 
 def _given(code: str, calls: str) -> Iterator[list[str]]:

@@ -246,7 +246,10 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         host, _, rest = value.partition(":")
         target, _, mode = rest.partition(":")
         if name == "--mount":
-            fields = dict(field.partition("=")[::2] for field in value.split(","))
+            fields: dict[str, str] = {}
+            for field in value.split(","):
+                key, _, content = field.partition("=")
+                fields[key] = content
             host = fields.get("source") or fields.get("src") or ""
             target = fields.get("target") or fields.get("dst") or fields.get("destination") or ""
             mode = "ro" if "readonly" in fields or "ro" in fields else ""

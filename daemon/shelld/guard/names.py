@@ -25,6 +25,13 @@ Node = Any
 # it has one. To remove everything is too much to be lenient.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
+# How many characters could be copied while a word is expanded, and how many words while nobody
+# looks at the clock.
+_EXPANDING: Final = 300
+_WORDS_PER_LOOK: Final = 32
+# A longer value is not known.
+MAX_VALUE: Final = 64 * 1024
+
 _SPECIAL: Final = {
     "?": "0",
     "$": UNKNOWN,
@@ -93,6 +100,9 @@ class Names(abc.ABC):
 
     # -- what words ask for -----------------------------------------------------------------
 
+    def spend(self, characters: int) -> None:
+        self.budget.spend(characters)
+
     def miss(self) -> None:
         self.has_unset = True
 
@@ -118,7 +128,7 @@ class Names(abc.ABC):
 
     def assign(self, name: str, value: str) -> None:
         self.arrays.pop(name, None)
-        self.variables[name] = value
+        self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
 
     def output_of(self, script: str) -> str:
         if script.strip().startswith("<"):
@@ -134,9 +144,10 @@ class Names(abc.ABC):
         return path
 
     def expanded(self, words: Sequence[str]) -> list[str]:
+        self.budget.spend(len(words) * _EXPANDING)
         fields: list[str] = []
-        for word in words:
-            if not self.budget.has_time():
+        for index, word in enumerate(words, 1):
+            if index % _WORDS_PER_LOOK == 0 and not self.budget.has_time():
                 self.unresolved("it is too much to be followed")
                 break
             fields += expand_word(word, self)

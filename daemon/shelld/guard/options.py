@@ -51,3 +51,25 @@ def leading_options(
             break
         found += options_of(argument, rest, letters, names, attached)
     return found, rest
+
+
+def all_options(
+    arguments: Sequence[str], letters: str, names: Container[str]
+) -> tuple[list[Option], list[str]]:
+    """Return all options, those behind operands included, and the operands."""
+    rest = list(arguments)
+    found: list[Option] = []
+    operands: list[str] = []
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            operands += rest
+            break
+        if not argument.startswith("-") or len(argument) == 1:
+            operands.append(argument)
+        elif len(argument) > 2 and argument[1:] in names and rest:
+            # ``gdb -ex COMMAND``: a long option with one dash.
+            found.append(Option(argument[1:], rest.pop(0)))
+        else:
+            found += options_of(argument, rest, letters, names)
+    return found, operands

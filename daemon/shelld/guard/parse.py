@@ -188,7 +188,9 @@ def heredoc_body(redirect: Node) -> str | None:
     if body.start_byte < body.end_byte or end is None:
         return text_of(body)
     # One that begins with a backslash is taken for words.
-    text: bytes = redirect.text[start.end_byte - redirect.start_byte : end.start_byte - redirect.start_byte]
+    text: bytes = redirect.text[
+        start.end_byte - redirect.start_byte : end.start_byte - redirect.start_byte
+    ]
     return text.partition(b"\n")[2].decode("utf-8", "replace")
 
 

@@ -5,7 +5,7 @@ a program that is looked up in the rules.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from shelld.guard import rules
@@ -14,17 +14,27 @@ from shelld.guard.fork_bomb import FORK_BOMB
 from shelld.guard.globs import has_glob, matches
 from shelld.guard.interpreters import code_of, commands_in, language_of
 from shelld.guard.launchers import STARTERS as HANDLERS
-from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.markers import UNKNOWN
 from shelld.guard.names import Names
 from shelld.guard.outputs import Surroundings, output_of
 from shelld.guard.rules import Place, normalized
 from shelld.guard.speakers import scripts_of
-from shelld.guard.vocabulary import DESTROYERS, JUDGED, SHELLS, SPEAKERS, STARTERS, WRAPPERS, WRITERS
+from shelld.guard.vocabulary import (
+    DESTROYERS,
+    JUDGED,
+    SHELLS,
+    SPEAKERS,
+    STARTERS,
+    WRAPPERS,
+    WRITERS,
+)
 from shelld.guard.wrappers import Inner, unwrapped
 
 # Where a pattern finds programs, and how many of those that it could be are followed.
 _BIN_DIRECTORIES: Final = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
 _MAX_CANDIDATES: Final = 32
+# How much longer it takes to look for commands in text than to copy it.
+_SEARCHING: Final = 20
 # The program that loads others, under the names of its many versions.
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
 # How often a function is followed that calls itself.
@@ -40,29 +50,32 @@ class Programs(Names):
     def execute(self, argv: list[str], stdin: str) -> str:
         """Follow a command; return what it writes, `UNKNOWN` if that is not known."""
         program = argv[0].rpartition("/")[2] if argv else ""
-        if argv and has_glob(argv[0]):
-            return self._one_of(argv, stdin)
         if not program:
             # No name at all, or that of a directory.
             return ""
         if not self.budget.take():
             self.unresolved("it is too much to be followed")
             return UNKNOWN
-        self.budget.note(" ".join(plain(each).replace(UNKNOWN, "<unknown>") for each in argv))
+        self.budget.note(argv)
         if UNKNOWN in program:
             self.unresolved("which program runs is not known before it does")
             return UNKNOWN
-        body = self.functions.get(argv[0])
         self.budget.depth += 1
         try:
-            if body is not None:
-                return self._call(body, argv[1:], stdin)
-            builtin = BUILTINS.get(program)
-            if builtin is not None:
-                return str(builtin(self, argv[1:], stdin))
-            return self._start(program, argv, stdin)
+            return self._execute(program, argv, stdin)
         finally:
             self.budget.depth -= 1
+
+    def _execute(self, program: str, argv: list[str], stdin: str) -> str:
+        function = self.functions.get(argv[0])
+        if function is not None:
+            return self._call(function, argv[1:], stdin)
+        builtin = BUILTINS.get(program)
+        if builtin is not None:
+            return str(builtin(self, argv[1:], stdin))
+        if has_glob(argv[0]):
+            return self._one_of(argv, stdin)
+        return self._start(program, argv, stdin)
 
     def _one_of(self, argv: list[str], stdin: str) -> str:
         """Follow each program that a pattern in the place of one could find."""
@@ -94,9 +107,8 @@ class Programs(Names):
             self._interpreter(language, arguments, stdin)
         if program in SPEAKERS:
             content_of = self._content_of(stdin)
-            for script in scripts_of(
-                program, arguments, self._environment(), content_of, stdin
-            ):
+            self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
+            for script in scripts_of(program, arguments, self._exported, content_of, stdin):
                 self.copy().run_text(script, "")
         if program.startswith(_LOADERS):
             program = "ld.so"
@@ -106,8 +118,8 @@ class Programs(Names):
         kind = STARTERS.get(program)
         if kind is not None:
             return HANDLERS[kind](self, arguments, stdin)
-        if "/" in argv[0] and (script := self.files.get(normalized(argv[0], self.cwd))) is not None:
-            return self._shell(argv, stdin) if script else ""
+        if "/" in argv[0] and (text := self.files.get(normalized(argv[0], self.cwd))) is not None:
+            return self._shell(argv, stdin) if text else ""
         output = self.written_by(argv, stdin)
         if program == "tee" and output != UNKNOWN:
             for each in arguments:
@@ -116,9 +128,13 @@ class Programs(Names):
         return output
 
     def _check(self, program: str, arguments: Sequence[str], stdin: str) -> None:
+        policy = self.budget.policy
+        if policy.block:
+            self.report(policy.check(program, arguments))
+        if not rules.is_judged(program) and not self.is_for_each:
+            return
         place = Place(self.cwd, self.home, stdin)
         self.report(rules.check(program, arguments, place))
-        self.report(self.budget.policy.check(program, arguments))
         if self.is_for_each:
             # What is done to each of all files is done to all.
             if program in JUDGED:
@@ -127,9 +143,9 @@ class Programs(Names):
                 for target in rules.destroyed_by(program, arguments):
                     self.report(rules.check("rm", ["-r", "--", target], place))
 
-    def _environment(self) -> Mapping[str, str]:
-        """Return what a program sees of the variables."""
-        return {name: self.variables[name] for name in self.exported if name in self.variables}
+    def _exported(self, name: str) -> str | None:
+        """Return what a program sees of a variable."""
+        return self.variables.get(name) if name in self.exported else None
 
     def _content_of(self, stdin: str) -> Callable[[str], str]:
         def content(name: str) -> str:
@@ -141,6 +157,7 @@ class Programs(Names):
 
     def written_by(self, argv: Sequence[str], stdin: str) -> str:
         """Return what a program that changes nothing writes, `UNKNOWN` if that is not known."""
+        self.spend(len(stdin) + sum(map(len, argv)))
         around = Surroundings(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
         output = output_of(argv, around)
         return UNKNOWN if output is None else output
@@ -209,9 +226,9 @@ class Programs(Names):
 
     def _interpreter(self, language: str, arguments: Sequence[str], stdin: str) -> None:
         """Follow the commands that code would start, if it is known."""
-        commands = commands_in(
-            language, code_of(language, arguments, stdin, self._content_of(stdin))
-        )
+        code = code_of(language, arguments, stdin, self._content_of(stdin))
+        self.spend(len(code) * _SEARCHING)
+        commands = commands_in(language, code)
         if commands.is_fork_bomb:
             self.report(FORK_BOMB)
         place = Place(self.cwd, self.home)

@@ -13,6 +13,7 @@ from shelld.guard.vocabulary import (
     SHELLS,
     STARTERS,
     TELLING_BUILTINS,
+    VERSION,
     WRAPPERS,
 )
 
@@ -25,35 +26,39 @@ _ENDS_OF_WORDS: Final = re.compile(r"[\s;&|]+")
 _NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\.[ \t]")
 
-# Versions of interpreters.
-_VERSION: Final = "0123456789."
-
 # Programs that rules are about, or that start others. "-" is the input of a program, which may be
 # a script. What `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` could do takes "/dev/", one of these
 # programs, or characters that are not simple.
-TELLING: Final = frozenset(
-    name.rstrip(_VERSION)
-    for name in (*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS)
+_TELLING: Final = frozenset(
+    (*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS)
 ) | {"-", "-f-"}
+_DIGITS: Final = tuple("0123456789")
 
 
 def is_plainly_harmless(
-    command: str, policy: Policy = DEFAULT_POLICY, names: frozenset[bytes] = frozenset()
+    command: str,
+    policy: Policy = DEFAULT_POLICY,
+    defined: frozenset[bytes] = frozenset(),
 ) -> bool:
     """Whether nothing in a command could be a program that a rule is about, or starts others.
 
-    `names`: those of functions and aliases, which stand for something else. For most commands that
-    is enough to know.
+    For most commands that is enough to know. `defined` are the names of functions and aliases,
+    which stand for something else.
     """
     if policy.block or not _SIMPLE.fullmatch(command):
         return False
     if "/dev/" in command or _SOURCES.search(command):
         return False
     words = _SEPARATORS.split(command)
-    if names:
+    if defined:
         spoken = {word.encode() for word in (*words, *_ENDS_OF_WORDS.split(command))}
-        if _NOT_FOUND in names or not names.isdisjoint(spoken):
+        if _NOT_FOUND in defined or not defined.isdisjoint(spoken):
             return False
     if "mkfs" in command:
         return False
-    return TELLING.isdisjoint([word.rpartition("/")[2].rstrip(_VERSION) for word in words])
+    names = [word.rpartition("/")[2] for word in words]
+    if not _TELLING.isdisjoint(names):
+        return False
+    # Interpreters have versions in their names.
+    versioned = [name.rstrip(VERSION) for name in names if name.endswith(_DIGITS)]
+    return LANGUAGES.keys().isdisjoint(versioned)

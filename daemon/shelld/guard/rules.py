@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from shelld.guard.disks import targets_of
 from shelld.guard.globs import has_glob, matches, matches_most_letters
 from shelld.guard.markers import ANY, ONE, SET, UNKNOWN, plain
-from shelld.guard.options import options_of
+from shelld.guard.options import all_options
 from shelld.guard.verdict import Finding
-from shelld.guard.vocabulary import JUDGED
+from shelld.guard.vocabulary import JUDGED, WRITERS
 
 
 class Place(NamedTuple):
@@ -127,23 +127,9 @@ def parse_arguments(
     arguments: Sequence[str], with_value: str = "", long_with_value: Sequence[str] = ()
 ) -> Arguments:
     """Take arguments apart as getopt_long(3) does, options behind operands included."""
-    flags: set[str] = set()
-    operands: list[str] = []
-    values: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if argument == "--":
-            operands += rest
-            break
-        if not argument.startswith("-") or len(argument) == 1:
-            operands.append(argument)
-            continue
-        for name, value in options_of(argument, rest, with_value, long_with_value):
-            flags.add(name)
-            if value is not None:
-                values[name] = value
-    return Arguments(frozenset(flags), operands, values)
+    options, operands = all_options(arguments, with_value, long_with_value)
+    values = {name: value for name, value in options if value is not None}
+    return Arguments(frozenset(name for name, _ in options), operands, values)
 
 
 def _is_recursive(arguments: Sequence[str], letters: str) -> bool:
@@ -253,7 +239,9 @@ def _mkfs(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
     is_known = UNKNOWN not in line and not any(map(has_glob, arguments))
     if paths and is_known and not any(path.startswith("/dev/") for path in paths):
         quoted = line.replace("\\", "\\\\").replace('"', '\\"')
-        return Finding("mkfs", f'{_MAKES}; --guard-rules with the line allow = ["{quoted}"] allows it')
+        return Finding(
+            "mkfs", f'{_MAKES}; --guard-rules with the line allow = ["{quoted}"] allows it'
+        )
     return Finding("mkfs", _MAKES)
 
 
@@ -291,6 +279,15 @@ _CHECKS: Final[dict[str, Check]] = {
     "mv": _mv,
     "rsync": _rsync,
 }
+
+
+def is_judged(program: str) -> bool:
+    """Whether `check` could find anything, whatever the arguments are."""
+    return program in JUDGED or program in WRITERS or program.startswith(_FAMILIES)
+
+
+# Programs of many names, each with an ending of its own.
+_FAMILIES: Final = ("mkfs.", "partclone.")
 
 
 def check(program: str, arguments: Sequence[str], place: Place) -> Finding | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from shelld.guard.markers import plain
-from shelld.guard.options import options_of
+from shelld.guard.options import all_options
 from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import SPEAKERS
 
@@ -58,19 +58,19 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 def scripts_of(
     program: str,
     arguments: Sequence[str],
-    environment: Mapping[str, str],
+    exported: Callable[[str], str | None],
     content_of: Callable[[str], str],
     stdin: str,
 ) -> Iterator[str]:
     """Return what a program hands to a shell.
 
-    `environment` is what it sees, `content_of` returns what is known to be in a file.
+    `exported` returns the value of an environment variable, `content_of` what is known to be in a
+    file.
     """
     spec = specification(SPEAKERS[program])
     said, scripts, operands = _taken_apart(spec, arguments, content_of)
-    for name in spec.options.get("env", ()):
-        if name in environment:
-            scripts.append(environment[name])
+    values = map(exported, spec.options.get("env", ()))
+    scripts += [value for value in values if value is not None]
     given = spec.options.get("says", ())
     if "input" in given:
         said.append(stdin)
@@ -91,34 +91,11 @@ def _taken_apart(
     spec: Specification, arguments: Sequence[str], content_of: Callable[[str], str]
 ) -> tuple[list[str], list[str], list[str]]:
     """Return what options say in the program's language, their scripts, and the operands."""
-    said: list[str] = []
-    scripts: list[str] = []
-    operands: list[str] = []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if argument == "--":
-            operands += rest
-            break
-        if not argument.startswith("-") or len(argument) == 1:
-            operands.append(argument)
-            continue
-        if argument[1:] in spec.names and len(argument) > 2 and rest:
-            # ``gdb -ex``, ``sqlite3 -cmd``: a long option with one dash.
-            options = [(argument[1:], rest.pop(0))]
-        else:
-            options = [
-                (name, value)
-                for name, value in options_of(argument, rest, spec.letters, spec.names)
-                if value is not None
-            ]
-        for name, value in options:
-            if spec.has("says", name):
-                said.append(value)
-            elif spec.has("script", name):
-                scripts.append(value)
-            elif spec.has("file", name):
-                said.append(content_of(value))
+    options, operands = all_options(arguments, spec.letters, spec.names)
+    given = [(name, value) for name, value in options if value is not None]
+    said = [value for name, value in given if spec.has("says", name)]
+    said += [content_of(value) for name, value in given if spec.has("file", name)]
+    scripts = [value for name, value in given if spec.has("script", name)]
     return said, scripts, operands
 
 

@@ -1,6 +1,6 @@
 """The programs that the guard knows, as plain data: one line for each, and for each only here.
 
-`quick` lets a command pass that names none of them, so a program that is not in a table here is never
+`quick` lets a command pass that names none of them, so a program that is in no table here is never
 judged. This module imports nothing, because the first command waits for it.
 
 The value of a program says how it is judged. For wrappers, writers and speakers that is a list of
@@ -24,7 +24,8 @@ words, of which the first are the letters of the options that take a value ("-":
     order:WORD      it writes if a line of its input begins with WORD ("order:": with any input)
 
     says:NAME       an option whose value is in the language of the program
-    says:+          operands that begin with "+" are in that language; says:operands: all of them are
+    says:+          operands that begin with "+" are in that language
+    says:operands   all operands are
     says:input      its input is in that language
     file:NAME       an option whose value is a file in that language
     appends         what is behind the subcommand is behind the command too, as of an alias
@@ -252,10 +253,10 @@ SPEAKERS: Final[dict[str, str]] = {
     "crontab": "u env:VISUAL env:EDITOR",
     "visudo": "f env:SUDO_EDITOR env:VISUAL env:EDITOR",
     "sudoedit": "uCgp env:SUDO_EDITOR env:VISUAL env:EDITOR",
-    "git": "C says:c appends script:x script:exec script:extcmd script:tree-filter script:index-filter "
-    "script:msg-filter script:commit-filter script:env-filter script:upload-pack "
-    "script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR env:VISUAL env:EDITOR "
-    "env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
+    "git": "C says:c appends script:x script:exec script:extcmd script:tree-filter "
+    "script:index-filter script:msg-filter script:commit-filter script:env-filter "
+    "script:upload-pack script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR "
+    "env:VISUAL env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
     "env:GIT_ASKPASS env:GIT_PROXY_COMMAND env:GIT_CONFIG_VALUE_0 "
     "env:GIT_CONFIG_VALUE_1",
     "tar": "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
@@ -265,7 +266,8 @@ SPEAKERS: Final[dict[str, str]] = {
     "ssh": "bcDEeFIiJLlmOpQRSWw says:o",
     "scp": "cDFiJlPX says:o script:S",
     "sftp": "BbcDFiJlPRs says:o script:S",
-    "psql": "dhpUvoFRT file:f file:file says:c says:command says:input env:PSQL_PAGER env:PAGER env:PSQL_EDITOR",
+    "psql": "dhpUvoFRT file:f file:file says:c says:command says:input env:PSQL_PAGER env:PAGER "
+    "env:PSQL_EDITOR",
     "mysql": "DhPSupR says:e says:execute says:input",
     "mariadb": "DhPSupR says:e says:execute says:input",
     "sqlite3": "- says:cmd says:operands says:input",
@@ -305,6 +307,9 @@ STARTERS: Final = {
     "podman": "docker",
     "nerdctl": "docker",
 }
+
+# What a program's version is written with.
+VERSION: Final = "0123456789."
 
 # Interpreters, without their versions, and the options whose values are code.
 LANGUAGES: Final = {

@@ -7,8 +7,9 @@ command as one string, to be run by a shell, say so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from shelld.guard.options import Option, options_of
 from shelld.guard.specification import ALL_OPERANDS, Specification, specification
@@ -30,14 +31,19 @@ class Inner(NamedTuple):
 
 def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     """Return what a wrapper starts, None if this is no wrapper or starts nothing."""
-    lines = WRAPPERS.get(program) or EVERYDAY_WRAPPERS.get(program)
-    if lines is None:
-        return None
-    for line in lines.split(";"):
-        inner = _Unwrapping(program, specification(line.strip()), arguments).inner()
+    for spec in _specifications(program) if program in _ALL else ():
+        inner = _Unwrapping(program, spec, arguments).inner()
         if inner is not None:
             return inner
     return None
+
+
+_ALL: Final = {**EVERYDAY_WRAPPERS, **WRAPPERS}
+
+
+@cache
+def _specifications(program: str) -> list[Specification]:
+    return [specification(line) for line in _ALL[program].split(";")]
 
 
 class _Unwrapping:
@@ -123,11 +129,11 @@ class _Unwrapping:
             return True
         scripts = self._spec.options.get("script", ())
         return any(
-            each.startswith("-")
-            and (each[2:].partition("=")[0] in scripts or any(name in each[1:3] for name in scripts))
+            each[2:].partition("=")[0] in scripts or any(name in each[1:3] for name in scripts)
             for each in self._rest
+            if each.startswith("-")
         )
 
 
 def _is_assignment(argument: str) -> bool:
-    return "=" in argument.split("/")[0]
+    return "=" in argument.partition("/")[0]
