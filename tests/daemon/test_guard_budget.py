@@ -37,7 +37,7 @@ MAX_PROCESSOR_SECONDS = 0.1
 
 def context(script: bytes = b"", cwd: str = "/work") -> Any:
     """Return the context of a request, as far as the guard looks at it."""
-    state = SimpleNamespace(names=frozenset[bytes](), meanings=script)
+    state = SimpleNamespace(names=frozenset[bytes](), meanings=script, cwd=cwd.encode())
     environment = {name.encode(): value.encode() for name, value in ENV.items()}
     session = SimpleNamespace(cwd=cwd, state=state, environment=lambda _changes: environment)
     manager = SimpleNamespace(look_at_session=lambda _name: session)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from guard_classes import DANGEROUS, HARMLESS
+import guard_classes
+import guard_more_classes
 from guard_lines import HERE
 from shelld.guard.judgement import judge
 from shelld.guard.quick import is_plainly_harmless
@@ -13,6 +14,10 @@ from shelld.guard.quick import is_plainly_harmless
 def is_blocked(line: str) -> bool:
     """Judge as the daemon does: at a glance first."""
     return not is_plainly_harmless(line) and judge(line, HERE).verdict == "block"
+
+
+DANGEROUS = [*guard_classes.DANGEROUS, *guard_more_classes.DANGEROUS]
+HARMLESS = [*guard_classes.HARMLESS, *guard_more_classes.HARMLESS]
 
 
 @pytest.mark.parametrize(("name", "line"), DANGEROUS)

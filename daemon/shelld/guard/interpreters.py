@@ -90,7 +90,7 @@ _FOREVER: Final = (
     r"\bwhile\s*\(?\s*(?:1|true|True)\b|\bfor\s*\(\s*;\s*;|\bloop\b|\biter\s*\(\s*int"
     r"|\bfork\b[\s()]*\bwhile\b|\buntil\s+(?:0|false)\b|\bcount\s*\("
 )
-_ENDS: Final = r"\b(?:wait\w*|exit\w*|sleep|break|accept|last)\b"
+_ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last)\b"
 _COMMENT: Final = r"^\s*(?:#|//).*$"
 # Languages in which what is between backticks is a command.
 _BACKTICKS: Final = frozenset({"perl", "ruby", "php"})
@@ -135,7 +135,7 @@ def _is_fork_bomb(code: str) -> bool:
 def _given(code: str, calls: str) -> Iterator[list[str]]:
     """Return the texts that each call of some functions is given, if there are any."""
     # Not what is in quotes: that is no call.
-    pattern = _compiled(rf"{_LITERAL}|({calls})")
+    pattern = _compiled(rf"{_LITERAL}|({calls})(?!\s*[:=])")
     for match in pattern.finditer(code):
         if match[1] is None:
             continue
@@ -152,9 +152,14 @@ def _given(code: str, calls: str) -> Iterator[list[str]]:
 
 
 def _values_in(text: str) -> list[str]:
-    # Two that are added are one.
+    # Two that are added are one; ``qw`` is a list of words.
     joined = _compiled(r"(['\"])\s*\+\s*\1").sub("", text)
+    joined = _compiled(r"\bqw\s*[(\[{/|]([^)\]}|]*)[)\]}|]").sub(_quoted_words, joined)
     return [_text(match[0]) for match in _compiled(_LITERAL).finditer(joined)]
+
+
+def _quoted_words(match: re.Match[str]) -> str:
+    return " ".join(f"'{word}'" for word in match[1].split())
 
 
 def _text(literal: str) -> str:

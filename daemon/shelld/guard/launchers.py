@@ -15,7 +15,7 @@ from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.rules import Place
-from shelld.guard.vocabulary import JUDGED, SHELLS, WRITERS
+from shelld.guard.vocabulary import SHELLS
 
 _MAX_ITEMS: Final = 32
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _docker(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
         pattern = re.compile(rf"(?<![\w./-]){re.escape(target)}(?![\w.-])")
         words = [pattern.sub(host, word) for word in words]
     for at, word in enumerate(words):
-        known = word in JUDGED or word in WRITERS or word in SHELLS or word == "chroot"
+        known = rules.is_judged(word) or word in SHELLS or word == "chroot"
         if mounts and known:
             return str(shell.copy().execute(words[at:], stdin))
     return UNKNOWN
@@ -272,7 +272,9 @@ _AWK_PIPED: Final = r'\bprintf?\b\s*"((?:[^"\\]|\\.)*)"\s*\|\s*"((?:[^"\\]|\\.)*
 
 
 def _awk(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    for each in arguments:
+    for code in arguments:
+        # Two next to each other are one.
+        each = re.sub(r'"\s+"', "", code)
         for pattern in _AWK_RUNS:
             for match in re.finditer(pattern, each):
                 shell.copy().run_script(match[1], "")

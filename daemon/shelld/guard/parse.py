@@ -162,7 +162,8 @@ def words_of(node: Node) -> list[str]:
             continue
         if child.type.endswith("_redirect"):
             words += words_behind(child)
-        elif child.start_byte == end:
+            continue
+        if child.start_byte == end:
             words[-1] += text_of(child)
         else:
             words.append(text_of(child))

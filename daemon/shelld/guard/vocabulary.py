@@ -255,10 +255,9 @@ SPEAKERS: Final[dict[str, str]] = {
     "sudoedit": "uCgp env:SUDO_EDITOR env:VISUAL env:EDITOR",
     "git": "C says:c appends script:x script:exec script:extcmd script:tree-filter "
     "script:index-filter script:msg-filter script:commit-filter script:env-filter "
-    "script:upload-pack script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR "
-    "env:VISUAL env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
-    "env:GIT_ASKPASS env:GIT_PROXY_COMMAND env:GIT_CONFIG_VALUE_0 "
-    "env:GIT_CONFIG_VALUE_1",
+    "script:upload-pack script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR env:VISUAL "
+    "env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
+    "env:GIT_ASKPASS env:GIT_PROXY_COMMAND env:GIT_CONFIG_VALUE_0 env:GIT_CONFIG_VALUE_1",
     "tar": "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
     "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action",
     "zip": "bntx script:TT script:unzip-command",

@@ -99,6 +99,8 @@ class _Unwrapping:
                         self._first = option.value
                         return True
                     self._take(option)
+                if self._script is not None and self._program == "env":
+                    return True
             elif "assigns" in spec.marks and _is_assignment(argument):
                 name, _, value = rest.pop(0).partition("=")
                 self._assignments[name] = value

@@ -36,15 +36,13 @@ async def verdict_on(
     """Return what the guard says, whatever the daemon makes of that."""
     daemon, command = context.daemon, params.command
     session = daemon.manager.look_at_session(params.session)
-    cwd = _directory(session, params)
-    # In /dev, a name without a path can be a disk.
-    is_usual = not (traces or params.env or cwd.startswith("/dev"))
+    is_usual = not (traces or params.env or _is_in_dev(session, params))
     if is_usual and is_plainly_harmless(command, daemon.policy, session.state.names):
         return _ALLOWED
     # Most commands never get here, and the first should not wait for this.
     from shelld.guard.judgement import judge, judge_at_once  # noqa: PLC0415
 
-    circumstances = _circumstances(session, params, cwd)
+    circumstances = _circumstances(session, params)
     verdict = judge_at_once(command, circumstances, daemon.policy, traces=traces)
     if verdict is not None:
         return verdict
@@ -59,10 +57,11 @@ async def _in_thread(judgement: Callable[[], Verdict]) -> Verdict:
         raise resource_exhausted("threads", "Cannot judge the command: no threads left") from None
 
 
-def _directory(session: Session, params: BashParams | ExplainCommandParams) -> str:
+def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> bool:
+    """Whether a name without a path can be that of a disk."""
     if params.cwd is None:
-        return session.cwd
-    return os.path.normpath(os.path.join(session.cwd, params.cwd))
+        return session.state.cwd.startswith(b"/dev")
+    return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 
 
 async def admit(context: Context, params: BashParams) -> Verdict:
@@ -92,9 +91,7 @@ def _load() -> None:
     judgement.load()
 
 
-def _circumstances(
-    session: Session, params: BashParams | ExplainCommandParams, cwd: str
-) -> Circumstances:
+def _circumstances(session: Session, params: BashParams | ExplainCommandParams) -> Circumstances:
     script = session.state.meanings.decode("utf-8", "replace")
     environment: dict[str, str] = {}
     for key, content in session.environment(None).items():
@@ -110,7 +107,7 @@ def _circumstances(
         else:
             environment[changed] = new
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
-    return Circumstances(cwd, environment, script, stdin)
+    return Circumstances(os.path.join(session.cwd, params.cwd or ""), environment, script, stdin)
 
 
 async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:
