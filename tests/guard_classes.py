@@ -901,6 +901,8 @@ find build -type f -exec truncate -s 0 {} +
 find / -type f -exec sh -c 'grep -l "rm -rf" "$1"' _ {} \;
 find / -type f -print0 | xargs -0 ls
 find . -type f -print0 | xargs -0 shred -u
+find /etc -type f | xargs cp -t /backup
+find / -type f -name '*.log' -exec mv -t /backup {} +
 find / -size +1G -exec ls -lh {} +
 fd -e pyc -X rm
 fd . src -x wc -l

@@ -51,7 +51,8 @@ def matches(pattern: str, path: str) -> bool:
 
 @lru_cache(maxsize=64)
 def matches_most_letters(step: str) -> bool:
-    matcher = _matcher(step)
+    """Whether names with most first letters match a pattern, perhaps behind a point."""
+    matcher = _matcher(step.lstrip("."))
     if matcher is None:
         return True
     letters = string.ascii_lowercase

@@ -308,11 +308,13 @@ def check(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
 
 def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:
     """Return what is lost if one of `vocabulary.DESTROYERS` runs."""
-    operands = parse_arguments(arguments, "tS").operands
+    parsed = parse_arguments(arguments, "tS", ("target-directory", "suffix"))
+    operands = parsed.operands
+    has_directory = not parsed.flags.isdisjoint({"t", "target-directory"})
     if program == "mv":
-        return operands[:-1]
+        return operands if has_directory else operands[:-1]
     if program in ("cp", "install"):
-        return operands[-1:]
+        return [] if has_directory else operands[-1:]
     return targets_of(program, arguments) or operands
 
 
