@@ -39,8 +39,14 @@ def context(script: bytes = b"", cwd: str = "/work") -> Any:
     """Return the context of a request, as far as the guard looks at it."""
     state = SimpleNamespace(names=frozenset[bytes](), meanings=script, cwd=cwd.encode())
     environment = {name.encode(): value.encode() for name, value in ENV.items()}
-    session = SimpleNamespace(cwd=cwd, state=state, environment=lambda _changes: environment)
-    manager = SimpleNamespace(look_at_session=lambda _name: session)
+
+    def environment_with(_changes: object) -> dict[bytes, bytes]:
+        return environment
+
+    def look_at_session(_name: object) -> Any:
+        return SimpleNamespace(cwd=cwd, state=state, environment=environment_with)
+
+    manager = SimpleNamespace(look_at_session=look_at_session)
     return SimpleNamespace(daemon=SimpleNamespace(manager=manager, policy=DEFAULT_POLICY))
 
 

@@ -18,13 +18,13 @@ from shelld.guard.vocabulary import (
 )
 
 # A command of these characters is no more than it looks like.
-_SIMPLE: Final = re.compile(r"[\w \t\n./:,=@%+&|;-]*")
+_SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
 # Of words that are whole, as the name of a function is.
 _ENDS_OF_WORDS: Final = re.compile(r"[\s;&|]+")
 # The function that bash runs in place of a program that is not there.
 _NOT_FOUND: Final = b"command_not_found_handle"
-_SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\.[ \t]")
+_SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 
 # Programs that rules are about, or that start others. "-" is the input of a program, which may be
 # a script. What `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` could do takes "/dev/", one of these
@@ -32,7 +32,7 @@ _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\.[ \t]")
 _TELLING: Final = frozenset(
     (*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS)
 ) | {"-", "-f-"}
-_DIGITS: Final = tuple("0123456789")
+_DIGIT: Final = re.compile("[0-9]")
 
 
 def is_plainly_harmless(
@@ -47,7 +47,7 @@ def is_plainly_harmless(
     """
     if policy.block or not _SIMPLE.fullmatch(command):
         return False
-    if "/dev/" in command or _SOURCES.search(command):
+    if "/dev/" in command or (". " in command and _SOURCES.search(command)):
         return False
     words = _SEPARATORS.split(command)
     if defined:
@@ -59,6 +59,7 @@ def is_plainly_harmless(
     names = [word.rpartition("/")[2] for word in words]
     if not _TELLING.isdisjoint(names):
         return False
+    if _DIGIT.search(command) is None:
+        return True
     # Interpreters have versions in their names.
-    versioned = [name.rstrip(VERSION) for name in names if name.endswith(_DIGITS)]
-    return LANGUAGES.keys().isdisjoint(versioned)
+    return LANGUAGES.keys().isdisjoint([name.rstrip(VERSION) for name in names])
