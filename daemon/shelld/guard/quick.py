@@ -47,15 +47,13 @@ def is_plainly_harmless(
     """
     if policy.block or not _SIMPLE.fullmatch(command):
         return False
-    if "/dev/" in command or (". " in command and _SOURCES.search(command)):
+    if "/dev/" in command or "mkfs" in command or (". " in command and _SOURCES.search(command)):
         return False
     words = _SEPARATORS.split(command)
     if defined:
         spoken = {word.encode() for word in (*words, *_ENDS_OF_WORDS.split(command))}
         if _NOT_FOUND in defined or not defined.isdisjoint(spoken):
             return False
-    if "mkfs" in command:
-        return False
     names = [word.rpartition("/")[2] for word in words]
     if not _TELLING.isdisjoint(names):
         return False
