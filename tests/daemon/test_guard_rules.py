@@ -224,6 +224,7 @@ def test_paths_are_from_the_root_and_without_detours(field: str, path: str) -> N
         (f"/{SET}!.]{ANY}", True, True),
         (f"/{ANY}/{ANY}", True, True),
         (f"/{UNKNOWN}", False, True),
+        (f"/{UNKNOWN}{UNKNOWN}", False, True),
         (UNKNOWN, False, True),
         (f"/{UNKNOWN}/{ANY}", False, True),
         ("/a", False, False),

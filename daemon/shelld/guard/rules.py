@@ -94,7 +94,8 @@ def _is_any_name(step: str) -> bool:
 
 def may_be_everything(path: str) -> bool:
     """Whether it could be the root, as far as is known."""
-    return all(step == UNKNOWN or _is_any_name(step) for step in path.strip("/").split("/"))
+    steps = path.strip("/").split("/")
+    return all((step and not step.strip(UNKNOWN)) or _is_any_name(step) for step in steps)
 
 
 def is_disk(path: str) -> bool:

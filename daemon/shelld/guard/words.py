@@ -255,10 +255,10 @@ class _Scanner:
 
     def _add_value(self, value: str, *, quoted: bool) -> None:
         if len(value) > _SHORT:
-            self._scope.spend(len(value))
             self._length += len(value)
             if self._length > MAX_EXPANDED:
                 value = UNKNOWN
+            self._scope.spend(len(value))
         if not quoted:
             value = value.translate(ACTIVE)
         if value or not quoted:
