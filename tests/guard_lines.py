@@ -22,6 +22,7 @@ rm -rf {/,/tmp}
 rm -rf ""/*
 rm -rf /?*
 rm -rf /[a-z]*
+rm -rf /.[!.]*
 r"m" -rf /
 'r'm -rf /
 \rm -rf /
@@ -87,7 +88,15 @@ rsync -a --delete empty/ /
 rm -rf / ; if
 rm -rf / )
 """,
-    "rm-system": "rm -rf /etc\nrm -rf /usr/\nrm -rf /home/*\nrm -rf ~\nrm -rf $HOME/*\nrm -r ~/.",
+    "rm-system": r"""
+rm -rf /etc
+rm -rf /usr/
+rm -rf /home/*
+rm -rf ~
+rm -rf $HOME/*
+rm -r ~/.
+rm -r ~/.[!.]*
+""",
     "mkfs": r"""
 mkfs.ext4 /dev/sda1
 mkfs -t ext4 /dev/sda1

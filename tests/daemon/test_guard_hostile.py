@@ -43,6 +43,20 @@ def test_hostile_input_takes_little_time(name: str) -> None:
     assert time.process_time() - began < 5
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        "x=a; " + "x=$x$x; " * 100,
+        "x=" + "a" * 1_000 + "; " + "x=$x$x; " * 6 + ": " + "$x" * 1_000,
+        'x=a; while read -r l; do x="$x$x"; done < f; ' + "x=$x$x; " * 40,
+    ],
+)
+def test_large_value_does_not_hide_what_follows(large: str) -> None:
+    assert judge(f"{large}; rm -rf /".replace("; ;", ";"), HERE).verdict == "block"
+    # The end of it is not known, so it could be nothing.
+    assert judge(f"{large}; rm -rf /$x".replace("; ;", ";"), HERE).verdict != "block"
+
+
 @settings(max_examples=400)
 @given(st.data())
 def test_no_text_makes_it_fail(data: st.DataObject) -> None:

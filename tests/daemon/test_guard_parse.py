@@ -25,6 +25,14 @@ from shelld.guard import parse
         ("export a=b", "declaration_command(variable_assignment("),
         ("a $(b) <(c)", "command_substitution(command(command_name(word)))"),
         ("a=(1 2)", "variable_assignment(variable_name array("),
+        ("f() { a; } > b", "function_definition(word compound_statement(command(command_name("),
+        ("f() { a; } > b", "file_redirect(word))"),
+        ("f() { a; } <<E\nb\nE\n", "redirected_statement(function_definition(word compound"),
+        ("if a; then b; elif c; then d; else e; fi", "elif_clause(command"),
+        ("a && b || c", "list(list(command"),
+        ("! a", "negated_command(command"),
+        ("while a; do b; done", "while_statement(command(command_name(word)) do_group("),
+        ("for ((;;)); do a; done", "c_style_for_statement(do_group("),
     ],
 )
 def test_the_parser_has_the_shapes_that_are_relied_on(script: str, kinds: str) -> None:
@@ -33,3 +41,65 @@ def test_the_parser_has_the_shapes_that_are_relied_on(script: str, kinds: str) -
         return f"{node.type}({inner})" if inner else str(node.type)
 
     assert kinds in shape(parse.parse(script))
+
+
+def command_in(script: str) -> parse.Node:
+    """Return the last command of a script."""
+    commands: list[parse.Node] = []
+    todo = [parse.parse(script)]
+    while todo:
+        node = todo.pop(0)
+        todo += node.named_children
+        if node.type == "command" and node.parent.type != "process_substitution":
+            commands.append(node)
+    return commands[-1]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("a b  c", ["a", "b", "c"]),
+        ("x=1 a b", ["a", "b"]),
+        # The parser parts these where nothing is between.
+        ("rm$IFS-rf$IFS/", ["rm$IFS-rf$IFS/"]),
+        ("a>b c", ["a"]),
+        (">b a c", ["a", "c"]),
+        # No word before the redirection that it touches.
+        ("m|<b>(c)|", [">(c)"]),
+    ],
+)
+def test_words_of_command_are_whole(script: str, words: list[str]) -> None:
+    assert parse.words_of(command_in(script)) == words
+
+
+@pytest.mark.parametrize(
+    ("script", "body"),
+    [
+        ("cat <<E\na\nb\nE\n", "a\nb\n"),
+        ("cat <<'E' | sh\na\nE\n", "a\n"),
+        # The parser takes this body for words.
+        ("cat <<E\n\\! a b\nE\n", "\\! a b\n"),
+    ],
+)
+def test_body_of_here_document_is_found(script: str, body: str) -> None:
+    todo = [parse.parse(script)]
+    while todo[0].type != "heredoc_redirect":
+        todo += todo.pop(0).named_children
+    assert parse.heredoc_body(todo[0]) == body
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("while true; do a & done", True),
+        ("while true; do a & b & done", True),
+        ("while true; do (a &) done", True),
+        ("while true; do a; done", False),
+        ("while true; do a & wait; done", False),
+        ("while true; do (a) done", False),
+        ("while true; do\n# no command\na &\ndone", True),
+    ],
+)
+def test_loop_that_waits_for_nothing_is_known(loop: str, expected: bool) -> None:
+    (statement,) = parse.parse(loop).named_children
+    assert parse.only_starts(statement.named_children[-1]) is expected

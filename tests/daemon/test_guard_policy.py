@@ -35,6 +35,16 @@ def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
     assert policy == Policy(frozenset({"mkfs"}), ["a"], [BlockRule("n", "p")])
 
 
+def test_line_that_a_refusal_names_allows_the_command(tmp_path: Path) -> None:
+    command = 'mkfs.ext4 -L "my disk" disk.img'
+    reason = judge(command.replace('"', ""), HERE).reason or ""
+    file = tmp_path / "rules.toml"
+    file.write_text(reason.partition("with the line ")[2].removesuffix(" allows it"))
+    policy = load(file)
+    assert judge("mkfs.ext4 -L my disk disk.img", HERE, policy).verdict == "allow"
+    assert judge("mkfs.ext4 /dev/sda", HERE, policy).verdict == "block"
+
+
 @pytest.mark.parametrize(
     ("text", "line", "word"),
     [

@@ -28,6 +28,7 @@ MOVED = "it moves the whole file system"
 SYSTEM_MOVED = "it moves a system directory or a home"
 DISK = "it overwrites a disk"
 MADE = "it makes a new file system, and what was there is lost"
+ALLOWING = '; --guard-rules with the line allow = ["{}"] allows it'
 SYNCED = "it removes what is not in its source from the whole file system"
 
 
@@ -74,8 +75,11 @@ SYNCED = "it removes what is not in its source from the whole file system"
         ("dd of=/dev/sda=1", "dd-disk", DISK),
         ("mkfs /dev/sda", "mkfs", MADE),
         ("mkfs.xfs -n /dev/sda", "mkfs", MADE),
-        ("mkfs.ext2 a", "mkfs", MADE),
-        ("mke2fs a", "mkfs", MADE),
+        ("mkfs.ext2 /dev/a", "mkfs", MADE),
+        ("mke2fs /dev/a", "mkfs", MADE),
+        ("mkfs -V -t ext4 /dev/sda", "mkfs", MADE),
+        ("mkfs.ext4 a.img", "mkfs", MADE + ALLOWING.format("mkfs.ext4 a.img")),
+        ("mkfs -t xfs a.img", "mkfs", MADE + ALLOWING.format("mkfs -t xfs a.img")),
         *[(f"{name} a /dev/sda", "redirect-disk", DISK) for name in ("tee", "shred", "cp")],
         *[(f"{name} /dev/sda", "redirect-disk", DISK) for name in ("tee", "blkdiscard")],
         ("tee -a /dev/sda b", "redirect-disk", DISK),
@@ -220,6 +224,7 @@ def test_paths_are_from_the_root_and_without_detours(field: str, path: str) -> N
         (f"/{SET}!.]{ANY}", True, True),
         (f"/{ANY}/{ANY}", True, True),
         (f"/{UNKNOWN}", False, True),
+        (f"/{UNKNOWN}{UNKNOWN}", False, True),
         (UNKNOWN, False, True),
         (f"/{UNKNOWN}/{ANY}", False, True),
         ("/a", False, False),

@@ -31,6 +31,12 @@ class Names:
     def value_of(self, name: str) -> str | None:
         return self.VALUES.get(name)
 
+    def miss(self) -> None:
+        pass
+
+    def spend(self, characters: int) -> None:
+        pass
+
     def list_of(self, name: str) -> list[str]:
         return ["x y", "z"] if name == "@" else []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from guard_classes import DANGEROUS
 from shelld_client import Client, CommandBlocked
 from support import RawDaemon, raw_daemon
 
@@ -64,6 +65,13 @@ def test_what_the_command_reads_counts(daemon: RawDaemon) -> None:
     for command, stdin in (("sh", f"dd of={NO_DISK}"), ("xargs dd", f"of={NO_DISK}")):
         assert daemon.fail("bash", {"command": command, "stdin": stdin})["code"] == 1002
     assert daemon.bash("cat", stdin=f"dd of={NO_DISK}")["stdout"] == f"dd of={NO_DISK}"
+
+
+def test_every_class_is_refused_and_explained_alike(daemon: RawDaemon) -> None:
+    first = dict(reversed(DANGEROUS))
+    for line in first.values():
+        assert daemon.fail("bash", {"command": line, "dry_run": True})["code"] == 1002, line
+        assert daemon.call("explain_command", {"command": line})["verdict"] == "block", line
 
 
 def test_a_blocked_command_is_in_the_interaction_log(tmp_path: Path) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
+from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.policy import Policy
 
 MAX_SEGMENT: Final = 200
 MAX_TRACE: Final = 200
 MAX_STEPS: Final = 3_000
+# What takes as long as a step: about ten microseconds.
+CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
+# To look at the clock takes a tenth of a step.
+_STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 
 
@@ -22,14 +28,31 @@ class Blocked(Exception):
         self.reason = reason
 
 
-class Budget:
-    """What one judgement may take, and what it has found on its way; shared by all its shells."""
+class Exhausted(Exception):
+    """A judgement takes more steps than it was given."""
 
-    def __init__(self, *, policy: Policy, traces: bool, reports: bool = True) -> None:
+
+class Budget:
+    """What one judgement may take, and what it has found on its way; shared by all its shells.
+
+    With `gives_up`, a judgement ends with `Exhausted` where otherwise it counts as unresolved.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        traces: bool,
+        reports: bool = True,
+        steps: int = MAX_STEPS,
+        gives_up: bool = False,
+    ) -> None:
         self.policy = policy
         # If not, what is found does not count.
         self.reports = reports
-        self.steps = MAX_STEPS
+        self.steps: float = steps
+        self._gives_up = gives_up
+        self._taken = 0
         # Of this thread: on a busy machine, a verdict must not be another.
         self._give_up_at = time.thread_time() + MAX_SECONDS
         self.depth = 0
@@ -42,11 +65,24 @@ class Budget:
     def take(self) -> bool:
         """Whether another step may be taken, and at this depth."""
         self.steps -= 1
-        return self.steps > 0 and self.depth <= MAX_DEPTH and self.has_time()
+        if self.steps <= 0 and self._gives_up:
+            raise Exhausted
+        self._taken += 1
+        if self._taken % _STEPS_PER_LOOK == 0 and not self.has_time():
+            self.steps = 0
+        return self.steps > 0 and self.depth <= MAX_DEPTH
+
+    def spend(self, characters: int) -> None:
+        """Count text that was looked at. Raises `Exhausted`."""
+        self.steps -= characters / CHARACTERS_PER_STEP
+        if self.steps <= 0 and self._gives_up:
+            raise Exhausted
 
     def has_time(self) -> bool:
-        return time.thread_time() < self._give_up_at
+        return self.steps > 0 and time.thread_time() < self._give_up_at
 
-    def note(self, line: str) -> None:
+    def note(self, argv: Sequence[str]) -> None:
+        """Put a command into the trace, if there is one."""
         if self._traces and len(self.trace) < MAX_TRACE:
+            line = " ".join(plain(each).replace(UNKNOWN, "<unknown>") for each in argv)
             self.trace.append(line[:MAX_SEGMENT])

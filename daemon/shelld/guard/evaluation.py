@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from shelld.guard import parse
+from shelld.guard.compounds import Compounds
 from shelld.guard.fallback import simple_commands, without_heredocs
-from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.names import Names
-from shelld.guard.programs import Programs
 from shelld.guard.rules import Place, normalized, overwrites
-from shelld.guard.units import ExpansionError
-from shelld.guard.words import expand_heredoc, expand_text, expand_word
+from shelld.guard.units import ExpansionError, joined_lines
+from shelld.guard.words import expand_heredoc, expand_text
 
 # Statements count too: no script or alias is begun below this.
 MAX_SCRIPT_DEPTH: Final = 24
@@ -30,13 +29,13 @@ MAX_SCRIPT_DEPTH: Final = 24
 MAX_PARSED: Final = 64 * 1024
 # Of what is no valid script, how much is looked at.
 _MAX_FRAGMENTS_TEXT: Final = 32 * 1024
-# Of a loop over known values.
-_MAX_ROUNDS: Final = 64
+# How much longer it takes to parse text than to copy it.
+_PARSING: Final = 30
 
 Node = Any
 
 
-class Evaluation(Programs):
+class Evaluation(Compounds):
     """`run_script` is the way in."""
 
     # -- statements -------------------------------------------------------------------------
@@ -47,7 +46,8 @@ class Evaluation(Programs):
             self.unresolved("it is nested too deeply to be followed")
             return UNKNOWN
         self.budget.depth += 1
-        text = plain(text)
+        text = joined_lines(plain(text))
+        self.spend(len(text) * _PARSING)
         try:
             if len(text) > MAX_PARSED:
                 text = without_heredocs(text)
@@ -106,7 +106,7 @@ class Evaluation(Programs):
 
     def _command(self, node: Node, stdin: str, more: Sequence[str] = ()) -> str:
         self.has_unset = False
-        words: list[str] = []
+        words = parse.words_of(node)
         assignments: list[Node] = []
         redirects: list[Node] = []
         for child in node.named_children:
@@ -114,9 +114,6 @@ class Evaluation(Programs):
                 assignments.append(child)
             elif child.type.endswith("_redirect"):
                 redirects.append(child)
-                words += parse.words_behind(child)
-            elif child.type != "comment":
-                words.append(parse.text_of(child))
         words += more
         if not words:
             self._redirect(redirects, stdin)
@@ -180,11 +177,10 @@ class Evaluation(Programs):
         return stdin, target
 
     def _heredoc(self, node: Node) -> str:
-        start = next((each for each in node.children if each.type == "heredoc_start"), None)
-        body = next((each for each in node.children if each.type == "heredoc_body"), None)
-        if start is None or body is None:
+        text = parse.heredoc_body(node)
+        if text is None:
             return ""
-        text = parse.text_of(body)
+        start = next(each for each in node.children if each.type == "heredoc_start")
         if re.search(r"['\"\\]", parse.text_of(start)):
             return text
         try:
@@ -201,12 +197,16 @@ class Evaluation(Programs):
     def _redirected(self, node: Node, stdin: str) -> str:
         redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
         bodies = [each for each in node.named_children if each not in redirects]
+        if [each.type for each in bodies] == ["function_definition"]:
+            return self._function(bodies[0], stdin, redirects)
         try:
             given, target = self._redirect(redirects, stdin)
         except ExpansionError:
             return ""
         inner, tails, more = parse.heredoc_tails(redirects)
         more += [word for each in redirects for word in parse.words_behind(each)]
+        if bodies and redirects:
+            more[:0] = parse.words_between(bodies[-1], redirects[0])
         if inner:
             _, target = self._redirect(inner, stdin)
         output = ""
@@ -231,7 +231,7 @@ class Evaluation(Programs):
         self.segment = segment
         return self.execute(self.expanded(words), stdin)
 
-    # -- compounds --------------------------------------------------------------------------
+    # -- pipelines --------------------------------------------------------------------------
 
     def _pipeline(self, node: Node, stdin: str) -> str:
         return self._pipe(node.named_children, stdin)
@@ -245,65 +245,19 @@ class Evaluation(Programs):
     def _subshell(self, node: Node, stdin: str) -> str:
         return self.copy()._run_children(node, stdin)
 
-    def _for(self, node: Node, stdin: str) -> str:
-        name = ""
-        values: list[str] = []
-        bodies: list[Node] = []
-        has_list = any(each.type == "in" for each in node.children)
-        for child in node.named_children:
-            if child.type == "variable_name":
-                name = parse.text_of(child)
-            elif child.type in ("do_group", "compound_statement"):
-                bodies.append(child)
-            else:
-                try:
-                    values += expand_word(parse.text_of(child), self)
-                except ExpansionError:
-                    values.append(UNKNOWN)
-        values = values if has_list else list(self.positional)
-        output = ""
-        # What is in it is looked at even if nothing shows that it runs.
-        for value in values[:_MAX_ROUNDS] or [UNKNOWN]:
-            self.assign(name, value)
-            output += "".join([self._run(body, stdin) for body in bodies])
-        return output
-
-    def _while(self, node: Node, stdin: str) -> str:
-        if re.search(r"\$0[\"']?\s*&(?!&)", parse.text_of(node)):
-            self.report(FORK_BOMB, parse.text_of(node))
-        return self._run_children(node, stdin)
-
-    def _case(self, node: Node, stdin: str) -> str:
-        output = ""
-        for item in node.named_children:
-            if item.type == "case_item":
-                past_pattern = False
-                for child in item.children:
-                    if past_pattern and child.is_named:
-                        output += self._run(child, stdin)
-                    past_pattern = past_pattern or child.type == ")"
-            else:
-                self.substitutions(item, stdin)
-        return output
-
-    def _function(self, node: Node, _stdin: str) -> str:
-        name, body = parse.text_of(node.named_children[0]), node.named_children[-1]
-        self.functions[name] = body
-        self.calls[name] = parse.calls_of(body)
-        if is_fork_bomb(name, self.calls):
-            self.report(FORK_BOMB, parse.text_of(node))
-        return ""
-
     _STATEMENTS: ClassVar[dict[str, Callable[[Evaluation, Node, str], str]]] = {
         "command": _command,
         "redirected_statement": _redirected,
         "pipeline": _pipeline,
         "subshell": _subshell,
-        "for_statement": _for,
-        "while_statement": _while,
-        "c_style_for_statement": _while,
-        "case_statement": _case,
-        "function_definition": _function,
+        "if_statement": Compounds._if,
+        "elif_clause": Compounds._if,
+        "list": Compounds._list,
+        "for_statement": Compounds._for,
+        "while_statement": Compounds._while,
+        "c_style_for_statement": Compounds._while,
+        "case_statement": Compounds._case,
+        "function_definition": Compounds._function,
         "variable_assignment": Names.assignment,
         "declaration_command": Names.declaration,
         "unset_command": Names.unset,

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
+from typing import Final
 
 from shelld.guard import Circumstances, parse
-from shelld.guard.budget import Blocked, Budget
+from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import cleaned
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.verdict import Verdict
 
 logger = logging.getLogger("shelld.guard")
+
+
+# What a judgement on the event loop may take: a few milliseconds.
+MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
+MAX_STEPS_AT_ONCE: Final = 400
+# Scripts of sessions that are kept.
+_MAX_SHELLS: Final = 32
+
+# What bash sets when it starts, whatever the environment says.
+_INITIAL: Final = {"IFS": " \t\n"}
 
 
 def load() -> None:
@@ -28,17 +38,41 @@ def judge(
     traces: bool = False,
 ) -> Verdict:
     """Return the verdict on one command. Raises nothing, whatever the command is."""
-    if policy.allows(command):
+    return _judge(command, circumstances, Budget(policy=policy, traces=traces))
+
+
+def judge_at_once(
+    command: str,
+    circumstances: Circumstances,
+    policy: Policy = DEFAULT_POLICY,
+    *,
+    traces: bool = False,
+) -> Verdict | None:
+    """Return the verdict if that takes a few milliseconds at most; None: `judge` has to find it."""
+    script = circumstances.script
+    known = len(script) if script and not is_prepared(script) else 0
+    if len(command) + len(circumstances.stdin) + known > MAX_CHARACTERS_AT_ONCE:
+        return None
+    budget = Budget(policy=policy, traces=traces, steps=MAX_STEPS_AT_ONCE, gives_up=True)
+    try:
+        return _judge(command, circumstances, budget)
+    except Exhausted:
+        return None
+
+
+def _judge(command: str, circumstances: Circumstances, budget: Budget) -> Verdict:
+    if budget.policy.allows(command):
         return Verdict("allow", reason="the rules of this place allow it")
-    budget = Budget(policy=policy, traces=traces)
     try:
         shell = _prepared(circumstances.script).copy(budget)
-        shell.variables = {**circumstances.env, **shell.variables}
+        shell.variables = {**circumstances.env, **_INITIAL, **shell.variables}
         shell.exported = frozenset(circumstances.env)
         shell.cwd, shell.home = circumstances.cwd, circumstances.env.get("HOME")
         shell.run_script(cleaned(command), cleaned(circumstances.stdin))
     except Blocked as blocked:
         return Verdict("block", blocked.rule, blocked.segment, blocked.reason, budget.trace)
+    except Exhausted:
+        raise
     except RecursionError:
         return Verdict("unresolved", reason="it is nested too deeply to be followed")
     except Exception:
@@ -50,11 +84,23 @@ def judge(
     return Verdict("allow", trace=budget.trace)
 
 
-@lru_cache(maxsize=32)
+def is_prepared(script: str) -> bool:
+    return script in _shells
+
+
 def _prepared(script: str) -> Evaluation:
     """Return a shell that a session's script has made; it is followed once for all commands."""
-    budget = Budget(policy=DEFAULT_POLICY, traces=False, reports=False)
-    shell = Evaluation(budget, {}, "/", None)
-    if script:
-        shell.run_script(cleaned(script), "")
+    shell = _shells.get(script)
+    if shell is None:
+        budget = Budget(policy=DEFAULT_POLICY, traces=False, reports=False)
+        shell = Evaluation(budget, {}, "/", None)
+        if script:
+            shell.run_script(cleaned(script), "")
+        if len(_shells) >= _MAX_SHELLS:
+            # Another thread may take the same one.
+            _shells.pop(next(iter(_shells)), None)
+        _shells[script] = shell
     return shell
+
+
+_shells: dict[str, Evaluation] = {}

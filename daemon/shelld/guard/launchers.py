@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from shelld.guard import rules
 from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.options import leading_options
 from shelld.guard.rules import Place
-
-SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
+from shelld.guard.vocabulary import SHELLS
 
 _MAX_ITEMS: Final = 32
-# Programs that do to each of all files what they do recursively to the directory they are in.
-_RECURSIVE: Final = frozenset({"rm", "chmod", "chown", "chgrp"})
-
 if TYPE_CHECKING:
     from shelld.guard.programs import Programs
 
@@ -82,40 +79,22 @@ def _is_wide(expression: Sequence[str]) -> bool:
     return True
 
 
-class _Xargs(NamedTuple):
-    """What options of xargs say: what is replaced, and what parts its items."""
-
-    command: list[str]
-    replaced: str | None
-    separator: str | None
-
-
-def _xargs_options(arguments: Sequence[str]) -> _Xargs:
-    rest = list(arguments)
-    replaced: str | None = None
-    separator: str | None = None
-    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
-        option = rest.pop(0)
-        if option == "--":
-            break
-        if option.startswith("-I"):
-            replaced = option[2:] or (rest.pop(0) if rest else "{}")
-        elif option.startswith(("-i", "--replace")):
-            replaced = option.partition("=")[2] or "{}"
-        elif option in ("-0", "--null"):
-            separator = "\0"
-        elif option in ("-d", "--delimiter") and rest:
-            separator = ansi_c(rest.pop(0)) or None
-        elif option in _XARGS_VALUES and rest:
-            rest.pop(0)
-    return _Xargs(rest, replaced, separator)
-
-
-_XARGS_VALUES: Final = frozenset({"-n", "-P", "-L", "-s", "-a", "-E", "--max-args", "--max-procs"})
+_XARGS_NAMES: Final = frozenset(
+    {"arg-file", "delimiter", "max-args", "max-procs", "max-chars", "process-slot-var"}
+)
 
 
 def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    command, replaced, separator = _xargs_options(arguments)
+    options, command = leading_options(arguments, "adEILnPsR", _XARGS_NAMES, "ile")
+    replaced: str | None = None
+    separator: str | None = None
+    for name, value in options:
+        if name in ("I", "i", "replace"):
+            replaced = value or "{}"
+        elif name in ("0", "null"):
+            separator = "\0"
+        elif name in ("d", "delimiter"):
+            separator = ansi_c(value or "") or None
     if not command:
         return stdin
     if separator is not None and UNKNOWN not in stdin:
@@ -124,20 +103,25 @@ def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
         # What find writes has line ends here, whatever it is told to write.
         items = stdin.splitlines() if replaced else stdin.split()
     items = items[:_MAX_ITEMS]
+    child = shell.copy()
+    # Somebody has found all there is below the others.
+    child.is_for_each = UNKNOWN in items
     if replaced is not None:
         commands = [[word.replace(replaced, item) for word in command] for item in items]
-        return "".join([shell.copy().execute(each, "") for each in commands])
-    if UNKNOWN in items and command[0] in _RECURSIVE:
-        # Somebody has found all there is below the others.
-        command.insert(1, "-R")
-    return shell.copy().execute([*command, *items], "")
+        return "".join([child.copy().execute(each, "") for each in commands])
+    return child.execute([*command, *items], "")
 
 
 def _parallel(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    rest = list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] != ":::":
-        if rest.pop(0) in ("-j", "-P", "-N", "-n", "--jobs", "--delay", "--timeout") and rest:
-            rest.pop(0)
+    names = ("jobs", "delay", "timeout", "wd", "workdir", "joblog", "retries", "max-args")
+    options, rest = leading_options(
+        [f"./{each}" if each.startswith(":::") else each for each in arguments], "jPNnSaI", names
+    )
+    rest = [each.removeprefix("./") if each.startswith("./:::") else each for each in rest]
+    shell = shell.copy()
+    for name, value in options:
+        if name in ("wd", "workdir") and value:
+            shell.cwd = rules.normalized(value, shell.cwd)
     items = stdin.splitlines()
     if ":::" in rest:
         index = rest.index(":::")
@@ -170,17 +154,45 @@ def _find(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
             end = next(
                 (at for at in range(index + 1, len(rest)) if rest[at] in (";", "+")), len(rest)
             )
-            for item in found:
-                command = [word.replace("{}", item) for word in rest[index + 1 : end]]
-                if is_wide and command[:1] and command[0] in _RECURSIVE:
-                    # What is done to each of all files is done to all.
-                    command.insert(1, "-R")
-                shell.copy().execute(command, "")
+            _run_for_each(shell, rest[index + 1 : end], found, is_wide=is_wide)
             index = end
         elif action in ("-fprint", "-fprintf", "-fls") and index + 1 < len(rest):
             shell.report(rules.overwrites(rest[index + 1], place))
         index += 1
     return "".join(f"{start}\n" for start in starts) + UNKNOWN if is_wide else UNKNOWN
+
+
+def _run_for_each(
+    shell: Programs, command: Sequence[str], found: Sequence[str], *, is_wide: bool
+) -> None:
+    """Follow a command for each of some files; `is_wide`: for each of all that is below them."""
+    for item in found[:_MAX_ITEMS]:
+        child = shell.copy()
+        child.is_for_each = is_wide
+        child.execute([word.replace("{}", item) for word in command], "")
+
+
+# Options of fd that say where to look and not what for.
+_FD_WIDE: Final = frozenset({"H", "I", "u", "hidden", "no-ignore", "unrestricted", "a", "L", "0"})
+
+
+def _fd(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    words = list(arguments)
+    at = next((i for i, w in enumerate(words) if w in ("-x", "-X", "--exec", "--exec-batch")), -1)
+    if at < 0:
+        return UNKNOWN
+    command = words[at + 1 :]
+    operands = [each for each in words[:at] if not each.startswith("-")]
+    options, _ = leading_options(words[:at], "edEtTSoj")
+    is_wide = all(name in _FD_WIDE for name, _ in options) and plain("".join(operands[:1])) in (
+        *("", ".", ".*"),
+    )
+    starts = operands[1:] or ["."]
+    found = starts if is_wide else [f"{start}/{UNKNOWN}" for start in starts]
+    if not any("{}" in word for word in command):
+        command.append("{}")
+    _run_for_each(shell, command, found, is_wide=is_wide)
+    return UNKNOWN
 
 
 def _crontab(shell: Programs, _arguments: Sequence[str], stdin: str) -> str:
@@ -195,30 +207,79 @@ def _at(shell: Programs, _arguments: Sequence[str], stdin: str) -> str:
     return shell.copy().run_text(stdin, "")
 
 
+_SED_RUNS: Final = r"(?:\d+|\$|/[^/]*/)?\s*e\s+(.+)"
+_SED_REPLACED: Final = r"(?:\d+|\$|/[^/]*/)?\s*s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1\w*e\w*"
+
+
 def _sed(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     for each in arguments:
-        if (match := re.match(r"(?:\d+|\$|/[^/]*/)?\s*e\s+(.+)", each)) is not None:
+        if (match := re.match(_SED_RUNS, each)) is not None:
             shell.copy().run_script(match[1], "")
+        if (match := re.fullmatch(_SED_REPLACED, each)) is not None:
+            shell.copy().run_script(re.sub(r"\\(.)", r"\1", match[2]), "")
     return shell.written_by(["sed", *arguments], stdin)
 
 
 def _docker(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    """A container is another world, unless the root of this one is mounted in it."""
-    for index, each in enumerate(arguments):
-        value = each.partition("=")[2] if "=" in each else "".join(arguments[index + 1 :][:1])
-        if each.partition("=")[0] in ("-v", "--volume") and value.startswith("/:"):
-            target = value.split(":")[1]
-            words = [word.replace(target, "/", 1) for word in arguments[index + 2 :]]
-            for at in range(len(words)):
-                if words[at] in rules.CHECKS or words[at] in SHELLS:
-                    return str(shell.copy().execute(words[at:], stdin))
+    """A container is another world, but for what of this one is mounted in it."""
+    mounts = {
+        target: host
+        for target, host in _mounts(arguments)
+        if host == "/" or host in rules.SYSTEM_DIRECTORIES or host.startswith("/dev")
+    }
+    words = list(arguments)
+    for target, host in mounts.items():
+        pattern = re.compile(rf"(?<![\w./-]){re.escape(target)}(?![\w.-])")
+        words = [pattern.sub(host, word) for word in words]
+    for at, word in enumerate(words):
+        known = rules.is_judged(word) or word in SHELLS or word == "chroot"
+        if mounts and known:
+            return str(shell.copy().execute(words[at:], stdin))
     return UNKNOWN
 
 
+def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Return what of a container is what of the host, if it can be written to."""
+    for index, each in enumerate(arguments):
+        name, equals, value = each.partition("=")
+        value = value if equals else "".join(arguments[index + 1 : index + 2])
+        host, _, rest = value.partition(":")
+        target, _, mode = rest.partition(":")
+        if name == "--mount":
+            fields: dict[str, str] = {}
+            for field in value.split(","):
+                key, _, content = field.partition("=")
+                fields[key] = content
+            host = fields.get("source") or fields.get("src") or ""
+            target = fields.get("target") or fields.get("dst") or fields.get("destination") or ""
+            mode = "ro" if "readonly" in fields or "ro" in fields else ""
+        elif name == "--privileged":
+            host = target = "/dev"
+        elif name == "--device":
+            target = target or host
+        elif name not in ("-v", "--volume"):
+            continue
+        if host.startswith("/") and target.startswith("/") and "ro" not in mode.split(","):
+            yield target.rstrip("/"), host
+
+
+_AWK_RUNS: Final = (
+    r'system\s*\(\s*"((?:[^"\\]|\\.)*)"',
+    r'"((?:[^"\\]|\\.)*)"\s*\|\s*getline',
+    r'\bprintf?\b[^"|;}]*\|\s*"((?:[^"\\]|\\.)*)"',
+)
+_AWK_PIPED: Final = r'\bprintf?\b\s*"((?:[^"\\]|\\.)*)"\s*\|\s*"((?:[^"\\]|\\.)*)"'
+
+
 def _awk(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    for each in arguments:
-        for match in re.finditer(r'system\s*\(\s*"((?:[^"\\]|\\.)*)"', each):
-            shell.copy().run_script(match[1], "")
+    for code in arguments:
+        # Two next to each other are one.
+        each = re.sub(r'"\s+"', "", code)
+        for pattern in _AWK_RUNS:
+            for match in re.finditer(pattern, each):
+                shell.copy().run_script(match[1], "")
+        for match in re.finditer(_AWK_PIPED, each):
+            shell.copy().run_script(match[2], match[1] + "\n")
     return shell.written_by(["awk", *arguments], stdin)
 
 
@@ -226,12 +287,10 @@ STARTERS: Final[dict[str, Handler]] = {
     "xargs": _xargs,
     "parallel": _parallel,
     "find": _find,
+    "fd": _fd,
     "crontab": _crontab,
     "at": _at,
-    "batch": _at,
     "sed": _sed,
     "awk": _awk,
-    "gawk": _awk,
     "docker": _docker,
-    "podman": _docker,
 }

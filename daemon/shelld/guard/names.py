@@ -25,6 +25,13 @@ Node = Any
 # it has one. To remove everything is too much to be lenient.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
+# How many characters could be copied while a word is expanded, and how many words while nobody
+# looks at the clock.
+_EXPANDING: Final = 300
+_WORDS_PER_LOOK: Final = 32
+# A longer value is not known.
+MAX_VALUE: Final = 64 * 1024
+
 _SPECIAL: Final = {
     "?": "0",
     "$": UNKNOWN,
@@ -40,11 +47,7 @@ _SPECIAL: Final = {
     "EUID": UNKNOWN,
     "HOSTNAME": UNKNOWN,
     "OSTYPE": UNKNOWN,
-    "IFS": " \t\n",
     "BASHPID": UNKNOWN,
-    "BASH_SOURCE": UNKNOWN,
-    "FUNCNAME": UNKNOWN,
-    "REPLY": UNKNOWN,
     "BASH_VERSION": UNKNOWN,
     "MACHTYPE": UNKNOWN,
     "HOSTTYPE": UNKNOWN,
@@ -74,6 +77,8 @@ class Names(abc.ABC):
         # The text that is being looked at, and whether it names a variable that is not set.
         self.segment = ""
         self.has_unset = False
+        # What runs is run for each file below its operands.
+        self.is_for_each = False
 
     def copy(self, budget: Budget | None = None) -> Self:
         """Return another shell that knows the same; what it learns it keeps for itself."""
@@ -87,6 +92,7 @@ class Names(abc.ABC):
         other.calls = self.calls if budget is None else dict(self.calls)
         other.positional, other.name = self.positional, self.name
         other.segment, other.has_unset = self.segment, self.has_unset
+        other.is_for_each = self.is_for_each
         return other
 
     @abc.abstractmethod
@@ -94,12 +100,13 @@ class Names(abc.ABC):
 
     # -- what words ask for -----------------------------------------------------------------
 
-    def value_of(self, name: str) -> str | None:
-        value = self._value_of(name)
-        self.has_unset = self.has_unset or value is None
-        return value
+    def spend(self, characters: int) -> None:
+        self.budget.spend(characters)
 
-    def _value_of(self, name: str) -> str | None:
+    def miss(self) -> None:
+        self.has_unset = True
+
+    def value_of(self, name: str) -> str | None:
         if name.isdecimal():
             parameters = [self.name, *self.positional]
             return parameters[int(name)] if int(name) < len(parameters) else None
@@ -121,7 +128,7 @@ class Names(abc.ABC):
 
     def assign(self, name: str, value: str) -> None:
         self.arrays.pop(name, None)
-        self.variables[name] = value
+        self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
 
     def output_of(self, script: str) -> str:
         if script.strip().startswith("<"):
@@ -137,9 +144,10 @@ class Names(abc.ABC):
         return path
 
     def expanded(self, words: Sequence[str]) -> list[str]:
+        self.budget.spend(len(words) * _EXPANDING)
         fields: list[str] = []
-        for word in words:
-            if not self.budget.has_time():
+        for index, word in enumerate(words, 1):
+            if index % _WORDS_PER_LOOK == 0 and not self.budget.has_time():
                 self.unresolved("it is too much to be followed")
                 break
             fields += expand_word(word, self)

@@ -110,6 +110,23 @@ def calls_of(body: Node) -> list[tuple[str, bool]]:
     return [(name, spawned and counts[name] > 1) for name, spawned in found]
 
 
+def only_starts(body: Node) -> bool:
+    """Whether a loop's body does nothing but start what it does not wait for."""
+    children = [each for each in body.children if each.type not in ("do", "done", "comment", "\n")]
+    statements = 0
+    for index, child in enumerate(children):
+        if child.type == "ERROR":
+            # In ``do (a &) done`` the parser misses a separator.
+            return len(children) == 1 and only_starts(child)
+        if not child.is_named:
+            continue
+        statements += 1
+        following = children[index + 1].type if index + 1 < len(children) else ""
+        if following != "&" and not (child.type == "subshell" and only_starts(child)):
+            return False
+    return statements > 0
+
+
 def redirection(node: Node) -> tuple[str, str | None]:
     operator, word = "", None
     for child in node.children:
@@ -136,6 +153,48 @@ def words_behind(node: Node) -> list[str]:
     return [text_of(each) for each in words[1:]] if node.type == "file_redirect" else []
 
 
+def words_of(node: Node) -> list[str]:
+    """Return the words of a command; the parser can part one where nothing is between them."""
+    words: list[str] = []
+    end = -1
+    for child in node.named_children:
+        if child.type in ("variable_assignment", "comment"):
+            continue
+        if child.type.endswith("_redirect"):
+            words += words_behind(child)
+            continue
+        if child.start_byte == end:
+            words[-1] += text_of(child)
+        else:
+            words.append(text_of(child))
+        end = child.end_byte
+    return words
+
+
+def words_between(body: Node, redirect: Node) -> list[str]:
+    """Return the words that are in no node: a ``-`` before a here-document."""
+    whole = body.parent
+    start = whole.start_byte
+    between = whole.text[body.end_byte - start : redirect.start_byte - start]
+    return [] if redirect.type != "heredoc_redirect" else str(between.decode()).split()
+
+
+def heredoc_body(redirect: Node) -> str | None:
+    """Return the text of a here-document, None if it has none."""
+    start = next((each for each in redirect.children if each.type == "heredoc_start"), None)
+    body = next((each for each in redirect.children if each.type == "heredoc_body"), None)
+    end = next((each for each in redirect.children if each.type == "heredoc_end"), None)
+    if start is None or body is None:
+        return None
+    if body.start_byte < body.end_byte or end is None:
+        return text_of(body)
+    # One that begins with a backslash is taken for words.
+    text: bytes = redirect.text[
+        start.end_byte - redirect.start_byte : end.start_byte - redirect.start_byte
+    ]
+    return text.partition(b"\n")[2].decode("utf-8", "replace")
+
+
 def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
     """Return what the parser puts below a here-document although it is beside it.
 
@@ -153,6 +212,9 @@ def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], li
             if child.type.endswith("_redirect"):
                 inner.append(child)
             elif child.type in _WORDS:
+                if text_of(child).startswith("\n"):
+                    # The parser takes the body for words.
+                    break
                 words.append(text_of(child))
             else:
                 tails.append(child)

@@ -5,30 +5,45 @@ a program that is looked up in the rules.
 from __future__ import annotations
 
 import abc
-import itertools
-import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from shelld.guard import rules
 from shelld.guard.builtins import BUILTINS
 from shelld.guard.fork_bomb import FORK_BOMB
-from shelld.guard.launchers import SHELLS, STARTERS
-from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.globs import has_glob, matches
+from shelld.guard.interpreters import code_of, commands_in, language_of
+from shelld.guard.launchers import STARTERS as HANDLERS
+from shelld.guard.markers import UNKNOWN
 from shelld.guard.names import Names
 from shelld.guard.outputs import Surroundings, output_of
 from shelld.guard.rules import Place, normalized
-from shelld.guard.wrappers import unwrapped
+from shelld.guard.speakers import scripts_of
+from shelld.guard.vocabulary import (
+    DESTROYERS,
+    JUDGED,
+    SHELLS,
+    SPEAKERS,
+    STARTERS,
+    WRAPPERS,
+    WRITERS,
+)
+from shelld.guard.wrappers import Inner, unwrapped
 
-_INTERPRETERS: Final = re.compile(r"(?:python|perl|ruby|node|php|lua|bun|deno)[\d.]*")
+# Where a pattern finds programs, and how many of those that it could be are followed.
+_BIN_DIRECTORIES: Final = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
+_MAX_CANDIDATES: Final = 32
+# How much longer it takes to look for commands in text than to copy it.
+_SEARCHING: Final = 20
+# The program that loads others, under the names of its many versions.
+_LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
 # How often a function is followed that calls itself.
 _MAX_RECURSION: Final = 2
 
 
 class Programs(Names):
     @abc.abstractmethod
-    def _run(self, node: Any, stdin: str) -> str: ...
+    def _run_function(self, function: Any, stdin: str) -> str: ...
 
     # -- one command ------------------------------------------------------------------------
 
@@ -41,74 +56,124 @@ class Programs(Names):
         if not self.budget.take():
             self.unresolved("it is too much to be followed")
             return UNKNOWN
-        self.budget.note(" ".join(plain(each).replace(UNKNOWN, "<unknown>") for each in argv))
+        self.budget.note(argv)
         if UNKNOWN in program:
             self.unresolved("which program runs is not known before it does")
             return UNKNOWN
-        body = self.functions.get(argv[0])
         self.budget.depth += 1
         try:
-            if body is not None:
-                return self._call(body, argv[1:], stdin)
-            builtin = BUILTINS.get(program)
-            if builtin is not None:
-                return str(builtin(self, argv[1:], stdin))
-            return self._start(program, argv, stdin)
+            return self._execute(program, argv, stdin)
         finally:
             self.budget.depth -= 1
 
-    def _call(self, body: Any, arguments: list[str], stdin: str) -> str:
+    def _execute(self, program: str, argv: list[str], stdin: str) -> str:
+        function = self.functions.get(argv[0])
+        if function is not None:
+            return self._call(function, argv[1:], stdin)
+        builtin = BUILTINS.get(program)
+        if builtin is not None:
+            return str(builtin(self, argv[1:], stdin))
+        if has_glob(argv[0]):
+            return self._one_of(argv, stdin)
+        return self._start(program, argv, stdin)
+
+    def _one_of(self, argv: list[str], stdin: str) -> str:
+        """Follow each program that a pattern in the place of one could find."""
+        pattern = normalized(argv[0], self.cwd)
+        for path in _paths_like(pattern):
+            self.copy().execute([path, *argv[1:]], stdin)
+        return UNKNOWN
+
+    def _call(self, function: Any, arguments: list[str], stdin: str) -> str:
         active = self.budget.active
-        if active.count(body) >= _MAX_RECURSION:
+        if active.count(function) >= _MAX_RECURSION:
             # What it runs has been seen.
             return UNKNOWN
         before, self.positional = self.positional, arguments
-        active.append(body)
+        active.append(function)
         try:
-            return self._run(body, stdin)
+            return self._run_function(function, stdin)
         finally:
             active.pop()
             self.positional = before
 
     def _start(self, program: str, argv: list[str], stdin: str) -> str:
-        self.report(rules.check(program, argv[1:], Place(self.cwd, self.home)))
-        self.report(self.budget.policy.check(program, argv[1:]))
-        starter = STARTERS.get(program)
-        if starter is not None:
-            return str(starter(self, argv[1:], stdin))
+        arguments = argv[1:]
+        self._check(program, arguments, stdin)
         if program in SHELLS:
-            return self._shell(argv[1:], stdin)
-        if _INTERPRETERS.fullmatch(program):
-            self._interpreter(argv[1:])
-        inner = unwrapped(argv)
+            return self._shell(arguments, stdin)
+        language = language_of(program)
+        if language is not None:
+            self._interpreter(language, arguments, stdin)
+        if program in SPEAKERS:
+            content_of = self._content_of(stdin)
+            self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
+            for script in scripts_of(program, arguments, self._exported, content_of, stdin):
+                self.copy().run_text(script, "")
+        if program.startswith(_LOADERS):
+            program = "ld.so"
+        inner = unwrapped(program, arguments)
         if inner is not None:
             return self._unwrapped(inner, stdin)
-        if "/" in argv[0] and (script := self.files.get(normalized(argv[0], self.cwd))) is not None:
-            return self._shell(argv, stdin) if script else ""
+        kind = STARTERS.get(program)
+        if kind is not None:
+            return HANDLERS[kind](self, arguments, stdin)
+        if "/" in argv[0] and (text := self.files.get(normalized(argv[0], self.cwd))) is not None:
+            return self._shell(argv, stdin) if text else ""
         output = self.written_by(argv, stdin)
         if program == "tee" and output != UNKNOWN:
-            for each in argv[1:]:
+            for each in arguments:
                 if not each.startswith("-"):
                     self.files[normalized(each, self.cwd)] = output
         return output
 
+    def _check(self, program: str, arguments: Sequence[str], stdin: str) -> None:
+        policy = self.budget.policy
+        if policy.block:
+            self.report(policy.check(program, arguments))
+        if not rules.is_judged(program) and not self.is_for_each:
+            return
+        place = Place(self.cwd, self.home, stdin)
+        self.report(rules.check(program, arguments, place))
+        if self.is_for_each:
+            # What is done to each of all files is done to all.
+            if program in JUDGED:
+                self.report(rules.check(program, ["-R", *arguments], place))
+            if program in DESTROYERS:
+                for target in rules.destroyed_by(program, arguments):
+                    self.report(rules.check("rm", ["-r", "--", target], place))
+
+    def _exported(self, name: str) -> str | None:
+        """Return what a program sees of a variable."""
+        return self.variables.get(name) if name in self.exported else None
+
+    def _content_of(self, stdin: str) -> Callable[[str], str]:
+        def content(name: str) -> str:
+            path = normalized(name, self.cwd)
+            is_input = name == "-" or path in ("/dev/stdin", "/dev/fd/0")
+            return stdin if is_input else self.files.get(path, UNKNOWN)
+
+        return content
+
     def written_by(self, argv: Sequence[str], stdin: str) -> str:
         """Return what a program that changes nothing writes, `UNKNOWN` if that is not known."""
+        self.spend(len(stdin) + sum(map(len, argv)))
         around = Surroundings(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
         output = output_of(argv, around)
         return UNKNOWN if output is None else output
 
-    def _unwrapped(self, inner: Any, stdin: str) -> str:
+    def _unwrapped(self, inner: Inner, stdin: str) -> str:
         child = self.copy()
         child.functions = {}
         child.variables.update(inner.assignments)
         child.exported = child.exported | set(inner.assignments)
+        if inner.away:
+            child.cwd, child.home = UNKNOWN, None
         if inner.cwd is not None:
-            child.cwd = normalized(inner.cwd, self.cwd)
+            child.cwd = normalized(inner.cwd, child.cwd)
         if inner.script is not None:
-            return str(child.run_script(inner.script, stdin))
-        output: str = child.execute(inner.argv, stdin)
-        return output
+            return child.run_script(inner.script, stdin)
+        return child.execute(inner.argv, stdin)
 
     # -- shells -----------------------------------------------------------------------------
 
@@ -159,23 +224,38 @@ class Programs(Names):
             return script
         return self.run_script(script, stdin)
 
-    def _interpreter(self, arguments: Sequence[str]) -> None:
-        """Look for shell commands, and for what removes trees, in code on the command line."""
-        for option, code in itertools.pairwise(arguments):
-            if option not in ("-c", "-e", "-E", "-r", "-pe", "-ne", "--eval"):
-                continue
-            if re.search(r"""(?:rmtree|rmSync|remove_dir_all|rm_rf)\s*\(?\s*(["'])/+\1""", code):
-                self.report(rules.REMOVES_ROOT)
-            if re.search(r"fork\s+while\s+fork|while\s*[(1T].*fork\s*\(", code, re.S):
-                self.report(FORK_BOMB)
-            if re.search(r"system|popen|subprocess|exec|spawn|qx|`|Popen|sh\b", code):
-                literals = [
-                    match[1] or match[2] or match[3] or ""
-                    for match in re.finditer(r"""'([^']*)'|"([^"]*)"|`([^`]*)`""", code)
-                ]
-                for literal in literals[:20]:
-                    self.copy().run_script(literal, "")
-                self.copy().run_script(shlex.join(literals), "")
-                opened = re.search(r"""open\s*\(\s*["'](/dev/[^"']+)["']\s*,\s*["'][wa]""", code)
-                if opened:
-                    self.report(rules.overwrites(opened[1], Place(self.cwd, None)))
+    def _interpreter(self, language: str, arguments: Sequence[str], stdin: str) -> None:
+        """Follow the commands that code would start, if it is known."""
+        code = code_of(language, arguments, stdin, self._content_of(stdin))
+        self.spend(len(code) * _SEARCHING)
+        commands = commands_in(language, code)
+        if commands.is_fork_bomb:
+            self.report(FORK_BOMB)
+        place = Place(self.cwd, self.home)
+        for path in commands.removed:
+            self.report(rules.check("rm", ["-r", "--", path], place))
+        for path in commands.written:
+            self.report(rules.overwrites(path, place))
+        for script in commands.scripts:
+            self.copy().run_script(script, "")
+        for argv in commands.argvs:
+            self.copy().execute(list(argv), "")
+
+
+def _paths_like(pattern: str) -> Iterator[str]:
+    """Return the programs that matter among those whose path a pattern matches."""
+    names = (*JUDGED, *WRITERS, *SHELLS, *WRAPPERS, *STARTERS, "mkfs.ext4", "mkfs.xfs", "mkfs.vfat")
+    directories = [each for each in _BIN_DIRECTORIES if matches(pattern.rpartition("/")[0], each)]
+    found = 0
+    for directory in directories[:1]:
+        for name in names:
+            if matches(pattern, f"{directory}/{name}"):
+                yield f"{directory}/{name}"
+                found += 1
+                if found >= _MAX_CANDIDATES:
+                    return
+    if matches(pattern.rpartition("/")[0], "/lib64") and matches(pattern, _LOADER):
+        yield _LOADER
+
+
+_LOADER: Final = "/lib64/ld-linux-x86-64.so.2"

@@ -7,18 +7,26 @@ Pure: an argument list, as bash would hand it to a program, and where that would
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
+from shelld.guard.disks import targets_of
+from shelld.guard.globs import has_glob, matches, matches_most_letters
+from shelld.guard.markers import ANY, ONE, SET, UNKNOWN, plain
+from shelld.guard.options import all_options
 from shelld.guard.verdict import Finding
+from shelld.guard.vocabulary import JUDGED, WRITERS
 
 
 class Place(NamedTuple):
-    """Where a program would run. `cwd` can hold `UNKNOWN`; `home` None: not known."""
+    """Where a program would run, and what it reads.
+
+    `cwd` can hold `UNKNOWN`; `home` None: not known.
+    """
 
     cwd: str
     home: str | None
+    stdin: str = ""
 
 
 # What a careful maintainer would never have removed as a whole. Below them is everybody's business.
@@ -27,6 +35,8 @@ SYSTEM_DIRECTORIES: Final = frozenset(
     for name in (
         *("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "proc", "root", "sbin"),
         *("sys", "usr", "var"),
+        # The first ones are links to these on most systems.
+        *("usr/bin", "usr/lib", "usr/lib32", "usr/lib64", "usr/sbin"),
     )
 )
 # Of those, the ones whose owner and mode are the system's.
@@ -71,26 +81,36 @@ def is_everything(path: str) -> bool:
 
 
 def _is_any_name(step: str) -> bool:
+    """Whether a pattern is for names of all kinds."""
     without = _BRACKETS.sub("", step)
-    has_glob = without != step or ANY in without or ONE in without
+    has_brackets = without != step
+    if not (has_brackets or ANY in without or ONE in without):
+        return False
     # Hidden files too, or names with a point in them.
-    return has_glob and not without.strip(f"{ANY}{ONE}.!")
+    if without.strip(f"{ANY}{ONE}.!"):
+        return False
+    return not has_brackets or matches_most_letters(step)
 
 
 def may_be_everything(path: str) -> bool:
     """Whether it could be the root, as far as is known."""
-    return all(step == UNKNOWN or _is_any_name(step) for step in path.strip("/").split("/"))
+    steps = path.strip("/").split("/")
+    return all((step and not step.strip(UNKNOWN)) or _is_any_name(step) for step in steps)
 
 
 def is_disk(path: str) -> bool:
     return _DISK.fullmatch(path) is not None
 
 
-def _is_directory_or_its_content(path: str, directories: frozenset[str] | set[str]) -> bool:
+def _is_directory_or_its_content(path: str, directories: Collection[str]) -> bool:
     if path in directories:
         return True
     parent, _, last = path.rpartition("/")
-    return parent in directories and _is_any_name(last)
+    if not has_glob(path):
+        return False
+    if _is_any_name(last) and any(matches(parent, each) for each in directories):
+        return True
+    return any(matches(path, each) for each in directories)
 
 
 # -- arguments --------------------------------------------------------------------------------
@@ -108,32 +128,9 @@ def parse_arguments(
     arguments: Sequence[str], with_value: str = "", long_with_value: Sequence[str] = ()
 ) -> Arguments:
     """Take arguments apart as getopt_long(3) does, options behind operands included."""
-    flags: set[str] = set()
-    operands: list[str] = []
-    values: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if argument == "--":
-            operands += rest
-            break
-        if argument.startswith("--"):
-            name, equals, value = argument[2:].partition("=")
-            flags.add(name)
-            if equals:
-                values[name] = value
-            elif name in long_with_value and rest:
-                values[name] = rest.pop(0)
-        elif argument.startswith("-") and len(argument) > 1:
-            for index, letter in enumerate(argument[1:], 1):
-                flags.add(letter)
-                if letter in with_value:
-                    value = argument[index + 1 :] or (rest.pop(0) if rest else "")
-                    values[letter] = value
-                    break
-        else:
-            operands.append(argument)
-    return Arguments(frozenset(flags), operands, values)
+    options, operands = all_options(arguments, with_value, long_with_value)
+    values = {name: value for name, value in options if value is not None}
+    return Arguments(frozenset(name for name, _ in options), operands, values)
 
 
 def _is_recursive(arguments: Sequence[str], letters: str) -> bool:
@@ -220,14 +217,6 @@ def _mv(arguments: Sequence[str], place: Place) -> Finding | None:
     return None
 
 
-def _dd(arguments: Sequence[str], place: Place) -> Finding | None:
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key == "of" and (finding := overwrites(value, place, "dd-disk")) is not None:
-            return finding
-    return None
-
-
 def overwrites(target: str, place: Place, rule: str = "redirect-disk") -> Finding | None:
     """Return what is wrong with writing to `target`."""
     if is_disk(normalized(target, place.cwd)):
@@ -235,33 +224,35 @@ def overwrites(target: str, place: Place, rule: str = "redirect-disk") -> Findin
     return None
 
 
-def _mkfs(arguments: Sequence[str], _place: Place) -> Finding | None:
-    if any(each in ("-V", "--version", "--help") for each in arguments):
+_MAKES: Final = "it makes a new file system, and what was there is lost"
+# Options of mke2fs(8) that take a value.
+_EXT_LETTERS: Final = "bCdDeEfgGiIJLlmMNoOrtTUz"
+
+
+def _mkfs(program: str, arguments: Sequence[str], place: Place) -> Finding | None:
+    kind = program.removeprefix("mkfs.")
+    letters = _EXT_LETTERS if kind in ("ext2", "ext3", "ext4") else ""
+    parsed = parse_arguments(arguments, letters)
+    if parsed.flags & {"version", "help"} or _is_dry_run_of_mkfs(kind, arguments, parsed):
         return None
-    return Finding("mkfs", "it makes a new file system, and what was there is lost")
+    paths = [normalized(operand, place.cwd) for operand in parsed.operands]
+    line = plain(" ".join([program, *arguments]))
+    is_known = UNKNOWN not in line and not any(map(has_glob, arguments))
+    if paths and is_known and not any(path.startswith("/dev/") for path in paths):
+        quoted = line.replace("\\", "\\\\").replace('"', '\\"')
+        return Finding(
+            "mkfs", f'{_MAKES}; --guard-rules with the line allow = ["{quoted}"] allows it'
+        )
+    return Finding("mkfs", _MAKES)
 
 
-def _mkfs_ext(arguments: Sequence[str], place: Place) -> Finding | None:
-    # A dry run.
-    return None if "-n" in arguments else _mkfs(arguments, place)
-
-
-def _writes_operands(arguments: Sequence[str], place: Place) -> Finding | None:
-    for operand in parse_arguments(arguments).operands:
-        if (finding := overwrites(operand, place)) is not None:
-            return finding
-    return None
-
-
-def _writes_last(arguments: Sequence[str], place: Place) -> Finding | None:
-    operands = parse_arguments(arguments, "tS").operands
-    return overwrites(operands[-1], place) if len(operands) > 1 else None
-
-
-def _wipefs(arguments: Sequence[str], place: Place) -> Finding | None:
-    if parse_arguments(arguments).flags.isdisjoint({"a", "all"}):
-        return None
-    return _writes_operands(arguments, place)
+def _is_dry_run_of_mkfs(kind: str, arguments: Sequence[str], parsed: Arguments) -> bool:
+    if kind == "mkfs":
+        # ``mkfs -V /dev/sda`` says what it does, and only if told twice does not do it.
+        times = sum(each.count("V") for each in arguments if re.fullmatch(r"-\w+", each))
+        return times > 1 or (times == 1 and not parsed.operands)
+    dry = {"ext2": "n", "ext3": "n", "ext4": "n", "ntfs": "n", "xfs": "N"}.get(kind, "V")
+    return not parsed.flags.isdisjoint({dry, "V"})
 
 
 def _rsync(arguments: Sequence[str], place: Place) -> Finding | None:
@@ -282,29 +273,50 @@ RULES: Final = frozenset(
 
 Check = Callable[[Sequence[str], Place], Finding | None]
 
-CHECKS: Final[dict[str, Check]] = {
+_CHECKS: Final[dict[str, Check]] = {
     "rm": _rm,
     "chmod": _chmod,
     "chown": _chown,
-    "chgrp": _chown,
     "mv": _mv,
-    "dd": _dd,
-    "mkfs": _mkfs,
-    "mke2fs": _mkfs_ext,
-    "tee": _writes_operands,
-    "shred": _writes_operands,
-    "blkdiscard": _writes_operands,
-    "wipefs": _wipefs,
-    "cp": _writes_last,
-    "install": _writes_last,
     "rsync": _rsync,
 }
 
 
+def is_judged(program: str) -> bool:
+    """Whether `check` could find anything, whatever the arguments are."""
+    return program in JUDGED or program in WRITERS or program.startswith(_FAMILIES)
+
+
+# Programs of many names, each with an ending of its own.
+_FAMILIES: Final = ("mkfs.", "partclone.")
+
+
 def check(program: str, arguments: Sequence[str], place: Place) -> Finding | None:
     """Return what is wrong with running a program, by its name without directories."""
-    if program.startswith("mkfs."):
-        known = program.removeprefix("mkfs.") in ("ext2", "ext3", "ext4")
-        return (_mkfs_ext if known else _mkfs)(arguments, place)
-    judge = CHECKS.get(program)
-    return None if judge is None else judge(arguments, place)
+    kind = "mkfs." if program.startswith("mkfs.") else JUDGED.get(program)
+    if kind is not None:
+        judge = _CHECKS.get(kind)
+        if judge is None:
+            return _mkfs("mkfs.ext2" if program == "mke2fs" else program, arguments, place)
+        if (finding := judge(arguments, place)) is not None:
+            return finding
+    for target in targets_of(program, arguments, place.stdin):
+        rule = "dd-disk" if program in _COPIERS else "redirect-disk"
+        if (finding := overwrites(target, place, rule)) is not None:
+            return finding
+    return None
+
+
+def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:
+    """Return what is lost if one of `vocabulary.DESTROYERS` runs."""
+    parsed = parse_arguments(arguments, "tS", ("target-directory", "suffix"))
+    operands = parsed.operands
+    has_directory = not parsed.flags.isdisjoint({"t", "target-directory"})
+    if program == "mv":
+        return operands if has_directory else operands[:-1]
+    if program in ("cp", "install"):
+        return [] if has_directory else operands[-1:]
+    return targets_of(program, arguments) or operands
+
+
+_COPIERS: Final = frozenset({"dd", "dcfldd", "dc3dd", "ddpt"})

@@ -81,6 +81,34 @@ def _sequence(text: str) -> list[str]:
     return [chr(n) if is_letters else str(n) for n in numbers[: MAX_FIELDS + 1]]
 
 
+def joined_lines(text: str) -> str:
+    """Return a script without the line ends that a backslash takes away, which can part a word."""
+    if "\\\n" not in text:
+        return text
+    parts: list[str] = []
+    start = position = 0
+    quoted = False
+    for match in _CONTINUED.finditer(text):
+        if match.start() < position:
+            continue
+        token = match[0]
+        if token == "\\\n":
+            parts.append(text[start : match.start()])
+            start = match.end()
+        elif token == '"':
+            quoted = not quoted
+        elif token == "'" and not quoted:
+            end = text.find("'", match.end())
+            position = len(text) if end < 0 else end + 1
+        elif token == "#" and not quoted and text[match.start() - 1 : match.start()].strip() == "":
+            end = text.find("\n", match.end())
+            position = len(text) if end < 0 else end
+    return "".join([*parts, text[start:]])
+
+
+_CONTINUED: Final = re.compile(r"\\.|['\"#]", re.S)
+
+
 def end_of_unit(text: str, position: int) -> int:  # noqa: PLR0911 - a table of cases
     """Return where what begins at `position` ends: a character, or a quotation or expansion."""
     character = text[position]

@@ -32,6 +32,12 @@ from shelld.guard.units import (
 
 # A longer one, if anything in it means more than itself, could be anything.
 MAX_WORD: Final = 32 * 1024
+# What a word may become; the rest of it is not known.
+MAX_EXPANDED: Final = 256 * 1024
+# What a value takes anyway.
+_SHORT: Final = 200
+# How much longer it takes to match a pattern than to copy what is matched.
+_TRYING: Final = 500
 _SPECIAL: Final = re.compile(r"[\\'\"$`<>*?\[{~]")
 
 
@@ -40,6 +46,14 @@ class Scope(Protocol):
 
     def value_of(self, name: str) -> str | None:
         """Return the value of a variable or a special parameter, None if it is not set."""
+        ...
+
+    def spend(self, characters: int) -> None:
+        """Count text that was looked at."""
+        ...
+
+    def miss(self) -> None:
+        """Take note that a name has no value and that nothing stands in for it."""
         ...
 
     def list_of(self, name: str) -> list[str]:
@@ -70,7 +84,10 @@ def expand_word(word: str, scope: Scope) -> list[str]:
         return [UNKNOWN]
     fields: list[str] = []
     separators = _separators(scope)
-    for each in expand_braces(word):
+    words = expand_braces(word)
+    if len(words) > 1:
+        scope.spend(len(words) * len(word))
+    for each in words:
         fields += _fields(_pieces(each, scope), separators)
         if len(fields) > MAX_FIELDS:
             raise ExpansionError
@@ -123,6 +140,7 @@ class _Scanner:
         self._text = text
         self._scope = scope
         self._position = 0
+        self._length = 0
 
     def _add(self, text: str, *, quoted: bool = False, splits: bool = False) -> None:
         self.pieces.append(_Piece(text, quoted, splits))
@@ -236,6 +254,11 @@ class _Scanner:
         self._position = end
 
     def _add_value(self, value: str, *, quoted: bool) -> None:
+        if len(value) > _SHORT:
+            self._length += len(value)
+            if self._length > MAX_EXPANDED:
+                value = UNKNOWN
+            self._scope.spend(len(value))
         if not quoted:
             value = value.translate(ACTIVE)
         if value or not quoted:
@@ -307,7 +330,12 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
         if rest in ("*", "@") or value is None:
             return UNKNOWN
         value = UNKNOWN if UNKNOWN in value else _value(value, None, scope, quoted=quoted)
+    if value is None and not _HAS_DEFAULT.match(rest):
+        scope.miss()
     return _operated(name, value, rest, scope, quoted=quoted) if rest else value or ""
+
+
+_HAS_DEFAULT: Final = re.compile(r":?[-=+?]")
 
 
 def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str | None:
@@ -345,6 +373,8 @@ def _operated(  # noqa: PLR0911 - a table of cases
     if rest[0] in "#%":
         greedy = rest[:2] in ("##", "%%")
         pattern = expand_text(rest[2:] if greedy else rest[1:], scope)
+        # Each end of it is tried.
+        scope.spend(len(value) * _TRYING)
         return trimmed(value, pattern, at_start=rest[0] == "#", greedy=greedy)
     if rest[0] == "/":
         return _replaced(value, rest[1:], scope)

@@ -6,234 +6,136 @@ command as one string, to be run by a shell, say so.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from shelld.guard.options import Option, options_of
+from shelld.guard.specification import ALL_OPERANDS, Specification, specification
+from shelld.guard.vocabulary import EVERYDAY_WRAPPERS, WRAPPERS
+
 
 class Inner(NamedTuple):
-    """`script` None: `argv` is the program. Else a shell runs that text."""
+    """`script` None: `argv` is the program. Else a shell runs that text.
+
+    `cwd` is where it runs, if a wrapper says so; `away`: on another machine, or in a container.
+    """
 
     argv: list[str]
     assignments: Mapping[str, str] = MappingProxyType({})
     script: str | None = None
     cwd: str | None = None
+    away: bool = False
 
 
-class _Shape(NamedTuple):
-    """`letters` and `names` are options that take a value; `operands` come before the program.
-
-    `assigns`: NAME=VALUE may come before it. `joins`: the rest is one text for a shell.
-    `scripts`: options whose value is text for a shell.
-    """
-
-    letters: str = ""
-    names: tuple[str, ...] = ()
-    operands: int = 0
-    assigns: bool = False
-    joins: bool = False
-    scripts: tuple[str, ...] = ()
-
-
-_PLAIN: Final = _Shape()
-_ALL: Final = 9
-
-_SHAPES: Final[dict[str, _Shape]] = {
-    "sudo": _Shape(
-        "CDgHhpRrTtUu",
-        ("user", "group", "host", "prompt", "chdir", "chroot", "role", "type", "close-from"),
-        assigns=True,
-    ),
-    "doas": _Shape("Cu", assigns=True),
-    "nohup": _PLAIN,
-    "setsid": _PLAIN,
-    "nice": _Shape("n", ("adjustment",)),
-    "ionice": _Shape("cnpPu", ("class", "classdata")),
-    "chrt": _Shape("TPD", operands=1),
-    "taskset": _Shape(operands=1),
-    "timeout": _Shape("ks", ("kill-after", "signal"), operands=1),
-    "time": _Shape("fo", ("format", "output")),
-    "stdbuf": _Shape("ioe", ("input", "output", "error")),
-    "strace": _Shape("aeoOpPsSuEIXb", ("output", "trace", "env", "user")),
-    "ltrace": _Shape("aeonpsuDFAlx"),
-    "gdb": _Shape("x"),
-    "valgrind": _PLAIN,
-    "unshare": _Shape("SGRw", ("map-user", "map-group", "root", "wd", "setuid", "setgid")),
-    "nsenter": _Shape("tSGrw", ("target", "setuid", "setgid", "root", "wd")),
-    "chroot": _Shape(names=("userspec", "groups"), operands=1),
-    "prlimit": _Shape("p", ("pid",)),
-    "setarch": _Shape(operands=1),
-    "linux64": _PLAIN,
-    "linux32": _PLAIN,
-    "systemd-run": _Shape("pEHMtu", ("unit", "property", "slice", "uid", "gid", "setenv")),
-    "systemd-inhibit": _PLAIN,
-    "dbus-run-session": _Shape(names=("config-file",)),
-    "dbus-launch": _PLAIN,
-    "eatmydata": _PLAIN,
-    "fakeroot": _Shape("lis"),
-    "firejail": _PLAIN,
-    "unbuffer": _PLAIN,
-    "catchsegv": _PLAIN,
-    "numactl": _Shape("iNmCp"),
-    "cgexec": _Shape("g"),
-    "setpriv": _Shape(names=("reuid", "regid", "groups", "inh-caps")),
-    "capsh": _PLAIN,
-    "setuidgid": _Shape(operands=1),
-    "chpst": _Shape("uUbenmodlL"),
-    "gosu": _Shape(operands=1),
-    "su-exec": _Shape(operands=1),
-    "softlimit": _Shape("adfloprst"),
-    "ccache": _PLAIN,
-    "rlwrap": _PLAIN,
-    "xvfb-run": _Shape("enspf"),
-    "torsocks": _PLAIN,
-    "proxychains": _Shape("f"),
-    "proxychains4": _Shape("f"),
-    "caffeinate": _Shape("tw"),
-    "daemonize": _Shape("acepluoE"),
-    "start-stop-daemon": _Shape("xnpuagd"),
-    "dumb-init": _PLAIN,
-    "tini": _Shape("p"),
-    "ts": _PLAIN,
-    "chronic": _PLAIN,
-    "pkexec": _Shape(names=("user",)),
-    "run0": _Shape("uD"),
-    "coproc": _PLAIN,
-    "exec": _Shape("a"),
-    "builtin": _PLAIN,
-    "then": _PLAIN,
-    "do": _PLAIN,
-    "else": _PLAIN,
-    "!": _PLAIN,
-    "{": _PLAIN,
-    "perf": _Shape("eopFcCg", operands=1),
-    "screen": _Shape("cSetTph"),
-    "ssh": _Shape("bcDEeFIiJLlmOopQRSWw", operands=1, joins=True),
-    "watch": _Shape("nq", ("interval",), joins=True),
-    "hyperfine": _Shape("wrmMNpcsu", ("warmup", "runs", "shell", "prepare", "setup"), joins=True),
-    "entr": _PLAIN,
-    "flock": _Shape("wEc", ("timeout", "conflict-exit-code"), operands=1, scripts=("c", "command")),
-    "script": _Shape("cEIOBTmo", ("command",), operands=_ALL, scripts=("c", "command")),
-    "su": _Shape("cgGsw", ("command", "group", "shell"), operands=_ALL, scripts=("c", "command")),
-    "runuser": _Shape("cgGsuw", ("command", "user"), operands=_ALL, scripts=("c", "command")),
-    "tmux": _Shape("fLSctnF", operands=1, joins=True),
-}
-
-
-WRAPPERS: Final = frozenset(_SHAPES)
-
-
-def unwrapped(argv: Sequence[str]) -> Inner | None:
+def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     """Return what a wrapper starts, None if this is no wrapper or starts nothing."""
-    program = argv[0].rpartition("/")[2]
-    if program == "env":
-        return _env(argv[1:])
-    if program in ("busybox", "toybox"):
-        return Inner(list(argv[1:])) if len(argv) > 1 else None
-    if program == "command":
-        return _command(argv[1:])
-    shape = _SHAPES.get(program)
-    return None if shape is None else _of_shape(program, shape, argv[1:])
+    for spec in _specifications(program) if program in _ALL else ():
+        inner = _Unwrapping(program, spec, arguments).inner()
+        if inner is not None:
+            return inner
+    return None
 
 
-def _command(arguments: Sequence[str]) -> Inner | None:
-    rest = list(arguments)
-    while rest and rest[0].startswith("-"):
-        if "v" in rest[0].lower():
+_ALL: Final = {**EVERYDAY_WRAPPERS, **WRAPPERS}
+
+
+@cache
+def _specifications(program: str) -> list[Specification]:
+    return [specification(line) for line in _ALL[program].split(";")]
+
+
+class _Unwrapping:
+    def __init__(self, program: str, spec: Specification, arguments: Sequence[str]) -> None:
+        self._program = program
+        self._spec = spec
+        self._rest = list(arguments)
+        self._assignments: dict[str, str] = {}
+        self._first: str | None = None
+        self._script: str | None = None
+        self._cwd: str | None = None
+
+    def inner(self) -> Inner | None:
+        if not self._read():
             return None
-        rest.pop(0)
-    return Inner(rest) if rest else None
+        if self._script is not None:
+            # ``env -S`` puts the rest behind it.
+            rest = self._rest if self._program == "env" else []
+            return self._found([], " ".join([self._script, *rest]))
+        if self._first is not None:
+            return self._found([self._first, *self._rest])
+        if self._program == "coproc" and "{" in self._rest:
+            # With a name.
+            self._rest = self._rest[self._rest.index("{") + 1 :]
+        if not self._rest:
+            return None
+        if "joins" in self._spec.marks:
+            return self._found([], " ".join(self._rest))
+        return self._found(self._rest)
+
+    def _found(self, argv: list[str], script: str | None = None) -> Inner:
+        away = "away" in self._spec.marks
+        return Inner(argv, self._assignments, script, self._cwd, away)
+
+    def _read(self) -> bool:
+        """Read up to the program; return whether there can be one."""
+        spec, rest = self._spec, self._rest
+        subcommands = list(spec.options.get("sub", ()))
+        operands = spec.operands
+        while rest:
+            argument = rest[0]
+            if argument == "--":
+                rest.pop(0)
+                # ``su -- me`` has operands behind it, and so has ``timeout -- 5 ls``.
+                del rest[: 0 if operands == ALL_OPERANDS else operands]
+                break
+            if argument.startswith("-") and (len(argument) > 1 or self._program in ("env", "su")):
+                rest.pop(0)
+                for option in options_of(argument, rest, spec.letters, spec.names):
+                    if spec.has("idle", option.name):
+                        return False
+                    if spec.has("argv", option.name):
+                        self._first = option.value
+                        return True
+                    self._take(option)
+                if self._script is not None and self._program == "env":
+                    return True
+            elif "assigns" in spec.marks and _is_assignment(argument):
+                name, _, value = rest.pop(0).partition("=")
+                self._assignments[name] = value
+            elif subcommands:
+                if rest.pop(0) != subcommands.pop(0):
+                    return False
+            elif operands and not (operands == ALL_OPERANDS and not self._may_have_script()):
+                operands -= 1
+                rest.pop(0)
+            else:
+                break
+        return not subcommands
+
+    def _take(self, option: Option) -> None:
+        spec, (name, value) = self._spec, option
+        if value is None:
+            return
+        if spec.has("script", name):
+            self._script = value
+        elif spec.has("cd", name):
+            self._cwd = value
+        elif spec.has("first", name):
+            self._first = value
+
+    def _may_have_script(self) -> bool:
+        """Whether there is text for a shell, so that operands are no program."""
+        if self._script is not None:
+            return True
+        scripts = self._spec.options.get("script", ())
+        return any(
+            each[2:].partition("=")[0] in scripts or any(name in each[1:3] for name in scripts)
+            for each in self._rest
+            if each.startswith("-")
+        )
 
 
-def _of_shape(program: str, shape: _Shape, arguments: Sequence[str]) -> Inner | None:
-    rest = list(arguments)
-    script: str | None = None
-    operands = _operands_before(shape, rest)
-    assignments: dict[str, str] = {}
-    while rest:
-        argument = rest[0]
-        if argument == "--":
-            rest.pop(0)
-            rest = rest[operands:]
-            break
-        if argument.startswith("-") and len(argument) > 1:
-            rest.pop(0)
-            name, value = _option(argument, shape, rest)
-            if name in shape.scripts and value is not None:
-                script = value
-        elif shape.assigns and "=" in argument.split("/")[0] and not operands:
-            name, _, value = argument.partition("=")
-            assignments[name] = value
-            rest.pop(0)
-        elif operands:
-            operands -= 1
-            rest.pop(0)
-        else:
-            break
-    if script is not None:
-        return Inner([], assignments, script)
-    if program == "coproc" and "{" in rest:
-        # With a name.
-        rest = rest[rest.index("{") + 1 :]
-    return _started(program, shape, rest, assignments) if rest else None
-
-
-def _operands_before(shape: _Shape, arguments: Sequence[str]) -> int:
-    """Return how many operands come before the program."""
-    has_script = any(each == "--command" or re.match(r"-\w*c", each) for each in arguments)
-    # Without a text for a shell, what follows is a program.
-    return 0 if shape.operands == _ALL and not has_script else shape.operands
-
-
-def _started(
-    program: str, shape: _Shape, rest: list[str], assignments: dict[str, str]
-) -> Inner | None:
-    if program == "flock" and rest[0] in ("-c", "--command"):
-        return Inner([], assignments, rest[1]) if len(rest) > 1 else None
-    if shape.joins:
-        return Inner([], assignments, " ".join(rest))
-    return Inner(rest, assignments)
-
-
-def _option(argument: str, shape: _Shape, rest: list[str]) -> tuple[str, str | None]:
-    if argument.startswith("--"):
-        name, equals, value = argument[2:].partition("=")
-        if equals:
-            return name, value
-        return name, rest.pop(0) if name in shape.names and rest else None
-    for index, letter in enumerate(argument[1:], 1):
-        if letter in shape.letters:
-            return letter, argument[index + 1 :] or (rest.pop(0) if rest else "")
-    return argument[1:], None
-
-
-def _env(arguments: Sequence[str]) -> Inner | None:
-    rest = list(arguments)
-    assignments: dict[str, str] = {}
-    cwd: str | None = None
-    while rest:
-        argument = rest.pop(0)
-        if argument in ("-u", "--unset", "-C", "--chdir", "-S", "--split-string") and rest:
-            value = rest.pop(0)
-            if argument in ("-C", "--chdir"):
-                cwd = value
-            elif argument in ("-S", "--split-string"):
-                return Inner([], assignments, " ".join([value, *rest]), cwd)
-        elif argument.startswith(("--split-string=", "-S", "-vS")):
-            value = argument.partition("=")[2] if "=" in argument[:15] else argument[2:]
-            return Inner([], assignments, " ".join([value.removeprefix("S"), *rest]), cwd)
-        elif argument.startswith("--chdir="):
-            cwd = argument.partition("=")[2]
-        elif argument.startswith("-C"):
-            cwd = argument[2:]
-        elif argument == "--":
-            break
-        elif argument.startswith("-"):
-            continue
-        elif "=" in argument:
-            name, _, value = argument.partition("=")
-            assignments[name] = value
-        else:
-            return Inner([argument, *rest], assignments, None, cwd)
-    return Inner(rest, assignments, None, cwd) if rest else None
+def _is_assignment(argument: str) -> bool:
+    return "=" in argument.partition("/")[0]

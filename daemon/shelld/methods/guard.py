@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -13,15 +15,12 @@ from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
 from shelld.shells.session import Session
-from shelld_protocol.errors import blocked
+from shelld_protocol.errors import blocked, resource_exhausted
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
 # After the start; until then the first command has been answered, if it came with that.
 LOAD_DELAY_S: Final = 0.03
-
-# To look at a longer one may take so long that others would notice.
-_INLINE_CHARACTERS: Final = 4 * 1024
 
 # Of a command whose dangerous part is not known.
 MAX_SEGMENT: Final = 200
@@ -37,20 +36,32 @@ async def verdict_on(
     """Return what the guard says, whatever the daemon makes of that."""
     daemon, command = context.daemon, params.command
     session = daemon.manager.look_at_session(params.session)
-    is_usual = not (traces or params.env)
+    is_usual = not (traces or params.env or _is_in_dev(session, params))
     if is_usual and is_plainly_harmless(command, daemon.policy, session.state.names):
         return _ALLOWED
     # Most commands never get here, and the first should not wait for this.
-    from shelld.guard.judgement import judge  # noqa: PLC0415
+    from shelld.guard.judgement import judge, judge_at_once  # noqa: PLC0415
 
     circumstances = _circumstances(session, params)
+    verdict = judge_at_once(command, circumstances, daemon.policy, traces=traces)
+    if verdict is not None:
+        return verdict
+    # Others would have to wait for this one.
+    return await _in_thread(lambda: judge(command, circumstances, daemon.policy, traces=traces))
 
-    def verdict() -> Verdict:
-        return judge(command, circumstances, daemon.policy, traces=traces)
 
-    if len(command) + len(circumstances.stdin) <= _INLINE_CHARACTERS:
-        return verdict()
-    return await anyio.to_thread.run_sync(verdict, abandon_on_cancel=True)
+async def _in_thread(judgement: Callable[[], Verdict]) -> Verdict:
+    try:
+        return await anyio.to_thread.run_sync(judgement, abandon_on_cancel=True)
+    except RuntimeError:
+        raise resource_exhausted("threads", "Cannot judge the command: no threads left") from None
+
+
+def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> bool:
+    """Whether a name without a path can be that of a disk."""
+    if params.cwd is None:
+        return session.state.cwd.startswith(b"/dev")
+    return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 
 
 async def admit(context: Context, params: BashParams) -> Verdict:
@@ -69,7 +80,9 @@ async def admit(context: Context, params: BashParams) -> Verdict:
 async def load_soon() -> None:
     """Import what the guard needs, before the first command that is not plain if possible."""
     await anyio.sleep(LOAD_DELAY_S)
-    await anyio.to_thread.run_sync(_load, abandon_on_cancel=True)
+    # Without a thread for it, the first command that needs it imports it.
+    with contextlib.suppress(RuntimeError):
+        await anyio.to_thread.run_sync(_load, abandon_on_cancel=True)
 
 
 def _load() -> None:

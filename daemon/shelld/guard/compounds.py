@@ -1,0 +1,169 @@
+"""Loops, conditions and functions: which of their statements run, and with what values.
+
+All branches are followed but those that certainly do not run, such as that of ``if false``.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from shelld.guard import parse
+from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
+from shelld.guard.markers import UNKNOWN
+from shelld.guard.programs import Programs
+from shelld.guard.units import ExpansionError
+from shelld.guard.words import expand_word
+
+Node = Any
+
+# Of a loop over known values.
+_MAX_ROUNDS: Final = 64
+_STATUS: Final = {"true": True, ":": True, "false": False}
+
+
+class Function(NamedTuple):
+    """`redirects` are those of its definition, which every call has."""
+
+    body: Node
+    redirects: tuple[Node, ...]
+
+
+class Compounds(Programs):
+    @abc.abstractmethod
+    def _run(self, node: Node, stdin: str) -> str: ...
+
+    @abc.abstractmethod
+    def _run_children(self, node: Node, stdin: str) -> str: ...
+
+    @abc.abstractmethod
+    def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]: ...
+
+    @abc.abstractmethod
+    def _written(self, target: str | None, output: str) -> str: ...
+
+    def _for(self, node: Node, stdin: str) -> str:
+        name = ""
+        values: list[str] = []
+        bodies: list[Node] = []
+        has_list = any(each.type == "in" for each in node.children)
+        for child in node.named_children:
+            if child.type == "variable_name":
+                name = parse.text_of(child)
+            elif child.type in ("do_group", "compound_statement"):
+                bodies.append(child)
+            else:
+                try:
+                    values += expand_word(parse.text_of(child), self)
+                except ExpansionError:
+                    values.append(UNKNOWN)
+        values = values if has_list else list(self.positional)
+        output = ""
+        # What is in it is looked at even if nothing shows that it runs.
+        for value in values[:_MAX_ROUNDS] or [UNKNOWN]:
+            self.assign(name, value)
+            output += "".join([self._run(body, stdin) for body in bodies])
+        return output
+
+    def _while(self, node: Node, stdin: str) -> str:
+        body = next((each for each in node.named_children if each.type == "do_group"), None)
+        conditions = [each for each in node.named_children if each != body]
+        if node.type == "c_style_for_statement":
+            runs: bool | None = True if not conditions else None
+        else:
+            runs = self._status(conditions[-1:])
+            if runs is not None and node.children[0].type == "until":
+                runs = not runs
+        if runs is False:
+            return self._run_all(conditions, stdin)
+        if runs and body is not None and parse.only_starts(body):
+            self.report(FORK_BOMB, parse.text_of(node))
+        return self._run_children(node, stdin)
+
+    # -- conditions -------------------------------------------------------------------------
+
+    def _run_all(self, nodes: Sequence[Node], stdin: str) -> str:
+        return "".join([self._run(each, stdin) for each in nodes])
+
+    def _status(self, nodes: Sequence[Node]) -> bool | None:
+        """Return whether the last of some statements succeeds, None if that is not known."""
+        if not nodes:
+            return None
+        node = nodes[-1]
+        members = node.named_children
+        if node.type == "negated_command":
+            status = self._status(members)
+            return None if status is None else not status
+        if node.type == "list" and len(members) == 2:
+            left, right = self._status(members[:1]), self._status(members[1:])
+            decides = node.children[1].type == "||"
+            return left if left is decides else (right if left is not None else None)
+        text = parse.text_of(node)
+        if text in self.functions or text in self.aliases:
+            return None
+        return _STATUS.get(text)
+
+    def _list(self, node: Node, stdin: str) -> str:
+        if len(node.named_children) != 2 or len(node.children) != 3:
+            return self._run_children(node, stdin)
+        left, right = node.named_children
+        output = self._run(left, stdin)
+        if self._status([left]) is (node.children[1].type == "||"):
+            return output
+        return output + self._run(right, stdin)
+
+    def _if(self, node: Node, stdin: str) -> str:
+        """Follow all branches but those that cannot be reached."""
+        conditions: list[Node] = []
+        branch: list[Node] = []
+        others: list[Node] = []
+        has_condition = False
+        for child in node.children:
+            if child.type == "then":
+                has_condition = True
+            elif child.type in ("elif_clause", "else_clause"):
+                others.append(child)
+            elif child.is_named:
+                (branch if has_condition else conditions).append(child)
+        status = self._status(conditions)
+        output = self._run_all(conditions, stdin)
+        if status is not False:
+            output += self._run_all(branch, stdin)
+        if status is not True:
+            output += self._run_all(others, stdin)
+        return output
+
+    def _case(self, node: Node, stdin: str) -> str:
+        output = ""
+        for item in node.named_children:
+            if item.type == "case_item":
+                past_pattern = False
+                for child in item.children:
+                    if past_pattern and child.is_named:
+                        output += self._run(child, stdin)
+                    past_pattern = past_pattern or child.type == ")"
+            else:
+                self.substitutions(item, stdin)
+        return output
+
+    def _function(self, node: Node, _stdin: str, more: Sequence[Node] = ()) -> str:
+        """Define a function; `more` are redirections that the parser has put around it."""
+        name = parse.text_of(node.named_children[0])
+        redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
+        bodies = [each for each in node.named_children[1:] if each not in redirects]
+        body = bodies[-1]
+        self.functions[name] = Function(body, (*redirects, *more))
+        self.calls[name] = parse.calls_of(body)
+        if is_fork_bomb(name, self.calls):
+            self.report(FORK_BOMB, parse.text_of(node))
+        return ""
+
+    def _run_function(self, function: Function, stdin: str) -> str:
+        if not function.redirects:
+            return self._run(function.body, stdin)
+        try:
+            stdin, target = self._redirect(function.redirects, stdin)
+        except ExpansionError:
+            return ""
+        return self._written(target, self._run(function.body, stdin))

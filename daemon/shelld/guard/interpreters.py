@@ -1,0 +1,183 @@
+"""Code for an interpreter: the commands that it starts and the files that it removes or writes.
+
+Pure, and no parser: calls are found by their names, and what they are given only if it is written
+there, or in a variable next to it. What is only printed or compared is no call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from shelld.guard.markers import plain
+from shelld.guard.vocabulary import LANGUAGES, VERSION
+
+# Of code, how much is looked at, and how many calls of it are followed.
+_MAX_CODE: Final = 16 * 1024
+_MAX_CALLS: Final = 32
+
+
+class Commands(NamedTuple):
+    """What code would do, as far as it is written in it."""
+
+    scripts: list[str]
+    argvs: list[list[str]]
+    removed: list[str]
+    written: list[str]
+    is_fork_bomb: bool
+
+
+def language_of(program: str) -> str | None:
+    """Return the language that a program runs, whichever version of it."""
+    name = program.rstrip(VERSION)
+    return name if name in LANGUAGES else None
+
+
+def code_of(
+    language: str, arguments: Sequence[str], stdin: str, content_of: Callable[[str], str]
+) -> str:
+    """Return the code that an interpreter is given: by an option, a file or its input."""
+    letters = LANGUAGES[language]
+    codes: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument.startswith("--"):
+            name, equals, value = argument[2:].partition("=")
+            if name in ("eval", "print"):
+                codes.append(value if equals else "".join(rest[:1]))
+        elif argument.startswith("-") and len(argument) > 1:
+            if argument[-1] in letters and len(argument) <= _LONGEST_GROUP:
+                codes.append("".join(rest[:1]))
+                del rest[:1]
+            elif argument[1] in letters:
+                codes.append(argument[2:])
+            elif argument == "-m" and language == "python":
+                return ""
+        elif language == "deno" and argument == "eval":
+            codes += rest
+            rest = []
+        elif codes:
+            break
+        else:
+            return content_of(argument)
+    return "\n".join(codes) if codes else stdin
+
+
+# As in ``perl -wlne``.
+_LONGEST_GROUP: Final = 5
+
+_LITERAL: Final = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`"""
+_CALLS: Final = (
+    r"(?:\b(?:os\.execute|io\.popen|system|popen\d?|exec\w*|spawn\w*|run|call|check_call"
+    r"|check_output|getoutput|getstatusoutput|Popen|shell_exec|passthru|proc_open|pcntl_exec"
+    r"|Command|fork_exec)\b)"
+)
+_REMOVES: Final = (
+    r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir_all|rmdir_r|remove_entry"
+    r"|remove_entry_secure|rimraf)\b)"
+)
+_WRITES: Final = (
+    rf"(?:writeFile\w*|createWriteStream|file_put_contents|File\.(?:bin)?write)\s*\(\s*({_LITERAL})",
+    rf"open\s*\(\s*({_LITERAL})\s*,\s*['\"][^'\"]*[wa+]",
+    rf"Path\s*\(\s*({_LITERAL})\s*\)\s*\.\s*(?:write_\w+|open\s*\(\s*['\"][^'\"]*[wa+])",
+    r"""open\w*[\s(][^;\n"']*['"]\+?>>?['"]\s*,\s*(['"][^'"]*['"])""",
+    r"""open\w*[\s(][^;\n"']*(['"]\+?>>?\s*[^'"]*['"])""",
+)
+_FOREVER: Final = (
+    r"\bwhile\s*\(?\s*(?:1|true|True)\b|\bfor\s*\(\s*;\s*;|\bloop\b|\biter\s*\(\s*int"
+    r"|\bfork\b[\s()]*\bwhile\b|\buntil\s+(?:0|false)\b|\bcount\s*\("
+)
+_ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last)\b"
+_COMMENT: Final = r"^\s*(?:#|//).*$"
+# Languages in which what is between backticks is a command.
+_BACKTICKS: Final = frozenset({"perl", "ruby", "php"})
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.M)
+
+
+def commands_in(language: str, code: str) -> Commands:
+    code = _compiled(_COMMENT).sub("", plain(code[:_MAX_CODE]))
+    scripts: list[str] = []
+    argvs: list[list[str]] = []
+    if language in _BACKTICKS:
+        scripts += [match[1] for match in _compiled(r"`([^`]*)`").finditer(code)]
+        quoted = _compiled(r"(?:qx|%x)\s*[({\[/|!]([^)}\]/|!]*/?[^)}\]|!]*)").finditer(code)
+        scripts += [match[1] for match in quoted]
+    for values in _given(code, _CALLS):
+        argvs.append(values)
+        if len(values) == 1 or " " in values[0]:
+            scripts.append(values[0])
+        # ``execvp("rm", ["rm", ...])`` has the name twice.
+        argvs.append(values[1:])
+    written = [_text(match[1]) for each in _WRITES for match in _compiled(each).finditer(code)]
+    return Commands(
+        scripts[:_MAX_CALLS],
+        argvs[:_MAX_CALLS],
+        [values[0] for values in _given(code, _REMOVES)][:_MAX_CALLS],
+        [each.lstrip("+> ") for each in written[:_MAX_CALLS]],
+        _is_fork_bomb(code),
+    )
+
+
+def _is_fork_bomb(code: str) -> bool:
+    if "fork" not in code or _compiled(_ENDS).search(code):
+        return False
+    without = _compiled(_LITERAL).sub("''", code)
+    return bool(_compiled(r"\bfork\b").search(without) and _compiled(_FOREVER).search(without))
+
+
+def _given(code: str, calls: str) -> Iterator[list[str]]:
+    """Return the texts that each call of some functions is given, if there are any."""
+    # Not what is in quotes: that is no call.
+    pattern = _compiled(rf"{_LITERAL}|({calls})(?!\s*[:=])")
+    for match in pattern.finditer(code):
+        if match[1] is None:
+            continue
+        arguments = code[match.end() : _end_of_arguments(code, match.end())]
+        values = _values_in(arguments)
+        if not values:
+            for name in _compiled(r"[A-Za-z_]\w*").findall(arguments):
+                assigned = _compiled(rf"\b{name}\s*=(?!=)\s*(.*)").search(code)
+                if assigned is not None:
+                    end = _end_of_arguments(assigned[1], 0)
+                    values += _values_in(assigned[1][:end])
+        if values:
+            yield values
+
+
+def _values_in(text: str) -> list[str]:
+    # Two that are added are one; ``qw`` is a list of words.
+    joined = _compiled(r"(['\"])\s*\+\s*\1").sub("", text)
+    joined = _compiled(r"\bqw\s*[(\[{/|]([^)\]}|]*)[)\]}|]").sub(_quoted_words, joined)
+    return [_text(match[0]) for match in _compiled(_LITERAL).finditer(joined)]
+
+
+def _quoted_words(match: re.Match[str]) -> str:
+    return " ".join(f"'{word}'" for word in match[1].split())
+
+
+def _text(literal: str) -> str:
+    return re.sub(r"\\(.)", r"\1", literal[1:-1])
+
+
+def _end_of_arguments(code: str, position: int) -> int:
+    """Return where what follows a function's name ends: at its parenthesis, or the statement."""
+    depth = 0
+    token = _compiled(rf"{_LITERAL}|[()\[\]{{}};\n]")
+    while (match := token.search(code, position)) is not None:
+        position = match.end()
+        if match[0] in "([{":
+            depth += 1
+        elif match[0] in ")]}":
+            depth -= 1
+            if depth <= 0:
+                return position
+        elif match[0] in ";\n" and depth <= 0:
+            return match.start()
+    return len(code)

@@ -1,0 +1,75 @@
+"""The options in front of a command's operands, as getopt_long(3) takes them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    """`value` None: it takes none."""
+
+    name: str
+    value: str | None
+
+
+def options_of(
+    argument: str, following: list[str], letters: str, names: Container[str], attached: str = ""
+) -> list[Option]:
+    """Return the options that one argument has, and take a value from those that follow it.
+
+    `letters` and `names` are options that take a value, `attached` letters whose value has to be in
+    the same argument.
+    """
+    if argument.startswith("--"):
+        name, equals, value = argument[2:].partition("=")
+        if equals:
+            return [Option(name, value)]
+        return [Option(name, following.pop(0) if name in names and following else None)]
+    found: list[Option] = []
+    for index, letter in enumerate(argument[1:], 1):
+        rest = argument[index + 1 :]
+        if letter in letters:
+            found.append(Option(letter, rest or (following.pop(0) if following else "")))
+            return found
+        if letter in attached:
+            found.append(Option(letter, rest))
+            return found
+        found.append(Option(letter, None))
+    return found
+
+
+def leading_options(
+    arguments: Sequence[str], letters: str, names: Container[str] = (), attached: str = ""
+) -> tuple[list[Option], list[str]]:
+    """Return the options before the first operand, and what follows them."""
+    rest = list(arguments)
+    found: list[Option] = []
+    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
+        argument = rest.pop(0)
+        if argument == "--":
+            break
+        found += options_of(argument, rest, letters, names, attached)
+    return found, rest
+
+
+def all_options(
+    arguments: Sequence[str], letters: str, names: Container[str]
+) -> tuple[list[Option], list[str]]:
+    """Return all options, those behind operands included, and the operands."""
+    rest = list(arguments)
+    found: list[Option] = []
+    operands: list[str] = []
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            operands += rest
+            break
+        if not argument.startswith("-") or len(argument) == 1:
+            operands.append(argument)
+        elif len(argument) > 2 and argument[1:] in names and rest:
+            # ``gdb -ex COMMAND``: a long option with one dash.
+            found.append(Option(argument[1:], rest.pop(0)))
+        else:
+            found += options_of(argument, rest, letters, names)
+    return found, operands

@@ -1,0 +1,106 @@
+"""Programs that run commands which their own language names: editors, pagers, git, databases.
+
+Pure: from what such a program is given to the scripts that it would hand to a shell.
+`vocabulary.SPEAKERS` says where its language is, `_COMMANDS` what in that language is a command.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from shelld.guard.markers import plain
+from shelld.guard.options import all_options
+from shelld.guard.specification import Specification, specification
+from shelld.guard.vocabulary import SPEAKERS
+
+# Of what a program says, how much is looked at, and how many commands of it are followed.
+_MAX_TEXT: Final = 16 * 1024
+_MAX_COMMANDS: Final = 32
+
+_VI: Final = r"""^:*\s*(?:sil\w*!?\s+)?(?:exe\w*\s+["'])?(?:\d+|[.,$%])*!+\s*(.*)"""
+_CALLED: Final = r"""\b%s\s*\(?\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')"""
+_GIT: Final = (
+    r"(?is)^(?:alias\.[^=]*=!|(?:core\.(?:pager|editor|sshcommand|fsmonitor|askpass|gitproxy)"
+    r"|pager\.[^=]*|(?:sequence\.|gui\.)?editor|sequence\.editor|diff\.external"
+    r"|[^=]*\.(?:cmd|textconv|command|helper|driver|clean|smudge|process|program))=)!?(.*)"
+)
+_MAKE: Final = (
+    r"^\t[-@+]*(.*)",
+    r"^[^\s#:=][^#:=]*::?[^=;\n]*;\s*[-@+]*(.*)",
+    r"\$\(shell\s+([^()]*)\)",
+)
+_GDB: Final = (r"^\s*(?:shell|!)\s*(.*)",)
+_MYSQL: Final = (r"^\s*(?:system|\\!)\s+(.*)",)
+_VIM: Final = (_VI, _CALLED % "system(?:list)?")
+_SSH: Final = (r"(?i)^(?:Proxy|Local|KnownHosts|Remote)Command(?:\s*=\s*|\s+)(.*)",)
+
+_COMMANDS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("vim", "vi", "nvim", "view", "ex", "ed"), _VIM),
+    **dict.fromkeys(("emacs", "emacsclient"), (_CALLED % r"shell-command(?:-to-string)?",)),
+    "less": (r"^\+*!(.*)",),
+    "git": (_GIT,),
+    "tar": (r"^exec=(.*)",),
+    **dict.fromkeys(("ssh", "scp", "sftp"), _SSH),
+    "psql": (r"\\!\s*(.*)", r"(?i)\bprogram\s+'((?:[^']|'')*)'"),
+    **dict.fromkeys(("mysql", "mariadb"), _MYSQL),
+    "sqlite3": (r"^\s*\.(?:shell|system)\s+(.*)",),
+    "gdb": _GDB,
+    "lldb": (r"^\s*(?:platform\s+)?shell\s+(.*)",),
+    **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])\s*(?:spawn|exec|system)\s+(.*)",)),
+    **dict.fromkeys(("make", "gmake"), _MAKE),
+    "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
+}
+
+
+def scripts_of(
+    program: str,
+    arguments: Sequence[str],
+    exported: Callable[[str], str | None],
+    content_of: Callable[[str], str],
+    stdin: str,
+) -> Iterator[str]:
+    """Return what a program hands to a shell.
+
+    `exported` returns the value of an environment variable, `content_of` what is known to be in a
+    file.
+    """
+    spec = specification(SPEAKERS[program])
+    said, scripts, operands = _taken_apart(spec, arguments, content_of)
+    values = map(exported, spec.options.get("env", ()))
+    scripts += [value for value in values if value is not None]
+    given = spec.options.get("says", ())
+    if "input" in given:
+        said.append(stdin)
+    if "operands" in given:
+        said += operands
+    if "+" in given:
+        said += [each[1:] for each in operands if each.startswith("+")]
+    behind = [shlex.join(operands[1:])] if "appends" in spec.marks else []
+    scripts += [
+        " ".join([found, *behind]) for text in said for found in _commands_in(program, text)
+    ]
+    for script in scripts[:_MAX_COMMANDS]:
+        # Some write a sign in front of what is a command.
+        yield script.lstrip("|!").removeprefix("-")
+
+
+def _taken_apart(
+    spec: Specification, arguments: Sequence[str], content_of: Callable[[str], str]
+) -> tuple[list[str], list[str], list[str]]:
+    """Return what options say in the program's language, their scripts, and the operands."""
+    options, operands = all_options(arguments, spec.letters, spec.names)
+    given = [(name, value) for name, value in options if value is not None]
+    said = [value for name, value in given if spec.has("says", name)]
+    said += [content_of(value) for name, value in given if spec.has("file", name)]
+    scripts = [value for name, value in given if spec.has("script", name)]
+    return said, scripts, operands
+
+
+def _commands_in(program: str, text: str) -> Iterator[str]:
+    text = plain(text[:_MAX_TEXT])
+    for pattern in _COMMANDS.get(program, ()):
+        for match in re.finditer(pattern, text, re.M):
+            yield next((each for each in match.groups() if each is not None), "")

@@ -1,0 +1,331 @@
+"""The programs that the guard knows, as plain data: one line for each, and for each only here.
+
+`quick` lets a command pass that names none of them, so a program that is in no table here is never
+judged. This module imports nothing, because the first command waits for it.
+
+The value of a program says how it is judged. For wrappers, writers and speakers that is a list of
+words, of which the first are the letters of the options that take a value ("-": none):
+
+    name=           a long option that takes a value
+    cd:NAME         an option whose value is the directory to run in
+    script:NAME     an option whose value is text for a shell
+    first:NAME      an option whose value is the program; argv:NAME: and the rest its arguments
+    idle:NAME       an option with which nothing runs and nothing is written
+    sub:WORD        a subcommand that has to come first
+    +N              how many operands come before the program; +all: all of them
+    assigns         NAME=VALUE may come before the program
+    joins           the rest is one text for a shell
+    away            it runs on another machine, or in a container
+
+    to:NAME         an option whose value is a file to write
+    all, last, rest the operands that are files to write; "rest" is all but the first
+    key=NAME        an operand NAME=FILE, as of dd
+    if:NAME         it writes only with this option, or with this word among its operands
+    order:WORD      it writes if a line of its input begins with WORD ("order:": with any input)
+
+    says:NAME       an option whose value is in the language of the program
+    says:+          operands that begin with "+" are in that language
+    says:operands   all operands are
+    says:input      its input is in that language
+    file:NAME       an option whose value is a file in that language
+    appends         what is behind the subcommand is behind the command too, as of an alias
+    env:NAME        an environment variable whose value is text for a shell
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
+
+# What `rules` judges by itself.
+JUDGED: Final = {
+    "rm": "rm",
+    "chmod": "chmod",
+    "chown": "chown",
+    "chgrp": "chown",
+    "mv": "mv",
+    "rsync": "rsync",
+    "mkfs": "mkfs",
+    "mke2fs": "mkfs.ext4",
+}
+
+# What is lost when one of these is run on each file of a tree.
+DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd"})
+
+# Programs that write to a disk if they are told to. They name it, so only a command with "/dev/" in
+# it, or one that runs there, can be a case for them.
+WRITERS: Final = {
+    "dd": "- key=of",
+    "dcfldd": "- key=of",
+    "dc3dd": "- key=of key=wipe",
+    "ddpt": "- key=of",
+    "dd_rescue": "bBeEmMsSlLoA rest",
+    "ddrescue": "abceEFHiKmorsTxZ rest",
+    "pv": "NrLEBBsdRDQFXiHTUPwl to:o to:output",
+    "tee": "- all",
+    "sponge": "- all",
+    "cp": "tS last target-directory= suffix=",
+    "install": "gmotS last target-directory= suffix= mode= owner= group=",
+    "rsync": "efMBT last if:write-devices",
+    "shred": "ns all iterations= size=",
+    "scrub": "pbDsX all",
+    "nwipe": "lPmpqr all if:autonuke",
+    "blkdiscard": "olp all",
+    "badblocks": "bcdeiopt all if:w",
+    "truncate": "rs all size= reference=",
+    "wipefs": "otO all if:a if:all if:o if:offset idle:n idle:no-act offset= types= output=",
+    "sfdisk": "NoXYwW all if:delete order: idle:n idle:no-act idle:l idle:list idle:d idle:dump "
+    "idle:J idle:json idle:F idle:s idle:V idle:verify",
+    "fdisk": "bBcCHLostuwW all order:w idle:l idle:list",
+    "gdisk": "- all order:w idle:l",
+    "cfdisk": "- all order:write",
+    "parted": "a all if:mklabel if:mktable if:rm order:mklabel order:mktable order:rm align=",
+    "sgdisk": "aAbcCdeiFklmnNrRStTuU all to:R if:Z if:zap-all if:z if:zap if:o if:clear if:d "
+    "if:delete if:l if:load-backup idle:P idle:pretend",
+    "hdparm": "- all if:security-erase if:security-erase-enhanced if:write-sector "
+    "if:make-bad-sector if:trim-sector-ranges security-erase= security-erase-enhanced= "
+    "write-sector= user-master=",
+    "nvme": "alnst rest if:format if:sanitize",
+    "mdadm": "- all if:zero-superblock",
+    "cryptsetup": "bcdhilMopsStT rest if:luksFormat if:luksErase if:erase type= cipher= label=",
+    "zpool": "- rest if:labelclear",
+    "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz to:o to:output",
+    "wget": "aBDeEiIlnoOPQRStTUwX to:O to:output-document",
+    "qemu-img": "fOotTlSmrB last key=of if:convert if:dd",
+    "bmaptool": "- last if:copy bmap=",
+    "tar": "bCfFgHIKLNTVX to:f to:file if:c if:create if:r if:append if:u if:update",
+    "sort": "kSTt to:o to:output",
+    "openssl": "- to:out",
+    "ntfsclone": "oO to:overwrite to:O to:o to:output",
+    "partclone": "sOoLCN to:o to:O to:output if:r if:restore if:b if:dev-to-dev",
+}
+
+_CONTAINER: Final = "cd:w cd:workdir user= env= namespace= container= index= +1 away"
+_RUNS: Final = "with= package= python= extra= env-file= from="
+
+WRAPPERS: Final[dict[str, str]] = {
+    "sudo": "CghpRrTtUu user= group= host= prompt= chroot= role= type= close-from= cd:D cd:chdir "
+    "idle:l idle:list idle:v idle:V assigns",
+    "doas": "Cu assigns",
+    "env": "u unset= cd:C cd:chdir script:S script:split-string assigns",
+    "command": "- idle:v idle:V",
+    "busybox": "-",
+    "toybox": "-",
+    "nohup": "-",
+    "setsid": "-",
+    "nice": "n adjustment=",
+    "ionice": "cnpPu class= classdata=",
+    "chrt": "TPD +1",
+    "taskset": "- +1",
+    "timeout": "ks kill-after= signal= +1",
+    "time": "fo format= output=",
+    "stdbuf": "ioe input= output= error=",
+    "strace": "aeoOpPsSuEIXb output= trace= env= user=",
+    "ltrace": "aeonpsuDFAlx",
+    "valgrind": "-",
+    "rr": "- sub:record",
+    "unshare": "SGR map-user= map-group= root= setuid= setgid= cd:w cd:wd",
+    "nsenter": "tSG target= setuid= setgid= root= cd:wd",
+    "chroot": "- userspec= groups= +1",
+    "prlimit": "p pid=",
+    "setarch": "- +1",
+    "linux64": "-",
+    "linux32": "-",
+    "systemd-run": "pEHMtu unit= property= slice= uid= gid= setenv= cd:working-directory",
+    "systemd-inhibit": "- what= who= why= mode=",
+    "dbus-run-session": "- config-file=",
+    "dbus-launch": "-",
+    "eatmydata": "-",
+    "fakeroot": "lis",
+    "firejail": "-",
+    "unbuffer": "-",
+    "catchsegv": "-",
+    "numactl": "iNmCp",
+    "cgexec": "g",
+    "setpriv": "- reuid= regid= groups= inh-caps=",
+    "capsh": "-",
+    "setuidgid": "- +1",
+    "chpst": "uUbenmodlL",
+    "gosu": "- +1",
+    "su-exec": "- +1",
+    "softlimit": "adfloprst",
+    "ccache": "-",
+    "rlwrap": "-",
+    "xvfb-run": "enspf",
+    "torsocks": "-",
+    "proxychains": "f",
+    "proxychains4": "f",
+    "caffeinate": "tw",
+    "daemonize": "aepluoE cd:c",
+    "start-stop-daemon": "npug cd:d cd:chdir pidfile= user= chuid= "
+    "first:x first:exec first:a first:startas",
+    "dumb-init": "-",
+    "tini": "p",
+    "ts": "-",
+    "chronic": "-",
+    "pkexec": "- user=",
+    "run0": "u cd:D cd:chdir",
+    "coproc": "-",
+    "exec": "a",
+    "builtin": "-",
+    "then": "-",
+    "do": "-",
+    "else": "-",
+    "!": "-",
+    "{": "-",
+    "perf": "eopFcCg +1",
+    "screen": "cSetTph",
+    "ssh": "bcDEeFIiJLlmOopQRSWw +1 joins away",
+    "watch": "nq interval= joins",
+    "hyperfine": "wrmMNpcsu warmup= runs= shell= prepare= setup= joins",
+    "entr": "-",
+    "flock": "wE timeout= conflict-exit-code= +1 script:c script:command",
+    "script": "EIOBTmo +all script:c script:command",
+    "su": "gGsw group= shell= +all script:c script:command",
+    "runuser": "gGsuw user= +all script:c script:command",
+    "ld.so": "- library-path= preload= inhibit-rpath= audit= argv0= idle:list idle:verify",
+    "cross-env": "- assigns",
+    "dotenv": "evpf",
+    "nodemon": "w ext= watch= script:exec script:x",
+    "watchexec": "ewif",
+    "nix-shell": "pAIE script:run script:command idle:no",
+    "tmux": "fLStnFcexys sub:new-session joins; fLStnFcexys sub:new joins; "
+    "fLStnFce sub:new-window joins; fLStnFce sub:neww joins; fLStFlce sub:split-window joins; "
+    "fLStN sub:send-keys joins; fLStN sub:send joins; fLSt sub:run-shell joins",
+    "docker": f"Hcleu sub:exec {_CONTAINER}; Hcl sub:container sub:exec {_CONTAINER}; "
+    f"Hfpeu file= project-name= profile= sub:compose sub:exec {_CONTAINER}",
+    "docker-compose": f"Hfpeu file= project-name= sub:exec {_CONTAINER}",
+    "podman": f"ceu sub:exec {_CONTAINER}; ceu sub:container sub:exec {_CONTAINER}",
+    "nerdctl": f"neu sub:exec {_CONTAINER}",
+    "kubectl": f"ncs context= kubeconfig= cluster= sub:exec {_CONTAINER}",
+    "oc": f"ncs context= kubeconfig= sub:exec {_CONTAINER}; n sub:rsh {_CONTAINER}",
+    "lxc": f"- cwd= sub:exec {_CONTAINER}",
+    "incus": f"- cwd= sub:exec {_CONTAINER}",
+    "vagrant": "- sub:ssh script:c script:command +all away",
+    "gcloud": "- zone= project= script:command sub:compute sub:ssh +all away",
+    "pssh": "hHlpoetOx joins away",
+    "adb": "sHP sub:shell joins away",
+    "wsl": "du",
+}
+
+# Wrappers that are used all the time for other things. Whatever they would start is among the words
+# of the command too, so `quick` does not look for them.
+EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
+    "npm": "wC sub:exec package= prefix= script:c script:call; wC sub:x script:c script:call",
+    "npx": "p package= script:c script:call +all",
+    "pnpm": "CF sub:exec script:c",
+    "yarn": "- cwd= sub:exec",
+    "bundle": "- gemfile= sub:exec",
+    "poetry": "C directory= project= sub:run",
+    "uv": f"p sub:run {_RUNS} cd:directory",
+    "pipenv": "- sub:run",
+    "pdm": "p sub:run",
+    "hatch": "e sub:run",
+    "rye": "- sub:run",
+    "conda": "np name= prefix= sub:run cd:cwd",
+    "mamba": "np name= prefix= sub:run",
+    "micromamba": "np name= prefix= sub:run",
+    "direnv": "- sub:exec +1",
+    "mise": "C sub:exec; C sub:x",
+    "asdf": "- sub:exec",
+    "nix": "- sub:develop argv:c argv:command; - sub:shell argv:c argv:command",
+    "aws-vault": "- sub:exec duration= +1",
+    "doppler": "pc sub:run project= config=",
+    "op": "- sub:run env-file=",
+    "git": "Cc git-dir= work-tree= sub:bisect sub:run; Cc sub:submodule sub:foreach joins",
+}
+
+# Programs that run what an argument, a variable or their input says in a language of theirs.
+SPEAKERS: Final[dict[str, str]] = {
+    "vim": "TuUwW says:c says:cmd says:+ file:S",
+    "vi": "TuUwW says:c says:cmd says:+",
+    "nvim": "TuUwW says:c says:cmd says:+",
+    "view": "TuUwW says:c says:cmd says:+",
+    "ex": "TuUwW says:c says:cmd says:+ says:input",
+    "ed": "p says:input",
+    "emacs": "lfL says:eval says:execute",
+    "emacsclient": "asdfFu says:e says:eval",
+    "less": "bhjkopPtTxyz says:+ env:LESSOPEN env:LESSCLOSE",
+    "man": "CLmMSsEeRr script:P script:pager env:MANPAGER env:PAGER",
+    "journalctl": "un env:SYSTEMD_PAGER env:PAGER",
+    "systemctl": "pt env:SYSTEMD_EDITOR env:EDITOR env:VISUAL env:SYSTEMD_PAGER env:PAGER",
+    "crontab": "u env:VISUAL env:EDITOR",
+    "visudo": "f env:SUDO_EDITOR env:VISUAL env:EDITOR",
+    "sudoedit": "uCgp env:SUDO_EDITOR env:VISUAL env:EDITOR",
+    "git": "C says:c appends script:x script:exec script:extcmd script:tree-filter "
+    "script:index-filter script:msg-filter script:commit-filter script:env-filter "
+    "script:upload-pack script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR env:VISUAL "
+    "env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
+    "env:GIT_ASKPASS env:GIT_PROXY_COMMAND env:GIT_CONFIG_VALUE_0 env:GIT_CONFIG_VALUE_1",
+    "tar": "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
+    "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action",
+    "zip": "bntx script:TT script:unzip-command",
+    "rsync": "fMBT script:e script:rsh script:rsync-path",
+    "ssh": "bcDEeFIiJLlmOpQRSWw says:o",
+    "scp": "cDFiJlPX says:o script:S",
+    "sftp": "BbcDFiJlPRs says:o script:S",
+    "psql": "dhpUvoFRT file:f file:file says:c says:command says:input env:PSQL_PAGER env:PAGER "
+    "env:PSQL_EDITOR",
+    "mysql": "DhPSupR says:e says:execute says:input",
+    "mariadb": "DhPSupR says:e says:execute says:input",
+    "sqlite3": "- says:cmd says:operands says:input",
+    "gdb": "pxdsc says:ex says:eval-command says:iex says:input",
+    "lldb": "fncpwS says:o says:O says:one-line says:one-line-before-file says:input",
+    "expect": "- file:f says:c says:input",
+    "tclsh": "- says:input",
+    "make": "CIjloW says:E says:eval file:f file:file file:makefile",
+    "gmake": "CIjloW says:E says:eval file:f file:file file:makefile",
+    "dpkg": "D script:pre-invoke script:post-invoke",
+    "apt-get": "tc says:o",
+    "ansible": "imMuefBPtl script:a script:args",
+}
+
+# Which of those run what they read, so that nothing of it is among the words of a command.
+LISTENERS: Final = frozenset(
+    {"ex", "ed", "psql", "mysql", "mariadb", "sqlite3", "gdb", "lldb", "expect", "tclsh"}
+)
+
+# Programs that start others in a way of their own; `launchers` has what they do.
+STARTERS: Final = {
+    "xargs": "xargs",
+    "parallel": "parallel",
+    "find": "find",
+    "fd": "fd",
+    "fdfind": "fd",
+    "crontab": "crontab",
+    "at": "at",
+    "batch": "at",
+    "sed": "sed",
+    "gsed": "sed",
+    "awk": "awk",
+    "gawk": "awk",
+    "mawk": "awk",
+    "nawk": "awk",
+    "docker": "docker",
+    "podman": "docker",
+    "nerdctl": "docker",
+}
+
+# What a program's version is written with.
+VERSION: Final = "0123456789."
+
+# Interpreters, without their versions, and the options whose values are code.
+LANGUAGES: Final = {
+    "python": "c",
+    "pypy": "c",
+    "perl": "eE",
+    "ruby": "e",
+    "node": "ep",
+    "nodejs": "ep",
+    "bun": "ep",
+    "deno": "",
+    "php": "rBR",
+    "lua": "e",
+    "luajit": "e",
+    "Rscript": "e",
+    "tclsh": "",
+}
+
+# Builtins that change what words mean, or run text.
+TELLING_BUILTINS: Final = frozenset({"alias", "cd", "eval", "pushd", "source", "trap"})

@@ -1,0 +1,149 @@
+"""What a judgement may take on the event loop, and that a thread takes over from there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
+from shelld.guard import Circumstances, judgement
+from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
+from shelld.guard.judgement import is_prepared, judge, judge_at_once
+from shelld.guard.policy import DEFAULT_POLICY
+from shelld.guard.verdict import Verdict
+from shelld.methods.guard import verdict_on
+from shelld_protocol.errors import RpcError
+from shelld_protocol.shell_methods import BashParams
+
+# Each takes much longer than it is long.
+SLOW = {
+    "doubling": "x=aaaaaaaaaa; " + "x=$x$x; " * 20 + "rm -rf /$x",
+    "many at once": "x=aaaaaaaaaa; " + "x=$x$x; " * 12 + "echo " + "$x" * 1_000,
+    "loops": "for i in {1..64}; do for j in {1..64}; do echo $i$j; done; done",
+    "functions": "f() { ls $1; }; " + "f a; " * 700,
+    "substitutions": "echo " + "$(echo a)" * 400,
+    "trimming": "x=" + "a" * 1_500 + "; " + "y=${x%%b*c}; " * 150,
+    "pipes": "echo " + "a" * 2_000 + " | sed s/a/b/g" * 100,
+    "evals": "eval " * 800 + "ls",
+}
+# Several times what it takes on a machine that does nothing else.
+MAX_PROCESSOR_SECONDS = 0.1
+
+
+def context(script: bytes = b"", cwd: str = "/work") -> Any:
+    """Return the context of a request, as far as the guard looks at it."""
+    state = SimpleNamespace(names=frozenset[bytes](), meanings=script, cwd=cwd.encode())
+    environment = {name.encode(): value.encode() for name, value in ENV.items()}
+
+    def environment_with(_changes: object) -> dict[bytes, bytes]:
+        return environment
+
+    def look_at_session(_name: object) -> Any:
+        return SimpleNamespace(cwd=cwd, state=state, environment=environment_with)
+
+    manager = SimpleNamespace(look_at_session=look_at_session)
+    return SimpleNamespace(daemon=SimpleNamespace(manager=manager, policy=DEFAULT_POLICY))
+
+
+def verdict_of(command: str, **circumstances: Any) -> Verdict:
+    return anyio.run(verdict_on, context(**circumstances), BashParams(command))
+
+
+@pytest.fixture
+def judging_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The threads of the judgements that take as long as they need."""
+    threads: list[int] = []
+
+    def judged(*args: Any, **options: Any) -> Verdict:
+        threads.append(threading.get_ident())
+        return judge(*args, **options)
+
+    monkeypatch.setattr(judgement, "judge", judged)
+    return threads
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_slow_command_takes_little_of_event_loop(name: str) -> None:
+    async def spent() -> float:
+        await verdict_on(context(), BashParams("cat <(ls)"))
+        began = time.thread_time()
+        await verdict_on(context(), BashParams(SLOW[name]))
+        return time.thread_time() - began
+
+    assert len(SLOW[name]) < judgement.MAX_CHARACTERS_AT_ONCE
+    assert anyio.run(spent) < MAX_PROCESSOR_SECONDS
+
+
+@pytest.mark.parametrize("name", [name for name in SLOW if name != "doubling"])
+def test_slow_command_is_judged_in_thread(name: str, judging_threads: list[int]) -> None:
+    assert verdict_of(SLOW[name]) == judge(SLOW[name], HERE)
+    assert judging_threads
+    assert threading.get_ident() not in judging_threads
+
+
+def test_long_command_is_judged_in_thread(judging_threads: list[int]) -> None:
+    assert verdict_of("echo '" + "x" * judgement.MAX_CHARACTERS_AT_ONCE + "'").verdict == "allow"
+    assert len(judging_threads) == 1
+    assert threading.get_ident() not in judging_threads
+
+
+def test_ordinary_commands_are_judged_at_once(judging_threads: list[int]) -> None:
+    for line in [*ALLOWED_LINES, *(line for _, line in BLOCKED_LINES)]:
+        assert judge_at_once(line, HERE) == judge(line, HERE)
+    assert verdict_of("cat <(rm -rf /)").verdict == "block"
+    assert judging_threads == []
+
+
+def test_long_script_of_session_is_followed_in_thread_once(judging_threads: list[int]) -> None:
+    script = "".join(f"declare -- v{number}=value\n" for number in range(400))
+    assert not is_prepared(script)
+    for _ in range(2):
+        assert verdict_of('echo "$v1"', script=script.encode()).verdict == "allow"
+    assert is_prepared(script)
+    assert len(judging_threads) == 1
+
+
+def test_scripts_of_many_sessions_are_not_all_kept() -> None:
+    for number in range(100):
+        judge("ls", Circumstances("/", ENV, f"x={number}"))
+    assert is_prepared("x=99")
+    assert not is_prepared("x=0")
+
+
+def test_name_in_dev_is_judged_as_a_disk() -> None:
+    assert verdict_of("cp /tmp/a sda", cwd="/dev").verdict == "block"
+    assert verdict_of("cp /tmp/a sda", cwd="/work").verdict == "allow"
+    params = BashParams("curl -o sda x.org", cwd="../dev")
+    assert anyio.run(verdict_on, context(), params).verdict == "block"
+
+
+def test_without_threads_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def fail() -> None:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RpcError) as caught:
+            await verdict_on(context(), BashParams(SLOW["loops"]))
+        monkeypatch.undo()
+        assert caught.value.data == {"kind": "resource_exhausted", "limit": "threads"}
+        assert "can't" not in str(caught.value)
+
+    anyio.run(fail)
+
+
+def test_budget_counts_steps_and_characters() -> None:
+    budget = Budget(policy=DEFAULT_POLICY, traces=False, steps=10, gives_up=True)
+    for _ in range(5):
+        assert budget.take()
+    budget.spend(4 * CHARACTERS_PER_STEP)
+    with pytest.raises(Exhausted):
+        budget.take()
+    budget = Budget(policy=DEFAULT_POLICY, traces=False, steps=2)
+    assert budget.take()
+    assert not budget.take()

@@ -1,0 +1,199 @@
+"""The tables of programs, and what takes arguments apart by them."""
+
+from __future__ import annotations
+
+import pytest
+
+from guard_lines import HERE
+from shelld.guard import vocabulary
+from shelld.guard.disks import targets_of
+from shelld.guard.globs import matches, matches_most_letters
+from shelld.guard.judgement import judge
+from shelld.guard.launchers import STARTERS as HANDLERS
+from shelld.guard.markers import ANY, ONE, SET
+from shelld.guard.options import all_options, leading_options
+from shelld.guard.rules import is_judged
+from shelld.guard.specification import specification
+from shelld.guard.units import joined_lines
+from shelld.guard.wrappers import Inner, unwrapped
+
+# What a line of a table can say.
+KINDS = {"cd", "script", "first", "argv", "idle", "sub", "to", "if", "order", "says", "file", "env"}
+MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends"}
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (program, line)
+        for table in (
+            vocabulary.WRAPPERS,
+            vocabulary.EVERYDAY_WRAPPERS,
+            vocabulary.WRITERS,
+            vocabulary.SPEAKERS,
+        )
+        for program, lines in table.items()
+        for line in lines.split(";")
+    ],
+)
+def test_line_of_table_says_what_is_known(program: str, line: str) -> None:
+    spec = specification(line)
+    assert spec.options.keys() <= KINDS | {"key"}, program
+    assert spec.marks <= MARKS, program
+    # What begins with a word has forgotten the letters.
+    assert ":" not in line.split(maxsplit=1)[0], program
+
+
+def test_every_starter_has_its_handler() -> None:
+    assert set(vocabulary.STARTERS.values()) == set(HANDLERS)
+    assert all(map(is_judged, [*vocabulary.JUDGED, *vocabulary.WRITERS, "mkfs.xfs"]))
+    assert vocabulary.SPEAKERS.keys() >= vocabulary.LISTENERS
+
+
+@pytest.mark.parametrize(
+    ("command", "inner"),
+    [
+        ("sudo -nE ls", Inner(["ls"])),
+        ("sudo -Eu me A=1 ls -l", Inner(["ls", "-l"], {"A": "1"})),
+        ("sudo -ll rm", None),
+        ("sudo", None),
+        ("env -iC /x ls", Inner(["ls"], cwd="/x")),
+        ("env - A=1 ls", Inner(["ls"], {"A": "1"})),
+        ("env -S ls -l", Inner([], script="ls -l")),
+        ("timeout -k5 10 ls", Inner(["ls"])),
+        ("timeout -- 10 ls", Inner(["ls"])),
+        ("nice -5 ls", Inner(["ls"])),
+        ("su - root -c ls", Inner([], script="ls")),
+        ("runuser -u me -- ls", Inner(["ls"])),
+        ("git bisect run make test", Inner(["make", "test"])),
+        ("git bisect start", None),
+        ("git log run", None),
+        ("docker -H x exec -w /y -e A=1 web ls", Inner(["ls"], cwd="/y", away=True)),
+        ("docker container exec web ls", Inner(["ls"], away=True)),
+        ("docker ps", None),
+        ("kubectl exec pod -c web -- ls", Inner(["ls"], away=True)),
+        ("nix develop -c ls -l", Inner(["ls", "-l"])),
+        ("start-stop-daemon -S -x /bin/ls -- -l", Inner(["/bin/ls", "-l"])),
+        ("ld.so --list ls", None),
+        ("ld.so --library-path /x ls", Inner(["ls"])),
+        ("ls -l", None),
+    ],
+)
+def test_wrapper_is_taken_off(command: str, inner: Inner | None) -> None:
+    program, *arguments = command.split()
+    assert unwrapped(program, arguments) == inner
+
+
+@pytest.mark.parametrize(
+    ("command", "targets"),
+    [
+        ("dd if=a of=b", ["b"]),
+        ("tee -a b c", ["b", "c"]),
+        ("cp a b c", ["c"]),
+        ("cp a", []),
+        ("curl -sSLo b x", ["b"]),
+        ("curl -sSLob x", ["b"]),
+        ("openssl rand -out b 1", ["b"]),
+        ("tar cf b c", ["b"]),
+        ("tar -xf b", []),
+        ("tar -c --file=b c", ["b"]),
+        ("wipefs -an b", []),
+        ("wipefs -a b", ["b"]),
+        ("wipefs b", []),
+        ("parted -s b mklabel gpt", ["b", "mklabel", "gpt"]),
+        ("parted -s b print", []),
+        ("nvme format b", ["b"]),
+        ("ls b", []),
+        ("partclone.ext4 -r -s a -o b", ["b"]),
+    ],
+)
+def test_files_that_are_written_are_found(command: str, targets: list[str]) -> None:
+    program, *arguments = command.split()
+    assert targets_of(program, arguments) == targets
+
+
+@pytest.mark.parametrize(
+    ("command", "stdin", "writes"),
+    [
+        ("fdisk b", "", False),
+        ("fdisk b", "p\nq\n", False),
+        ("fdisk b", "o\n w \n", True),
+        ("fdisk -l b", "w", False),
+        ("sfdisk b", "", False),
+        ("sfdisk b", ",,L", True),
+        ("sfdisk -n b", ",,L", False),
+        ("parted b", "mklabel gpt", True),
+    ],
+)
+def test_orders_on_input_count(command: str, stdin: str, writes: bool) -> None:
+    program, *arguments = command.split()
+    assert bool(targets_of(program, arguments, stdin)) is writes
+
+
+def test_options_are_taken_apart() -> None:
+    options, rest = leading_options(["-0rn1", "-I{}", "-ix", "a", "-b"], "nI", (), "i")
+    assert options == [("0", None), ("r", None), ("n", "1"), ("I", "{}"), ("i", "x")]
+    assert rest == ["a", "-b"]
+    options, operands = all_options(["a", "-ex", "b", "--c=d", "-e", "f", "--", "-g"], "", ("ex",))
+    assert options == [("ex", "b"), ("c", "d"), ("e", None)]
+    assert operands == ["a", "f", "-g"]
+    assert leading_options(["-n"], "n") == ([("n", "")], [])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        (f"/e{ANY}", "/etc", True),
+        (f"/e{ANY}", "/etc/a", False),
+        (f"/{ANY}/{ANY}", "/usr/bin", True),
+        (f"/et{ONE}", "/etc", True),
+        (f"/e{ONE}", "/etc", False),
+        (f"/e{SET}st]c", "/etc", True),
+        (f"/e{SET}!t]c", "/etc", False),
+        (f"/e{SET}^t]c", "/etc", False),
+        (f"/e{SET}[:alpha:]]c", "/etc", True),
+        ("/e*", "/etc", False),
+        ("/e*", "/e*", True),
+        (f"/e[t]{ANY}", "/etc", False),
+        (f"/{SET}z-a]", "/etc", False),
+        ("/" + ANY * 1000 + "x", "/etc", False),
+    ],
+)
+def test_patterns_match_paths_as_in_bash(pattern: str, path: str, expected: bool) -> None:
+    assert matches(pattern, path) is expected
+
+
+def test_pattern_for_most_letters_is_known() -> None:
+    assert matches_most_letters(f"{SET}a-z]{ANY}")
+    assert matches_most_letters(f"{SET}!.]{ANY}")
+    assert not matches_most_letters(f"{SET}0-9]{ANY}")
+    assert not matches_most_letters(f"{SET}a-h]{ANY}")
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        ("a b", "a b"),
+        ("r\\\nm", "rm"),
+        ('"r\\\nm"', '"rm"'),
+        ("'r\\\nm'", "'r\\\nm'"),
+        ("r\\\\\nm", "r\\\\\nm"),
+        ("# a \\\nb\\\nc", "# a \\\nbc"),
+        ("a#b\\\nc", "a#bc"),
+        ('"it\'s" \\\na', '"it\'s" a'),
+        ("'a", "'a"),
+        ("\\\n", ""),
+    ],
+)
+def test_continued_lines_are_joined_as_in_bash(text: str, joined: str) -> None:
+    assert joined_lines(text) == joined
+
+
+def test_refusal_of_mkfs_on_file_names_line_that_allows_it() -> None:
+    verdict = judge("mkfs.ext4 -L root disk.img", HERE)
+    assert verdict.reason is not None
+    line = verdict.reason.partition("with the line ")[2].removesuffix(" allows it")
+    assert line == 'allow = ["mkfs.ext4 -L root disk.img"]'
+    on_disk = judge("mkfs.ext4 /dev/sda1", HERE).reason
+    assert on_disk is not None
+    assert "allow" not in on_disk
