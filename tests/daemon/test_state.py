@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shelld.shells.functions import quote
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.prelude import prelude, startable
-from shelld.shells.session import Session
+from shelld.shells.session import Left, Session
 from shelld.shells.state import (
     DUMP,
     ShellState,
     first_state,
     parse_dump,
-    quote,
     unquote,
 )
 
@@ -92,10 +92,10 @@ def test_a_fresh_bash_is_made_again_by_nothing() -> None:
 
 def test_what_two_commands_have_left_is_kept_in_their_order() -> None:
     session = Session("main", BASE)
-    session.keep(dump_of("export A=1"), None, None)
+    assert session.keep(Left(dump_of("export A=1"))) is None
     # The second had an A of its own, for its time.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})
-    session.keep(dump_of("x=1", with_own), None, {"A": "2"})
+    assert session.keep(Left(dump_of("x=1", with_own), None, {"A": "2"})) is None
     assert session.state.env[b"A"] == b"1"
     assert b"x=" in session.state.script
 

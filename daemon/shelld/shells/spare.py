@@ -29,6 +29,7 @@ from shelld.shells.launch import CAN_RECORD, Launch, StartRequest
 from shelld.shells.prelude import last_lines, startable, waiting_prelude
 from shelld.shells.session import Session
 from shelld.shells.supervision import Supervision
+from shelld.shells.text import to_bytes
 
 DEFAULT_SPARE_SHELLS: Final = 4
 
@@ -163,14 +164,14 @@ class SpareLaunch(Launch):
             and request.env is None
             and request.stdin is None
             and (request.cwd is None or request.cwd == session.cwd)
-            and len(request.command.encode()) <= MAX_COMMAND_BYTES
+            and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
         )
 
     def run(self, request: StartRequest) -> None:
         assert self._memory is not None
-        if self._cwd:
+        if self._cwd or request.cwd is not None:
             self._check_directory(request)
-        command = request.command.encode()
+        command = to_bytes(request.command)
         recording = b""
         if not changes_nothing(request.command, self.state.names):
             recording = self._record(request)
@@ -186,7 +187,7 @@ class SpareLaunch(Launch):
     def _check_directory(self, request: StartRequest) -> None:
         """See whether the path of its directory still leads there."""
         path = self._session.resolve(request.cwd)
-        if not os.path.samefile(path, f"/proc/{self._pid}/cwd"):
+        if not os.path.samefile(to_bytes(path), f"/proc/{self._pid}/cwd"):
             raise FileNotFoundError(errno.ENOENT, "another directory has this path now")
 
 
@@ -239,7 +240,8 @@ class Spares:
     def command_ended(self, session: Session) -> None:
         """Get ready for the next one, as there is time for it now."""
         session.used_at = time.monotonic()
-        self._provide(session, 1)
+        if not session.when_settled(lambda: self._provide(session, 1)):
+            self._provide(session, 1)
 
     def _provide(self, session: Session, count: int) -> None:
         """See to it that so many wait for the next commands of a session, if they may."""

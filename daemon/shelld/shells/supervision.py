@@ -402,8 +402,9 @@ class Supervision:
         event = self._kill_event or ShellEvent.KILLED if self._was_signalled else None
         recorder = self.launch.recorder
         if recorder is not None:
-            if event is None and os.WIFEXITED(self._wait_status) and not self.shell.released:
-                recorder.keep()
+            if event is None and not self.shell.released:
+                recorder.keep(has_exited=os.WIFEXITED(self._wait_status))
+                self.shell.recorder = recorder
             recorder.close()
         self.shell.end(self._wait_status, event)
         logger.info("%s ended: %s", self.shell.id, self.shell.status)
