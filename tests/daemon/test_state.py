@@ -79,7 +79,7 @@ def test_another_bash_has_all_that_the_first_one_had() -> None:
     assert (second.cwd, second.env, second.later) == (first.cwd, first.env, first.later)
     assert second.script.splitlines() == first.script.splitlines()
     check = 'dirs -p; f 1; g a && echo "$N ${D["a b"]} ${sparse[9]} $low $ref ${#LONG}"; echo $-'
-    shown = dump_of(check, first).partition(b"declare")[0].decode()
+    shown = dump_of(check, first).partition(b"\0")[0].decode()
     assert shown == "/etc\n/usr\n/tmp\nf 1\nhere 'doc'\n5 q\nz y abc new\nline 70000\nhuBc\n"
 
 

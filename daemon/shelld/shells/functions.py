@@ -67,7 +67,7 @@ def definitions(
             script.append(_definition(flags, name, source, is_plain=bool(is_plain)))
     if private:
         # What is imported is exported, too.
-        script.insert(0, b"builtin export -nf -- %s\n" % b" ".join(private))
+        script.insert(0, b"\\builtin export -nf -- %s\n" % b" ".join(private))
     return Definitions(entries, b"".join(script))
 
 
@@ -77,9 +77,9 @@ def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> 
     else:
         # Whatever its name means to the parser, the rest of the script is still run.
         head = b"" if source.startswith(b"function ") else b"function "
-        text = b"builtin eval %s 2>/dev/null\n" % quote(head + source)
+        text = b"\\builtin eval %s 2>/dev/null\n" % quote(head + source)
     if flags != b"-f":
-        text += b"builtin declare %s -- %s\n" % (flags, quote(name))
+        text += b"\\builtin declare %s -- %s\n" % (flags, quote(name))
     return text
 
 

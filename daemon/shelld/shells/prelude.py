@@ -140,9 +140,14 @@ def dump_at_exit(path: str, *, shares_trap: bool) -> bytes:
         path.encode(),
     )
     if not shares_trap:
-        return b"builtin trap %s EXIT\n" % quote(action)
-    wrapper = _WRAPPER.replace(b"ACTION", quote(action))
-    return b"%s\ndeclare -A %s\nbuiltin trap %s EXIT\n" % (wrapper, TRAPS_VARIABLE, quote(action))
+        return b"\\builtin trap %s EXIT\n" % quote(action)
+    return b"\n".join(
+        (
+            _WRAPPER.replace(b"ACTION", quote(action)),
+            b"\\builtin declare -A " + TRAPS_VARIABLE,
+            b"\\builtin trap %s EXIT\n" % quote(action),
+        )
+    )
 
 
 def prelude(
@@ -157,11 +162,11 @@ def prelude(
     `withheld` as from `startable`. `startup_file`: the BASH_ENV that it would have run instead, if
     any; it may not be there. `recording`: from `dump_at_exit`.
     """
-    lines = b"exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
+    lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
         path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
-        lines += b"if [[ -e %s ]]; then builtin . %s; fi\n" % (path, path)
-    return lines + state.script + state.options
+        lines += b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
+    return lines + state.script + _exported(withheld, b"POSIXLY_CORRECT") + state.options
 
 
 def waiting_prelude(
@@ -176,22 +181,42 @@ def waiting_prelude(
         (
             _first_lines(withheld),
             state.script,
-            b"builtin read -r -u %d BASH_EXECUTION_STRING\n" % (descriptor + 2),
-            b"builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
+            b"\\builtin read -r -u %d BASH_EXECUTION_STRING\n" % (descriptor + 2),
+            b"\\builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
         )
     )
 
 
-def last_lines(state: ShellState, command: bytes, descriptor: int, recording: bytes = b"") -> bytes:
+def last_lines(
+    state: ShellState,
+    command: bytes,
+    descriptor: int,
+    withheld: dict[bytes, bytes],
+    recording: bytes = b"",
+) -> bytes:
     """Return what a bash that waits, with its prelude on `descriptor`, runs before `command`."""
-    closing = b"exec %d<&- %d<&- %d<&-\n" % (descriptor, descriptor + 1, descriptor + 2)
-    # As if it had started now, with this command.
-    start = b"BASH_EXECUTION_STRING=%s\nSECONDS=0\n" % quote(command)
-    return closing + start + recording + state.options
+    return b"".join(
+        (
+            b"\\exec %d<&- %d<&- %d<&-\n" % (descriptor, descriptor + 1, descriptor + 2),
+            # As if it had started now, with this command.
+            b"BASH_EXECUTION_STRING=%s\n" % quote(command),
+            b"if [[ -v SECONDS ]]; then SECONDS=0; fi\n",
+            recording,
+            _exported(withheld, b"POSIXLY_CORRECT"),
+            state.options,
+        )
+    )
 
 
 def _first_lines(withheld: dict[bytes, bytes]) -> bytes:
-    lines = b"builtin unset BASH_ENV\n"
-    for name, value in withheld.items():
-        lines += b"builtin export %s=%s\n" % (name, quote(value))
-    return lines
+    return b"\\builtin unset BASH_ENV\n" + _exported(withheld, b"BASH_ENV")
+
+
+def _exported(withheld: dict[bytes, bytes], name: bytes) -> bytes:
+    """Return the line that sets a variable that bash was not started with.
+
+    In posix mode some functions cannot be defined, so that variable is set after them.
+    """
+    if name not in withheld:
+        return b""
+    return b"\\builtin export %s=%s\n" % (name, quote(withheld[name]))

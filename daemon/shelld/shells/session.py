@@ -17,7 +17,13 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from shelld.keeper.channel import anonymous_file
-from shelld.shells.state import ShellState, is_readable, is_whole, parse_dump
+from shelld.shells.state import (
+    ShellState,
+    is_readable,
+    is_whole,
+    parse_dump,
+    with_late_locale,
+)
 from shelld.shells.text import to_bytes, to_text
 from shelld_protocol.errors import session_not_found
 
@@ -181,7 +187,7 @@ class Session:
                 env.pop(key, None)
                 if key in before.env:
                     env[key] = before.env[key]
-        state = replace(state, cwd=cwd, env=env)
+        state = with_late_locale(replace(state, cwd=cwd, env=env), self.base.env)
         if state != before:
             self._state = state
 

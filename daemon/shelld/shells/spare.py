@@ -70,7 +70,7 @@ _STAT_BYTES: Final = 4_096
 _ARGUMENTS: Final = (b"bash", b"-c")
 
 # What its last lines are made of.
-_NEEDED: Final = frozenset((b"builtin", b"exec", b"local", b"return", b"set", b"trap"))
+_NEEDED: Final = frozenset((b"builtin", b"exec"))
 _serial_numbers: Final = itertools.count(1)
 
 
@@ -117,10 +117,10 @@ class SpareLaunch(Launch):
         self._open_streams(None)
         self._argv = [*_ARGUMENTS, self._name.ljust(MAX_COMMAND_BYTES)]
         self._go_to(None)
-        self._env, withheld = startable(self._session.environment(None))
+        self._env, self._withheld = startable(self._session.environment(None))
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
         last_word = self._session.base.env.get(b"_", b"bash")
-        self._add_file(waiting_prelude(self.state, _PRELUDE, withheld, last_word))
+        self._add_file(waiting_prelude(self.state, _PRELUDE, self._withheld, last_word))
         # Empty as long as it waits.
         self._last_lines = self._add_file(b"")
         read, self._gate = os.pipe()
@@ -175,7 +175,8 @@ class SpareLaunch(Launch):
         recording = b""
         if not changes_nothing(request.command, self.state.names):
             recording = self._record(request)
-        os.write(self._last_lines, last_lines(self.state, command, _PRELUDE, recording))
+        lines = last_lines(self.state, command, _PRELUDE, self._withheld, recording)
+        os.write(self._last_lines, lines)
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
             raise ProcessLookupError(errno.ESRCH, "it has ended")

@@ -15,6 +15,7 @@ import re
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shelld.shells.functions import (
     MAX_ENV_BYTES,
@@ -196,6 +197,9 @@ def parse_dump(dump: bytes) -> ShellState | None:
             if name == OPTIONS_VARIABLE and value is not None:
                 enabled = frozenset(unquote(value).split(b":"))
             continue
+        if name == b"POSIXLY_CORRECT" and b"x" not in kind:
+            # Comes with the option, which is set last.
+            continue
         if b"x" in kind and value is not None and value[:1] != b"(":
             env[name] = unquote(value)
             size += len(name) + len(env[name])
@@ -206,7 +210,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 continue
         if name.startswith(_LOCALE):
             # Of a locale that is not there, bash would say so.
-            declarations.append(b"{ builtin %s; } 2>/dev/null\n" % match[0][:-1])
+            declarations.append(b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1])
         elif kind == b"-" and value is not None:
             # Takes bash half the time.
             declarations.append(b"%s=%s\n" % (name, value))
@@ -214,7 +218,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
             declarations.append(match[0])
     unset = [name for name in _SET_AT_START if name not in seen]
     if unset:
-        declarations.append(b"builtin unset -v %s\n" % b" ".join(unset))
+        declarations.append(b"\\builtin unset -v %s\n" % b" ".join(unset))
     shopt = [line.split(b" ")[-1] for line in options.split(b"\n")[:-1]]
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
     defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
@@ -222,13 +226,34 @@ def parse_dump(dump: bytes) -> ShellState | None:
         _absolute(cwd),
         env,
         variables=b"".join(declarations),
-        switches=_switches(shopt, enabled) + b"builtin umask %s" % umask,
+        switches=_switches(shopt, enabled) + b"\\builtin umask %s" % umask,
         definitions=defined.script + aliases + _pushed(directories),
         options=_set_options(flags, enabled),
         later=frozenset(later),
         names=frozenset((*(name for _, name in names), *_ALIAS.findall(aliases))),
         functions=defined.entries,
         sets_traps=b"trap" in functions or b"trap" in aliases,
+    )
+
+
+def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
+    """Return the state with a changed locale set by the script, not by the environment.
+
+    Bash says at its start that it does not know a locale. The command that chose it has been told.
+    """
+    names = [
+        name
+        for name, value in state.env.items()
+        if name.startswith(_LOCALE) and value != base.get(name) and name not in state.later
+    ]
+    if not names:
+        return state
+    lines = [
+        b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
+        for name in names
+    ]
+    return replace(
+        state, variables=state.variables + b"".join(lines), later=state.later.union(names)
     )
 
 
@@ -240,7 +265,7 @@ def _attributes(line: bytes) -> tuple[bytes, bytes]:
 def _pushed(directories: bytes) -> bytes:
     stack = directories.removesuffix(b"\n").split(b"\n")[1:]
     return b"".join(
-        b"builtin pushd -n -- %s >/dev/null\n" % quote(directory) for directory in reversed(stack)
+        b"\\builtin pushd -n -- %s >/dev/null\n" % quote(directory) for directory in reversed(stack)
     )
 
 
@@ -266,11 +291,11 @@ def _switches(options: list[bytes], enabled: frozenset[bytes]) -> bytes:
     for letter, wanted in ((b"s", True), (b"u", False)):
         names = [name for name in options if (name in enabled) is wanted]
         if names:
-            text += b"builtin shopt -%s %s\n" % (letter, b" ".join(names))
+            text += b"\\builtin shopt -%s %s\n" % (letter, b" ".join(names))
     return text
 
 
 def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
     names = [line.split(b" ")[-1] for line in lines.split(b"\n")[:-1]]
     words = [b"%so %s" % (b"-" if name in enabled else b"+", name) for name in names]
-    return b"builtin set %s\n" % b" ".join(words)
+    return b"\\builtin set %s\n" % b" ".join(words)
