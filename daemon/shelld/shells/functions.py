@@ -23,10 +23,14 @@ _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
 
 
 class Definitions(NamedTuple):
-    """`script` is run by a bash that was started with `entries` in its environment."""
+    """`script` is run by a bash that was started with `entries` in its environment.
+
+    `private`: the line that takes back the export of those that were not exported.
+    """
 
     entries: dict[bytes, bytes]
     script: bytes
+    private: bytes = b""
 
 
 def definitions(
@@ -65,10 +69,9 @@ def definitions(
                 private.append(name)
         else:
             script.append(_definition(flags, name, source, is_plain=bool(is_plain)))
-    if private:
-        # What is imported is exported, too.
-        script.insert(0, b"\\builtin export -nf -- %s\n" % b" ".join(private))
-    return Definitions(entries, b"".join(script))
+    # What is imported is exported, too.
+    line = b"\\builtin export -nf -- %s\n" % b" ".join(private) if private else b""
+    return Definitions(entries, b"".join(script), line)
 
 
 def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> bytes:

@@ -58,11 +58,12 @@ trap() {
     done;
     if (($# == 0)); then __shelld_s=0; fi;
   elif [[ ${BASHPID-$$} != $$ ]]; then
-    TABLE=([SUBSHELL]=1); \builtin trap "$@"; \builtin return;
+    \builtin declare -gA TABLE=([SUBSHELL]=1); \builtin trap "$@"; \builtin return;
   elif [[ $1 == -?* || $# == 1 && ${1^^} != @(EXIT|DEBUG|ERR|RETURN|+(0)) ]] ||
     [[ $# == 1 && -o posix && $1 != +(0) ]]; then
     \builtin trap "$@" 2>&- || __shelld_s=$?;
   else
+    \builtin declare -gA TABLE;
     __shelld_a=$1;
     __shelld_n=("${@:2}");
     if [[ $1 == +([0-9]) ]] || (($# == 1)); then __shelld_a=-; __shelld_n=("$@"); fi;
@@ -144,7 +145,6 @@ def dump_at_exit(path: str, *, shares_trap: bool) -> bytes:
     return b"\n".join(
         (
             _WRAPPER.replace(b"ACTION", quote(action)),
-            b"\\builtin declare -A " + TRAPS_VARIABLE,
             b"\\builtin trap %s EXIT\n" % quote(action),
         )
     )

@@ -116,9 +116,10 @@ class ShellState(Struct, frozen=True):
     cwd: bytes
     env: dict[bytes, bytes]
     variables: bytes = b""
-    # Of shopt, without which some functions cannot be read; and the umask.
+    # Of shopt, without which some functions cannot be read; the umask, the stack of directories,
+    # and which variables of bash are unset.
     switches: bytes = b""
-    # Functions, aliases, and the stack of directories.
+    # Functions and aliases.
     definitions: bytes = b""
     # Those of `set`, in one line. With tracing on, what follows it would show.
     options: bytes = b""
@@ -217,8 +218,6 @@ def parse_dump(dump: bytes) -> ShellState | None:
         else:
             declarations.append(match[0])
     unset = [name for name in _SET_AT_START if name not in seen]
-    if unset:
-        declarations.append(b"\\builtin unset -v %s\n" % b" ".join(unset))
     shopt = [line.split(b" ")[-1] for line in options.split(b"\n")[:-1]]
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
     defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
@@ -226,8 +225,16 @@ def parse_dump(dump: bytes) -> ShellState | None:
         _absolute(cwd),
         env,
         variables=b"".join(declarations),
-        switches=_switches(shopt, enabled) + b"\\builtin umask %s" % umask,
-        definitions=defined.script + aliases + _pushed(directories),
+        switches=b"".join(
+            (
+                _switches(shopt, enabled),
+                b"\\builtin umask %s" % umask,
+                b"\\builtin unset -v %s\n" % b" ".join(unset) if unset else b"",
+                _pushed(directories),
+                defined.private,
+            )
+        ),
+        definitions=defined.script + aliases,
         options=_set_options(flags, enabled),
         later=frozenset(later),
         names=frozenset((*(name for _, name in names), *_ALIAS.findall(aliases))),
