@@ -58,7 +58,7 @@ trap() {
     done;
     if (($# == 0)); then __shelld_s=0; fi;
   elif [[ ${BASHPID-$$} != $$ ]]; then
-    \builtin declare -gA TABLE=([SUBSHELL]=1); \builtin trap "$@"; \builtin return;
+    \builtin declare -gA TABLE; TABLE=([SUBSHELL]=1); \builtin trap "$@"; \builtin return;
   elif [[ $1 == -?* || $# == 1 && ${1^^} != @(EXIT|DEBUG|ERR|RETURN|+(0)) ]] ||
     [[ $# == 1 && -o posix && $1 != +(0) ]]; then
     \builtin trap "$@" 2>&- || __shelld_s=$?;
