@@ -206,6 +206,35 @@ trap 'echo bye' EXIT; kill -TERM $$
 trap 'echo bye' EXIT; exec true
 trap -l | wc -l
 trap 'echo a' 0; trap -p 0
+trap 'echo a' EXIT; trap -p | cat; trap | cat; echo b
+trap 'echo a' EXIT; (trap -p EXIT; trap - EXIT; trap)
+trap 'echo a' EXIT USR1; trap - USR1 EXIT; trap
+trap '' EXIT; trap; trap -p EXIT; trap -- - EXIT; trap
+trap 'echo dbg' DEBUG; echo x
+trap 'echo dbg' DEBUG; trap -p DEBUG
+trap 'echo dbg' DEBUG; x=1; trap - DEBUG; y=2; trap -p
+trap 'echo "$BASH_COMMAND" >&2' DEBUG; cd /
+trap 'echo "$BASH_COMMAND" >> log' DEBUG; x=1; cat log; rm log
+trap 'echo $_ $?' DEBUG; echo hi there; (exit 3); :
+trap 'echo e' EXIT; trap 'echo d' DEBUG; echo x; exit 3
+set -T; trap 'echo dbg' DEBUG; echo x
+f() { trap -p DEBUG; }; trap 'echo d' DEBUG; f
+trap 'echo child' CHLD; /bin/true; trap; echo x
+trap 'echo ret' RETURN; set -T; trap; f() { :; }; f
+trap 'echo ret' RETURN; f() { :; }; f; set -T; f; trap -p
+trap 'echo all' DEBUG RETURN EXIT; echo x; trap -p; f() { :; }; f
+f() { trap 'echo bye f' RETURN; echo in f; }; f; g() { :; }; g; trap -p
+trap 'echo err' ERR; false; trap -p; trap - ERR; false; trap -p; echo
+trap 'echo e $?' ERR; trap foo; trap -; trap 'x' NOPE ERR; (exit 3); trap
+set -E; trap 'echo e $LINENO' ERR; f() { false; }; f; trap -p
+set -eu; trap 'echo e' EXIT ERR; false; echo a
+trap 'echo int' INT; trap 2; trap; trap -p 0
+eval 'trap "echo e" EXIT'; cd /; echo a
+. /dev/stdin <<< 'trap "echo e" EXIT'; echo a
+. /dev/stdin <<< 'trap x NOPE'; echo a
+set -r
+set -r; trap 'echo a' EXIT; x=1; : > file
+set -r; trap x INT NOPE; trap
 trap "echo 'quo ted'" EXIT; trap -p
 kill -TERM $$; echo no
 kill -KILL $$; echo no
@@ -447,6 +476,5 @@ EXPECTED_DIFFERENCES: Final = frozenset(
         "trap '(' EXIT",
         "set -v; echo hi",
         "set -v\necho hi\necho ho",
-        "trap 'echo a' EXIT; x=$(trap -p EXIT); echo \"$x\"",
     }
 )

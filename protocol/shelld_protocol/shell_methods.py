@@ -29,6 +29,7 @@ from shelld_protocol.structs import (
     ShellId,
     SignalName,
     SpoolError,
+    StateReason,
     Status,
     Survivors,
 )
@@ -110,6 +111,21 @@ class BashResult(Result):
     cwd: Annotated[str, Meta(description="Where the command was started.")]
     leftover: Leftover
     usage: Usage
+    session_cwd: Annotated[
+        str | None,
+        Meta(
+            description="The directory in which the session's next command will start. Left out "
+            "for a command of no session."
+        ),
+    ] = None
+    state_kept: Annotated[
+        bool | None,
+        Meta(
+            description="False if the command ended by itself but its session does not remember "
+            "what it left. Left out otherwise."
+        ),
+    ] = None
+    state_reason: StateReason = None
     description: Description = None
     warning: GuardWarning = None
     reason: Reason = None

@@ -54,6 +54,16 @@ Reason: TypeAlias = Annotated[
         "oom: the kernel killed something of it for want of memory."
     ),
 ]
+StateReason: TypeAlias = Annotated[
+    str | None,
+    Meta(
+        description="Why the session does not remember what the command left. missing: bash could "
+        "not tell it, as after exec, set -r or set -n. incomplete: bash told a part of it. "
+        "too_large: it is more than 4 MiB. unreadable: it is not in a form that the daemon knows. "
+        "signal: a signal ended the command. unavailable: the system has no /proc, or a limit on "
+        "the size of files forbids it. There may be more."
+    ),
+]
 SpoolError: TypeAlias = Annotated[
     str | None,
     Meta(description="The errno name for which output was dropped that the limits allow."),

@@ -30,7 +30,7 @@ def closed(tmp_path: Path) -> Iterator[Path]:
 def test_commands_run_in_a_directory_that_cannot_be_entered(
     unprivileged: dict[str, Any], closed: Path, mechanism: str, closed_later: bool
 ) -> None:
-    options = {**unprivileged, "cwd": closed}
+    options: dict[str, Any] = {**unprivileged, "cwd": closed}
     if closed_later:
         closed.chmod(0o755)
     # subprocess changes the user before the directory.
@@ -57,7 +57,7 @@ def test_commands_run_in_a_directory_that_cannot_be_entered(
 def test_a_failed_start_elsewhere_does_not_move_the_next_command(
     unprivileged: dict[str, Any], closed: Path
 ) -> None:
-    options = {**unprivileged, "cwd": closed}
+    options: dict[str, Any] = {**unprivileged, "cwd": closed}
     become = ["setpriv", f"--reuid={options.pop('user')}", f"--regid={options.pop('group')}"]
     options.pop("extra_groups")
     with raw_daemon("--spare-shells", "0", prefix=[*become, "--clear-groups"], **options) as daemon:

@@ -31,6 +31,7 @@ def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
         "stdoutBytes": 4,
         "stderrBytes": 4,
         "cwd": os.getcwd(),
+        "sessionCwd": os.getcwd(),
         "leftover": [],
         "description": "say both",
     }

@@ -72,7 +72,7 @@ def out(daemon: RawDaemon, command: str, **params: Any) -> str:
         ("exec 7>/dev/null; export BASH_XTRACEFD=7; x=1", "echo $x", "1\n"),
         ("set -x; export SHELLOPTS; x=1", "echo $x", "1\n"),
         ("declare() { echo no; }; x=1", "echo $x", "1\n"),
-        ("builtin() { echo no; }; x=1", "echo [$x]", "[]\n"),
+        ("builtin() { echo no; }; x=1", "echo [$x]", "[1]\n"),
         ("IFS=o; x=foo", 'echo "$x"', "foo\n"),
         ("shopt -s expand_aliases; alias echo='echo aliased'", "echo x", "aliased x\n"),
         ("ulimit -f 0; x=1", "echo [$x]", "[]\n"),

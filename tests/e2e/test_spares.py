@@ -192,7 +192,7 @@ def test_there_are_no_more_than_may_be(limit: int) -> None:
     [
         ("cd() { builtin cd / && echo moved; }", "cd /usr", "moved\n", 1),
         ("exec() { echo mine; }", "exec true", "mine\n", 0),
-        ("shopt -s expand_aliases; alias set=:", "set -u; echo $-", "hBc\n", 0),
+        ("shopt -s expand_aliases; alias set=:", "set -u; echo $-", "hBc\n", 1),
         ("set -e", "echo $-; false; echo no", "ehBc\n", 1),
         ("set -x", "echo a", "a\n", 1),
         ("set -o posix", "set -o | grep posix", "posix          \ton\n", 1),

@@ -19,6 +19,7 @@ from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
+from shelld.shells.text import shown
 from shelld_protocol.errors import RpcError, invalid_params, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
@@ -42,7 +43,7 @@ async def bash(
     shell = await run_command(context, params)
     if params.run_in_background or (shell.released and shell.is_running):
         return _background_result(shell)
-    result = await _foreground_result(shell, strip=params.strip_ansi)
+    result = await _foreground_result(context, shell, strip=params.strip_ansi)
     if shell.status is ShellStatus.TIMEOUT and shell.timeout_ms is not None:
         data = msgspec.to_builtins(result)
         if shell.survivors:
@@ -80,6 +81,8 @@ async def run_command(
     shell = context.shell = await manager.start(request)
     await _wait_in_foreground(context, shell)
     raise_failure(shell)
+    if shell.recorder is not None:
+        await shell.recorder.settle()
     return shell
 
 
@@ -128,7 +131,7 @@ async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
         raise
 
 
-async def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
+async def _foreground_result(context: Context, shell: ShellProcess, *, strip: bool) -> BashResult:
     final = not shell.leftover
 
     async def head(stream: OutputStream) -> tuple[str, bool]:
@@ -141,6 +144,10 @@ async def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
     stdout, stdout_cut = await head(shell.stdout) if shell.stdout.store.written else nothing
     stderr, stderr_cut = await head(shell.stderr) if shell.stderr.store.written else nothing
     usage = shell.usage
+    session_cwd: str | None = None
+    if shell.session is not None:
+        session_cwd = shown(context.daemon.manager.look_at_session(shell.session).next_cwd)
+    state_reason = None if shell.recorder is None else shell.recorder.reason
     return BashResult(
         bash_id=shell.id,
         command=shell.command,
@@ -153,7 +160,10 @@ async def _foreground_result(shell: ShellProcess, *, strip: bool) -> BashResult:
         truncated=stdout_cut or stderr_cut,
         stdout_bytes=shell.stdout.store.written,
         stderr_bytes=shell.stderr.store.written,
-        cwd=shell.working_dir,
+        cwd=shown(shell.working_dir),
+        session_cwd=session_cwd,
+        state_kept=None if state_reason is None else False,
+        state_reason=state_reason,
         leftover=shell.leftover,
         usage=Usage(
             user_ms=round(usage.user_us / 1000),

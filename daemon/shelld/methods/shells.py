@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections import Counter
 
@@ -10,6 +9,7 @@ from shelld.audit import timestamp
 from shelld.methods.context import Context
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.process import ShellProcess
+from shelld.shells.text import shown
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
@@ -61,7 +61,7 @@ async def get_session(context: Context, params: GetSessionParams) -> GetSessionR
     manager = context.daemon.manager
     session = manager.get_session(params.session)
     shells = [shell.id for shell in manager.list_running() if shell.session == params.session]
-    return GetSessionResult(params.session, _shown(session.cwd), session.changed_env(), shells)
+    return GetSessionResult(params.session, shown(session.cwd), session.changed_env(), shells)
 
 
 async def list_sessions(context: Context, _params: NoParams) -> ListSessionsResult:
@@ -69,15 +69,10 @@ async def list_sessions(context: Context, _params: NoParams) -> ListSessionsResu
     running = Counter(shell.session for shell in manager.list_running())
     return ListSessionsResult(
         [
-            SessionInfo(name, _shown(session.cwd), running[name])
+            SessionInfo(name, shown(session.cwd), running[name])
             for name, session in manager.list_sessions().items()
         ]
     )
-
-
-def _shown(path: str) -> str:
-    """Return a path as text, which its bytes may not be."""
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 async def close_session(context: Context, params: CloseSessionParams) -> CloseSessionResult:
@@ -104,7 +99,7 @@ def _info(shell: ShellProcess) -> ShellInfo:
         exit_code=shell.exit_code,
         signal=shell.signal,
         pid=shell.pid,
-        cwd=shell.working_dir,
+        cwd=shown(shell.working_dir),
         started_at=timestamp(shell.started_at or shell.created_at),
         duration_ms=shell.elapsed_ms,
         unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,

@@ -6,6 +6,7 @@ another one be given the same. Knows nothing of what becomes of the command.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Final, Literal
 
@@ -13,8 +14,9 @@ from msgspec import Struct
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.shells.harmless import changes_nothing
-from shelld.shells.prelude import dump_at_exit, prelude, startable
+from shelld.shells.prelude import dump_at_exit, may_trap, prelude, startable
 from shelld.shells.session import DEFAULT_SESSION, Recorder, Session
+from shelld.shells.text import to_bytes
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
@@ -71,7 +73,7 @@ class Launch:
         # Once handed over it belongs, like `stdout` and `stderr`, to who supervises the command.
         self.recorder: Recorder | None = None
         self._session = session
-        self._program = os.fsencode(bash)
+        self._program = to_bytes(bash)
         self._argv: list[bytes] = []
         self._env: dict[bytes, bytes] = {}
         self._cwd = b""
@@ -113,7 +115,7 @@ class Launch:
         if stdin is None:
             self._give(os.open(os.devnull, os.O_RDONLY))
         else:
-            self._add_file(stdin.encode())
+            self._add_file(to_bytes(stdin))
         self.stdout, self.stderr = self._add_output(), self._add_output()
 
     def _add_output(self) -> int:
@@ -138,16 +140,20 @@ class Launch:
         # may have been deleted or renamed meanwhile, and is used all the same.
         session = self._session
         if cwd is not None or session.state.cwd != session.base.cwd:
-            self._cwd = os.fsencode(session.resolve(cwd))
+            self._cwd = to_bytes(session.resolve(cwd))
 
-    def _record(self, request: StartRequest) -> bytes:
+    def _record(self, request: StartRequest, *, has_startup_file: bool = False) -> bytes:
         """Return what makes bash tell what its command leaves behind, if it is to do so."""
         session = self._session
-        if not request.in_foreground or not CAN_RECORD or session.name is None:
+        if not request.in_foreground or session.name is None:
             return b""
         cwd = request.cwd and session.resolve(request.cwd)
         self.recorder = Recorder(session, cwd, request.env)
-        return dump_at_exit(self.recorder.path, request.command.encode())
+        if not CAN_RECORD:
+            self.recorder.close()
+            return b""
+        shares_trap = has_startup_file or may_trap(to_bytes(request.command), session.state)
+        return dump_at_exit(self.recorder.path, shares_trap=shares_trap)
 
 
 class CommandLaunch(Launch):
@@ -163,7 +169,7 @@ class CommandLaunch(Launch):
 
     def _prepare(self, request: StartRequest) -> None:
         self._open_streams(request.stdin)
-        command = request.command.encode()
+        command = to_bytes(request.command)
         # $0 is what messages begin with: the same wherever this bash lies.
         self._argv = [b"bash", b"-c", command]
         if len(command) > MAX_ARGUMENT_BYTES:
@@ -178,9 +184,18 @@ class CommandLaunch(Launch):
         recording = b""
         # A startup file may define functions.
         if startup_file or not changes_nothing(request.command, state.names):
-            recording = self._record(request)
+            recording = self._record(request, has_startup_file=bool(startup_file))
         if recording or state is not base:
-            self._env, withheld = startable(self._env)
+            env, withheld = startable(self._env)
             descriptor = len(self._descriptors)
-            self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % descriptor
-            self._add_file(prelude(state, descriptor, withheld, startup_file, recording))
+            env[b"BASH_ENV"] = b"/proc/self/fd/%d" % descriptor
+            try:
+                self._add_file(prelude(state, descriptor, withheld, startup_file, recording))
+            except OSError as error:
+                if error.errno != errno.EFBIG or state is not base or self.recorder is None:
+                    raise
+                # A limit on the size of files is none on what may run: only that the command's
+                # bash could not write what it leaves, either.
+                self.recorder.close()
+            else:
+                self._env = env

@@ -9,30 +9,105 @@ nothing. The options of `set` come last.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from shelld.shells.state import DUMP, ShellState, quote
+from shelld.shells.functions import quote
+from shelld.shells.state import DUMP, TRAPS_VARIABLE, ShellState
 
-# For a command that may set an EXIT trap of its own: that and ours become one, of which the command
-# sees only its part. An error of `trap` names the command and its line.
-_EXIT_TRAP: Final = b"__shelld_exit_trap"
-_SHARED_TRAP: Final = b" ".join(
-    (
-        b"trap() { { local -; set +x; } 2>/dev/null;",
-        b'if [[ $BASHPID != $$ ]]; then builtin trap "$@"; return; fi;',
-        b'if [[ ${%(name)s-} ]]; then builtin trap -- "$%(name)s" EXIT;',
-        b"else builtin trap - EXIT; fi;",
-        b'local status=0; builtin trap "$@" 2>/dev/null || status=$?; if ((status)); then',
-        b'local error=$(builtin trap "$@" 2>&1 >/dev/null);',
-        b'local place="${BASH_SOURCE[1]:-$0}: line ${BASH_LINENO[0]}: ";',
-        b'error=${error//"${BASH_SOURCE[0]}: line $LINENO: "/"$place"};',
-        b"builtin printf '%%s\\n' \"$error\" >&2; fi;",
-        b"%(name)s=$(builtin trap -p EXIT);",
-        b'if [[ $%(name)s ]]; then builtin eval "set $%(name)s"; %(name)s=$3; fi;',
-        b"builtin trap -- \"$%(name)s\"$'\\n'%(action)s EXIT;",
-        b"return $status; }\n",
-    )
-)
+# What a command has in it that may set a trap. In all others nothing stands for `trap`.
+_MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
+_WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
+
+# For a command that may set traps: bash has one trap on EXIT, and it is ours, so this makes one of
+# the command's and ours. A table has the command's traps that bash does not show in a function:
+# those on EXIT, DEBUG, ERR and RETURN.
+#
+# A function has traps on DEBUG, ERR and RETURN of its own, which outlive it only if they are set;
+# so one that is removed is replaced by an empty one. Those on DEBUG and RETURN would run in here.
+# So the last thing that is set is a trap on RETURN that sets them: it runs when the function has
+# returned, and is not interrupted by itself. A subshell has no trap of ours, and shows those of its
+# parent until it sets one.
+_WRAPPER: Final = b" ".join(
+    line.strip()
+    for line in rb"""
+trap() {
+  { \builtin local -; \builtin set +eux; } 2>&-;
+  \builtin local __shelld_s=0 __shelld_a __shelld_k __shelld_t __shelld_f=;
+  \builtin local -a __shelld_n __shelld_r;
+  \builtin local __shelld_d=ACTION;
+  if [[ ${1-} == -- ]]; then \builtin shift; fi;
+  if [[ -v TABLE[SUBSHELL] ]]; then \builtin trap "$@"; \builtin return; fi;
+  if (($# == 0)) || [[ $1 == -p ]]; then
+    if (($#)); then \builtin shift; fi;
+    if [[ ${1-} == -- ]]; then \builtin shift; fi;
+    __shelld_n=("$@");
+    if (($#)); then \builtin set -- -p -- "$@";
+    else __shelld_n=(EXIT {1..64} DEBUG ERR RETURN); fi;
+    for __shelld_t in "${__shelld_n[@]}"; do
+      __shelld_k=${__shelld_t^^};
+      if [[ $__shelld_k == +(0) ]]; then __shelld_k=EXIT; fi;
+      case $__shelld_k in
+        EXIT|DEBUG|ERR|RETURN)
+          if [[ -v TABLE[$__shelld_k] ]] && { [[ $__shelld_k == EXIT || $- == *T* ]] ||
+            ((${#FUNCNAME[@]} <= ${TABLE[DEPTH]-0})); }; then
+            __shelld_a=${TABLE[$__shelld_k]};
+            \builtin printf "trap -- '%s' %s\n" "${__shelld_a//\'/\'\\\'\'}" "$__shelld_k"; fi;;
+        *) \builtin trap -p -- "$__shelld_t" 2>&- || __shelld_s=$?;;
+      esac;
+    done;
+    if (($# == 0)); then __shelld_s=0; fi;
+  elif [[ ${BASHPID-$$} != $$ ]]; then
+    \builtin declare -gA TABLE; TABLE=([SUBSHELL]=1); \builtin trap "$@"; \builtin return;
+  elif [[ $1 == -?* || $# == 1 && ${1^^} != @(EXIT|DEBUG|ERR|RETURN|+(0)) ]] ||
+    [[ $# == 1 && -o posix && $1 != +(0) ]]; then
+    \builtin trap "$@" 2>&- || __shelld_s=$?;
+  else
+    \builtin declare -gA TABLE;
+    __shelld_a=$1;
+    __shelld_n=("${@:2}");
+    if [[ $1 == +([0-9]) ]] || (($# == 1)); then __shelld_a=-; __shelld_n=("$@"); fi;
+    for __shelld_t in "${__shelld_n[@]}"; do
+      __shelld_k=${__shelld_t^^};
+      if [[ $__shelld_k == +(0) ]]; then __shelld_k=EXIT; fi;
+      case $__shelld_k in
+        EXIT|DEBUG|ERR|RETURN)
+          if [[ $__shelld_a == - ]]; then \builtin unset -v "TABLE[$__shelld_k]";
+          else TABLE[$__shelld_k]=$__shelld_a; TABLE[DEPTH]=${#FUNCNAME[@]}; fi;;
+        *) __shelld_r+=("$__shelld_t");;
+      esac;
+      case $__shelld_k in
+        DEBUG|RETURN) __shelld_f+=$__shelld_k;;
+        ERR) \builtin trap -- "${TABLE[ERR]-}" ERR;;
+      esac;
+    done;
+    if ((${#__shelld_r[@]})); then
+      \builtin trap -- "$__shelld_a" "${__shelld_r[@]}" 2>&- || __shelld_s=$?; fi;
+  fi;
+  if ((__shelld_s)); then
+    __shelld_t=$(\builtin trap "$@" 2>&1 >&-; \builtin trap - EXIT DEBUG ERR RETURN);
+    __shelld_k="${BASH_SOURCE[1]:-$0}: line ${BASH_LINENO[0]}: ";
+    __shelld_t=${__shelld_t//"${BASH_SOURCE[0]}: line $LINENO: "/"$__shelld_k"};
+    \builtin printf "%s\n" "$__shelld_t" >&2;
+  fi;
+  if [[ ${BASHPID-$$} != $$ ]]; then \builtin return $__shelld_s; fi;
+  if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="( $__shelld_d )"; fi;
+  \builtin trap -- "${TABLE[EXIT]-}"$'\n'"$__shelld_d" EXIT;
+  if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
+  if [[ $__shelld_f ]]; then
+    __shelld_t='\builtin trap - RETURN; ';
+    if [[ -v TABLE[RETURN] ]]; then
+      __shelld_t="\\builtin trap -- ${TABLE[RETURN]@Q} RETURN; ";
+    elif [[ $__shelld_f == *RETURN* ]]; then __shelld_t='\builtin trap "" RETURN; '; fi;
+    if [[ $__shelld_f == *DEBUG* ]]; then
+      __shelld_k=${TABLE[DEBUG]-};
+      __shelld_t+="\\builtin trap -- ${__shelld_k@Q} DEBUG"; fi;
+    \builtin trap -- "$__shelld_t" RETURN;
+  fi;
+  \builtin return $__shelld_s;
+}
+""".strip().splitlines()
+).replace(b"TABLE", TRAPS_VARIABLE)
 
 # What bash must not be started with if it is to run the prelude: it would run another file or none.
 _WITHHELD: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIXLY_CORRECT")
@@ -44,15 +119,35 @@ def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, 
     return {name: value for name, value in env.items() if name not in withheld}, withheld
 
 
-def dump_at_exit(path: str, command: bytes) -> bytes:
-    """Return the lines that make bash write, after `command`, what it leaves behind to `path`."""
-    shared = b"trap" in command
-    own_words = b"builtin unset -f trap; builtin unset -v %s; " % _EXIT_TRAP
-    # Also where `set -C` forbids to overwrite a file.
-    dump = own_words + DUMP if shared else DUMP
-    action = quote(b"{ %s; } 2>/dev/null >|%s" % (dump, path.encode()))
-    trap = b"builtin trap %s EXIT\n" % action
-    return _SHARED_TRAP % {b"name": _EXIT_TRAP, b"action": action} + trap if shared else trap
+def may_trap(command: bytes, state: ShellState) -> bool:
+    """Whether a command may set or list traps: itself, or by what it calls."""
+    if _MAY_TRAP.search(command):
+        return True
+    return state.sets_traps and not state.names.isdisjoint(_WORD.findall(command))
+
+
+def dump_at_exit(path: str, *, shares_trap: bool) -> bytes:
+    """Return the lines that make bash write, after its command, what it leaves behind to `path`.
+
+    `shares_trap`: the command may set a trap on EXIT, too.
+    """
+    # The trap's own text cannot be protected, so all of it is one command that `set -e` and a trap
+    # on ERR pass by. In a restricted shell, it cannot write to a file: as stderr is closed first,
+    # nothing is said about that. A trace goes nowhere; to say so takes no command, which it would
+    # show. The file is there, also where `set -C` forbids to overwrite one.
+    dump = rb"\builtin unset -f trap; " + DUMP if shares_trap else DUMP
+    action = rb'! { %s; } 2>&- >|%s 2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"' % (
+        dump,
+        path.encode(),
+    )
+    if not shares_trap:
+        return b"\\builtin trap %s EXIT\n" % quote(action)
+    return b"\n".join(
+        (
+            _WRAPPER.replace(b"ACTION", quote(action)),
+            b"\\builtin trap %s EXIT\n" % quote(action),
+        )
+    )
 
 
 def prelude(
@@ -67,11 +162,11 @@ def prelude(
     `withheld` as from `startable`. `startup_file`: the BASH_ENV that it would have run instead, if
     any; it may not be there. `recording`: from `dump_at_exit`.
     """
-    lines = b"exec %d<&-\n" % descriptor + _first_lines(withheld)
+    lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
         path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
-        lines += b"if [[ -e %s ]]; then builtin . %s; fi\n" % (path, path)
-    return lines + recording + state.script + state.options
+        lines += b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
+    return lines + state.script + _exported(withheld, b"POSIXLY_CORRECT") + state.options
 
 
 def waiting_prelude(
@@ -86,22 +181,42 @@ def waiting_prelude(
         (
             _first_lines(withheld),
             state.script,
-            b"builtin read -r -u %d BASH_EXECUTION_STRING\n" % (descriptor + 2),
-            b"builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
+            b"\\builtin read -r -u %d BASH_EXECUTION_STRING\n" % (descriptor + 2),
+            b"\\builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
         )
     )
 
 
-def last_lines(state: ShellState, command: bytes, descriptor: int, recording: bytes = b"") -> bytes:
+def last_lines(
+    state: ShellState,
+    command: bytes,
+    descriptor: int,
+    withheld: dict[bytes, bytes],
+    recording: bytes = b"",
+) -> bytes:
     """Return what a bash that waits, with its prelude on `descriptor`, runs before `command`."""
-    closing = b"exec %d<&- %d<&- %d<&-\n" % (descriptor, descriptor + 1, descriptor + 2)
-    # As if it had started now, with this command.
-    start = b"BASH_EXECUTION_STRING=%s\nSECONDS=0\n" % quote(command)
-    return closing + start + recording + state.options
+    return b"".join(
+        (
+            b"\\exec %d<&- %d<&- %d<&-\n" % (descriptor, descriptor + 1, descriptor + 2),
+            # As if it had started now, with this command.
+            b"BASH_EXECUTION_STRING=%s\n" % quote(command),
+            b"if [[ -v SECONDS ]]; then SECONDS=0; fi\n",
+            recording,
+            _exported(withheld, b"POSIXLY_CORRECT"),
+            state.options,
+        )
+    )
 
 
 def _first_lines(withheld: dict[bytes, bytes]) -> bytes:
-    lines = b"builtin unset BASH_ENV\n"
-    for name, value in withheld.items():
-        lines += b"builtin export %s=%s\n" % (name, quote(value))
-    return lines
+    return b"\\builtin unset BASH_ENV\n" + _exported(withheld, b"BASH_ENV")
+
+
+def _exported(withheld: dict[bytes, bytes], name: bytes) -> bytes:
+    """Return the line that sets a variable that bash was not started with.
+
+    In posix mode some functions cannot be defined, so that variable is set after them.
+    """
+    if name not in withheld:
+        return b""
+    return b"\\builtin export %s=%s\n" % (name, quote(withheld[name]))

@@ -26,6 +26,7 @@ from shelld.readiness import Wakeup, new_wakeup
 from shelld.shells.home import Home
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, STEPS, ShellEvent, ShellStatus, next_status
+from shelld.shells.session import Recorder
 from shelld_protocol.structs import EndReason
 
 T = TypeVar("T")
@@ -114,6 +115,8 @@ class ShellProcess:
         self.begin()
         self.started_at: float | None = None
         self.completed_at: float | None = None
+        # Took down what the command has left, if that was to be kept and it ended by itself.
+        self.recorder: Recorder | None = None
         self.supervision: Supervisor | None = None
         self.home: Home | None = None
         self._status = ShellStatus.PENDING

@@ -9,29 +9,58 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import anyio
+import anyio.to_thread
 from msgspec.structs import replace
 
+from shelld import faults
 from shelld.keeper.channel import anonymous_file
-from shelld.shells.state import ShellState, parse_dump
+from shelld.shells.state import (
+    ShellState,
+    directory_of,
+    is_readable,
+    is_whole,
+    parse_dump,
+    with_late_locale,
+)
+from shelld.shells.text import to_bytes, to_text
 from shelld_protocol.errors import session_not_found
 
 DEFAULT_SESSION: Final = "main"
 
 # More than that is not kept: to read it takes time from others.
-_MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
+MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
+
+# A longer dump is read in a thread. To see whether one of this length is readable takes a few
+# tenths of a millisecond, to read it one or two.
+MAX_INLINE_BYTES: Final = 64 * 1024
+
+# Why what a command left was not kept.
+MISSING: Final = "missing"
+INCOMPLETE: Final = "incomplete"
+TOO_LARGE: Final = "too_large"
+UNREADABLE: Final = "unreadable"
+SIGNAL: Final = "signal"
+UNAVAILABLE: Final = "unavailable"
 
 # Of one process, or told by `cwd`.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
-class _Left(NamedTuple):
-    """What a command has left, which was started in a directory and with changes of its own."""
+class Left(NamedTuple):
+    """What a command has left, which was started in `started_in` and with `changes`, if given.
+
+    Those are for that command only, as far as it did not change them itself.
+    """
 
     dump: bytes
-    started_in: str | None
-    changes: dict[str, str | None] | None
+    started_in: str | None = None
+    changes: dict[str, str | None] | None = None
+    # In the order in which commands ended.
+    number: int = 0
 
 
 class Session:
@@ -41,7 +70,14 @@ class Session:
         self.name = name
         self.base = base
         self._state = base
-        self._unread: _Left | None = None
+        # Known to be readable. It is read when it is asked for, after the answer.
+        self._unread: Left | None = None
+        self._has_failed = False
+        # How many commands have ended that left something, and which of them was kept last.
+        self._ended = self._kept = 0
+        # Of how many commands a thread reads what they left. Until then the session is as it was.
+        self._settling = 0
+        self._when_settled: Callable[[], None] | None = None
         # When its last command ended, as of time.monotonic(); and how many more bashes for its next
         # ones were slow to start than were not, since there was a pause, and as of when.
         self.used_at = -math.inf
@@ -52,12 +88,31 @@ class Session:
     def state(self) -> ShellState:
         """What the next command starts from; another object whenever anything is different."""
         if self._unread is not None:
-            self._read()
+            self._read(self._unread)
         return self._state
+
+    def _read(self, left: Left) -> None:
+        try:
+            self._take(left, parse_dump(left.dump))
+        except Exception:
+            # A shortage may pass, so the next one to ask tries again; a mistake of ours would not.
+            if not self._has_failed:
+                self._has_failed = True
+                raise
+            faults.report("the state of a session")
+        self._unread = None
+        self._has_failed = False
 
     @property
     def cwd(self) -> str:
-        return os.fsdecode(self.state.cwd)
+        return to_text(self.state.cwd)
+
+    @property
+    def next_cwd(self) -> str:
+        """Where the next command starts, found without reading what else the last one left."""
+        left = self._unread
+        cwd = self._state.cwd if left is None else self._cwd_after(left, directory_of(left.dump))
+        return to_text(self._existing(cwd))
 
     def resolve(self, cwd: str | None) -> str:
         """Return the working directory of a command; a relative one is the session's.
@@ -67,11 +122,21 @@ class Session:
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
-        state = self.state
-        directory = os.fsdecode(state.cwd)
-        while state is not self.base and not os.path.isdir(directory):
-            directory = os.path.dirname(directory)
+        return to_text(self._existing(self.state.cwd))
+
+    def _existing(self, directory: bytes) -> bytes:
+        if directory != self.base.cwd:
+            while not os.path.isdir(directory) and directory != os.path.dirname(directory):
+                directory = os.path.dirname(directory)
         return directory
+
+    def _cwd_after(self, left: Left, cwd: bytes) -> bytes:
+        """Return the session's directory after a command that ended in `cwd`."""
+        # A call's own directory is not the session's. And bash does not know its own if that was
+        # deleted: the session is still where it was.
+        if not cwd or (left.started_in is not None and _is_same_directory(left.started_in, cwd)):
+            return self._state.cwd
+        return cwd
 
     def environment(self, changes: dict[str, str | None] | None) -> dict[bytes, bytes]:
         """Return what a command is started with: the exported variables, with `changes`."""
@@ -86,40 +151,70 @@ class Session:
                 # Each bash adds one.
                 env[b"SHLVL"] = self.base.env[b"SHLVL"]
         for name, value in (changes or {}).items():
-            key = os.fsencode(name)
             if value is None:
-                env.pop(key, None)
+                env.pop(to_bytes(name), None)
             else:
-                env[key] = os.fsencode(value)
+                env[to_bytes(name)] = to_bytes(value)
         return env
 
-    def keep(self, dump: bytes, cwd: str | None, changes: dict[str, str | None] | None) -> None:
-        """Keep what a command left that was started in `cwd` and with `changes`, if given.
+    def keep(self, left: Left) -> Left | str | None:
+        """Keep what a command left; return why it cannot be kept, or what is to be settled.
 
-        Those are for that command only, as far as it did not change them itself. The command is
-        being answered, so what it left is read when it is asked for.
+        The command is being answered. To read a short dump takes a sixth of a millisecond, to see
+        that it can be read a fifth of that; so only this is done now. `settle` reads a long one.
         """
+        if not is_whole(left.dump):
+            return INCOMPLETE if left.dump else MISSING
+        is_long = len(left.dump) > MAX_INLINE_BYTES
+        if not is_long and not is_readable(left.dump):
+            return UNREADABLE
+        self._ended += 1
+        left = left._replace(number=self._ended)
+        if is_long:
+            self._settling += 1
+            return left
         # First what an earlier one has left.
-        self._read()
-        self._unread = _Left(dump, cwd, changes)
+        _ = self.state
+        self._unread, self._kept = left, left.number
+        return None
 
-    def _read(self) -> None:
-        left, self._unread = self._unread, None
-        if left is None:
-            return
-        state, before = parse_dump(left.dump), self._state
+    async def settle(self, left: Left) -> str | None:
+        """Read in a thread what a command left; return why it cannot be kept."""
+        reason: str | None = None
+        try:
+            state = await _parsed(left.dump)
+            if state is None:
+                reason = UNREADABLE
+            elif left.number > self._kept:
+                # Else another has ended later.
+                _ = self.state
+                self._take(left, state)
+                self._kept = left.number
+        finally:
+            self._settling -= 1
+        if self._when_settled is not None and not self._settling:
+            callback, self._when_settled = self._when_settled, None
+            callback()
+        return reason
+
+    def when_settled(self, callback: Callable[[], None]) -> bool:
+        """Whether something is being read; `callback` is called when that is done."""
+        if self._settling:
+            self._when_settled = callback
+        return self._settling > 0
+
+    def _take(self, left: Left, state: ShellState | None) -> None:
+        before = self._state
         if state is None:
             return
-        cwd, env = state.cwd, state.env
-        if left.started_in is not None and _is_same_directory(left.started_in, cwd):
-            cwd = before.cwd
+        cwd, env = self._cwd_after(left, state.cwd), state.env
         for name, value in (left.changes or {}).items():
-            key = os.fsencode(name)
-            if env.get(key) == (None if value is None else os.fsencode(value)):
+            key = to_bytes(name)
+            if env.get(key) == (None if value is None else to_bytes(value)):
                 env.pop(key, None)
                 if key in before.env:
                     env[key] = before.env[key]
-        state = replace(state, cwd=cwd, env=env)
+        state = with_late_locale(replace(state, cwd=cwd, env=env), self.base.env)
         if state != before:
             self._state = state
 
@@ -197,22 +292,59 @@ class Recorder:
         self._changes = changes
         self._descriptor: int | None = anonymous_file(b"")
         self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        self._unsettled: Left | None = None
+        # Why what the command left was not kept.
+        self.reason: str | None = None
 
-    def keep(self) -> None:
-        """The command has ended by itself."""
-        if self._descriptor is not None:
-            dump = os.pread(self._descriptor, _MAX_DUMP_BYTES, 0)
-            if dump:
-                self._session.keep(dump, self._cwd, self._changes)
+    def keep(self, *, has_exited: bool) -> None:
+        """The command has ended by itself. `has_exited`: no signal has ended it."""
+        kept: Left | str | None = SIGNAL
+        if has_exited:
+            kept = UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
+        if isinstance(kept, Left):
+            self._unsettled = kept
+        else:
+            self.reason = kept
+
+    def _keep(self, descriptor: int) -> Left | str | None:
+        size = os.fstat(descriptor).st_size
+        if size > MAX_DUMP_BYTES:
+            return TOO_LARGE
+        return self._session.keep(Left(os.pread(descriptor, size, 0), self._cwd, self._changes))
+
+    async def settle(self) -> None:
+        """Wait until what the command left is what its session's next one starts from.
+
+        To be awaited before the answer, once.
+        """
+        left, self._unsettled = self._unsettled, None
+        if left is not None:
+            with anyio.CancelScope(shield=True):
+                try:
+                    self.reason = await self._session.settle(left)
+                except Exception:
+                    faults.report("the state of a session")
+                    self.reason = UNREADABLE
 
     def close(self) -> None:
+        """From now on nothing can be recorded."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
+async def _parsed(dump: bytes) -> ShellState | None:
+    try:
+        return await anyio.to_thread.run_sync(parse_dump, dump)
+    except RuntimeError as error:
+        if faults.shortage(error) is None:
+            raise
+        # There is no thread. What a command left must not be lost for that.
+        return parse_dump(dump)
+
+
 def _is_same_directory(path: str, other: bytes) -> bool:
     try:
-        return os.path.samefile(os.fsencode(path), other)
-    except OSError:
+        return os.path.samefile(to_bytes(path), other)
+    except (OSError, ValueError):
         return False

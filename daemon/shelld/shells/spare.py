@@ -29,6 +29,7 @@ from shelld.shells.launch import CAN_RECORD, Launch, StartRequest
 from shelld.shells.prelude import last_lines, startable, waiting_prelude
 from shelld.shells.session import Session
 from shelld.shells.supervision import Supervision
+from shelld.shells.text import to_bytes
 
 DEFAULT_SPARE_SHELLS: Final = 4
 
@@ -69,7 +70,7 @@ _STAT_BYTES: Final = 4_096
 _ARGUMENTS: Final = (b"bash", b"-c")
 
 # What its last lines are made of.
-_NEEDED: Final = frozenset((b"builtin", b"exec", b"local", b"return", b"set", b"trap"))
+_NEEDED: Final = frozenset((b"builtin", b"exec"))
 _serial_numbers: Final = itertools.count(1)
 
 
@@ -116,10 +117,10 @@ class SpareLaunch(Launch):
         self._open_streams(None)
         self._argv = [*_ARGUMENTS, self._name.ljust(MAX_COMMAND_BYTES)]
         self._go_to(None)
-        self._env, withheld = startable(self._session.environment(None))
+        self._env, self._withheld = startable(self._session.environment(None))
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
         last_word = self._session.base.env.get(b"_", b"bash")
-        self._add_file(waiting_prelude(self.state, _PRELUDE, withheld, last_word))
+        self._add_file(waiting_prelude(self.state, _PRELUDE, self._withheld, last_word))
         # Empty as long as it waits.
         self._last_lines = self._add_file(b"")
         read, self._gate = os.pipe()
@@ -163,18 +164,19 @@ class SpareLaunch(Launch):
             and request.env is None
             and request.stdin is None
             and (request.cwd is None or request.cwd == session.cwd)
-            and len(request.command.encode()) <= MAX_COMMAND_BYTES
+            and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
         )
 
     def run(self, request: StartRequest) -> None:
         assert self._memory is not None
-        if self._cwd:
+        if self._cwd or request.cwd is not None:
             self._check_directory(request)
-        command = request.command.encode()
+        command = to_bytes(request.command)
         recording = b""
         if not changes_nothing(request.command, self.state.names):
             recording = self._record(request)
-        os.write(self._last_lines, last_lines(self.state, command, _PRELUDE, recording))
+        lines = last_lines(self.state, command, _PRELUDE, self._withheld, recording)
+        os.write(self._last_lines, lines)
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
             raise ProcessLookupError(errno.ESRCH, "it has ended")
@@ -186,7 +188,7 @@ class SpareLaunch(Launch):
     def _check_directory(self, request: StartRequest) -> None:
         """See whether the path of its directory still leads there."""
         path = self._session.resolve(request.cwd)
-        if not os.path.samefile(path, f"/proc/{self._pid}/cwd"):
+        if not os.path.samefile(to_bytes(path), f"/proc/{self._pid}/cwd"):
             raise FileNotFoundError(errno.ENOENT, "another directory has this path now")
 
 
@@ -239,7 +241,8 @@ class Spares:
     def command_ended(self, session: Session) -> None:
         """Get ready for the next one, as there is time for it now."""
         session.used_at = time.monotonic()
-        self._provide(session, 1)
+        if not session.when_settled(lambda: self._provide(session, 1)):
+            self._provide(session, 1)
 
     def _provide(self, session: Session, count: int) -> None:
         """See to it that so many wait for the next commands of a session, if they may."""

@@ -1,7 +1,8 @@
 """What a bash can be asked to remember, and what makes another one remember it.
 
 Pure. Owns what a bash says of its state, the *dump*, and what is made of that: an environment to
-start the next one with, and a script for it to run. Nothing here starts or reads anything.
+start the next one with, and a script for it to run. Nothing here starts or reads anything, and
+nothing raises, whatever a dump holds.
 
 Kept are exported and other variables with their attributes, functions, aliases, options of `shopt`
 and `set`, the umask, the working directory and the directory stack; as if all commands were typed
@@ -14,26 +15,50 @@ import re
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from shelld.shells.harmless import BUILTINS
+from shelld.shells.functions import (
+    MAX_ENV_BYTES,
+    MAX_ENV_VALUE_BYTES,
+    definitions,
+    quote,
+)
 
-# One after the other, with this line between them.
-_SEPARATOR: Final = b"\n\1\n"
+# Bash leaves these variables to the dump: the options as they were before the dump changed them,
+# and the traps that the command has set.
+OPTIONS_VARIABLE: Final = b"__shelld_options"
+TRAPS_VARIABLE: Final = b"__shelld_traps"
 
-# Builtins by their names even where functions of these names are; nothing is traced, no error is
-# shown and no process is started. The last word tells that nothing is missing.
+# What follows depends on nothing that the command may have changed, as far as bash allows. In posix
+# mode, `unset` is the builtin even where a function has that name; a backslash keeps aliases away;
+# no trap of the command runs, and no option takes effect that changes what is written. A part ends
+# with NUL, which no value in bash can hold. What comes before the first NUL was written by a DEBUG
+# trap before it was removed.
+_NUL: Final = rb'\builtin printf "\0"; '
 DUMP: Final = (
-    b"builtin trap '' XFSZ; builtin declare -p; builtin printf '\\n\\1\\n'; "
-    b"builtin declare -F; builtin printf '\\n\\1\\n'; "
-    b"builtin declare -f; builtin printf '\\n\\1\\n'; "
-    b"builtin alias -p; builtin printf '\\n\\1\\n'; "
-    b"builtin shopt -p; builtin printf '\\n\\1\\n'; "
-    b"builtin set +o; builtin printf '\\n\\1\\n'; "
-    b"builtin umask; builtin printf '\\n\\1\\n'; "
-    b"builtin dirs -l -p; builtin printf '\\n\\1\\n'; "
-    b"builtin pwd; builtin printf '\\n\\1\\n'"
+    _NUL.join(
+        (
+            OPTIONS_VARIABLE + b"=$BASHOPTS:$SHELLOPTS; "
+            rb"if [[ -v POSIXLY_CORRECT ]]; then \unset -f builtin; "
+            rb"else POSIXLY_CORRECT=y; \unset -f builtin; \unset -v POSIXLY_CORRECT; fi; "
+            rb"\builtin enable alias builtin declare dirs printf pwd set shopt trap ulimit umask; "
+            rb'\builtin trap - DEBUG ERR RETURN; \builtin trap "" XFSZ; '
+            rb"\builtin ulimit -S -f hard; ",
+            rb"\builtin declare -p; ",
+            rb"\builtin set +o; ",
+            rb"\builtin shopt -p; ",
+            rb"\builtin set +o posix; \builtin declare -F; ",
+            rb"\builtin declare -f; ",
+            rb"\builtin alias -p; ",
+            rb"\builtin umask; ",
+            rb"\builtin dirs -l -p; ",
+            rb'\builtin pwd; \builtin printf "\0"',
+        )
+    )
+    + rb'; \builtin printf "\0"'
 )
 _PARTS: Final = 9
+_END: Final = b"\0\0"
 
 # Of one bash and no other, or set by it.
 _OWN_VARIABLES: Final = frozenset(
@@ -42,21 +67,28 @@ _OWN_VARIABLES: Final = frozenset(
     BASH_TRAPSIG BASH_VERSINFO BASH_VERSION BASH_XTRACEFD COMP_WORDBREAKS DIRSTACK EPOCHREALTIME
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
     SHLVL SRANDOM UID _""".split()
+) | {OPTIONS_VARIABLE, TRAPS_VARIABLE}
+# Each bash has these from its start. Where one is missing, the command has unset it.
+_SET_AT_START: Final = tuple(
+    b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
+    COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
+    OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
 # Set once, when bash starts, or, those that begin with "compat", by the variable BASH_COMPAT.
 _FIXED_OPTIONS: Final = (b"login_shell", b"restricted_shell", b"compat")
 
-# execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
-_MAX_ENV_VALUE_BYTES: Final = 64 * 1024
-_MAX_ENV_BYTES: Final = 1024 * 1024
+_LOCALE: Final = (b"LC_", b"LANG")
 
-_STRING: Final = rb""" "(?:[^"\\]|\\.)*" | \$'(?:[^'\\]|\\.)*' """
-_VARIABLE: Final = re.compile(
-    rb"""declare\ -(?P<flags>\S+)\ (?P<name>[^=\n]+)
-    (?:=(?P<value>%s|\((?:[^"'()$]|\$(?!')|%s)*\)))?\n"""
-    % (_STRING, _STRING),
-    re.VERBOSE | re.DOTALL,
+_STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
+_DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^=\n]++)
+    (?:=(?P<value>%s|\((?:[^"'()$]++|\$(?!')|%s)*+\)))?+\n""" % (_STRING, _STRING)
+_VARIABLE: Final = re.compile(_DECLARATION, re.VERBOSE | re.DOTALL)
+_VARIABLES: Final = re.compile(
+    rb"(?:%s)*+" % re.sub(rb"\?P<\w+>", b"?:", _DECLARATION), re.VERBOSE | re.DOTALL
 )
+_FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
+_SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
+_UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
 _IMPORTED: Final = re.compile(rb"BASH_FUNC_(.*)%%", re.DOTALL)
 _ALIAS: Final = re.compile(rb"^alias (?:-- )?([^=\n]+)=", re.MULTILINE)
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
@@ -78,15 +110,16 @@ class ShellState(Struct, frozen=True):
     """`env`: the exported variables. `script` and `options` make the rest in a bash that has those.
 
     But for `later`, which no process can be started with; the script has them as well. Its parts
-    are in the order in which bash has to run them.
+    are in the order in which bash has to run them. An empty `cwd`: bash could not tell its own.
     """
 
     cwd: bytes
     env: dict[bytes, bytes]
     variables: bytes = b""
-    # Of shopt, without which some functions cannot be read; and the umask.
+    # Of shopt, without which some functions cannot be read; the umask, the stack of directories,
+    # and which variables of bash are unset.
     switches: bytes = b""
-    # Functions, aliases, and the stack of directories.
+    # Functions and aliases.
     definitions: bytes = b""
     # Those of `set`, in one line. With tracing on, what follows it would show.
     options: bytes = b""
@@ -95,6 +128,8 @@ class ShellState(Struct, frozen=True):
     names: frozenset[bytes] = frozenset()
     # What functions are as environment entries, if those are in no script.
     functions: dict[bytes, bytes] = {}
+    # Whether a function or an alias has the word `trap` in it.
+    sets_traps: bool = False
 
     @property
     def script(self) -> bytes:
@@ -108,112 +143,143 @@ class ShellState(Struct, frozen=True):
 
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     """Return the state of a bash that is started in `cwd` with `env`, and has run nothing."""
-    names = frozenset(match[1] for match in map(_IMPORTED.fullmatch, env) if match)
-    return ShellState(cwd, env, names=names)
+    functions = {match[1]: env[match[0]] for match in map(_IMPORTED.fullmatch, env) if match}
+    sets_traps = any(b"trap" in text for text in functions.values())
+    return ShellState(cwd, env, names=frozenset(functions), sets_traps=sets_traps)
+
+
+def is_whole(dump: bytes) -> bool:
+    """Whether bash came to the end of its dump."""
+    return dump.endswith(_END) and dump.count(b"\0") >= _PARTS + 2
+
+
+def is_readable(dump: bytes) -> bool:
+    """Whether `parse_dump` will return a state. Takes about a fifth of its time."""
+    parts = _parts(dump)
+    if parts is None:
+        return False
+    variables, flags, options, listing, _functions, _aliases, umask, _directories, _cwd = parts
+    return (
+        OPTIONS_VARIABLE + b"=" in variables
+        and _VARIABLES.fullmatch(variables) is not None
+        and _SWITCHES.fullmatch(flags) is not None
+        and _SWITCHES.fullmatch(options) is not None
+        and _FUNCTIONS.fullmatch(listing) is not None
+        and _UMASK.fullmatch(umask) is not None
+    )
+
+
+def directory_of(dump: bytes) -> bytes:
+    """Return the working directory that a readable dump describes, b"" if bash did not know it."""
+    parts = _parts(dump)
+    return _absolute(parts[-1]) if parts else b""
+
+
+def _parts(dump: bytes) -> list[bytes] | None:
+    return dump.split(b"\0")[-_PARTS - 2 : -2] if is_whole(dump) else None
+
+
+def _absolute(line: bytes) -> bytes:
+    cwd = line.removesuffix(b"\n")
+    return cwd if cwd.startswith(b"/") else b""
 
 
 def parse_dump(dump: bytes) -> ShellState | None:
-    """Return the state that a dump describes; None if it is not whole."""
-    parts = dump.split(_SEPARATOR)
-    if len(parts) != _PARTS + 1 or parts[-1]:
+    """Return the state that a dump describes; None if it is not whole, or nothing that we know."""
+    parts = _parts(dump)
+    if parts is None or not is_readable(dump):
         return None
-    # Each ends with a line end of its own, if there is anything.
-    texts = [part.removesuffix(b"\n") for part in parts[:-1]]
-    variables, listing, functions, aliases, options, flags, umask, directories, cwd = texts
-    # As ("-f", name), with more letters for attributes.
-    names = [(line.split(b" ", 2)[1], line.split(b" ", 2)[2]) for line in listing.splitlines()]
+    variables, flags, options, listing, functions, aliases, umask, directories, cwd = parts
+    names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
     env: dict[bytes, bytes] = {}
     declarations: list[bytes] = []
     later: list[bytes] = []
-    position = size = 0
-    for match in _VARIABLE.finditer(variables + b"\n"):
-        if match.start() != position:
-            return None
-        position = match.end()
+    seen: set[bytes] = set()
+    enabled = frozenset[bytes]()
+    size = 0
+    for match in _VARIABLE.finditer(variables):
         kind, name, value = match["flags"], match["name"], match["value"]
+        seen.add(name)
         if name in _OWN_VARIABLES:
+            if name == OPTIONS_VARIABLE and value is not None:
+                enabled = frozenset(unquote(value).split(b":"))
+            continue
+        if name == b"POSIXLY_CORRECT" and b"x" not in kind:
+            # Comes with the option, which is set last.
             continue
         if b"x" in kind and value is not None and value[:1] != b"(":
             env[name] = unquote(value)
             size += len(name) + len(env[name])
-            too_large = len(env[name]) > _MAX_ENV_VALUE_BYTES or size > _MAX_ENV_BYTES
+            too_large = len(env[name]) > MAX_ENV_VALUE_BYTES or size > MAX_ENV_BYTES
             if too_large:
                 later.append(name)
             elif kind == b"x":
                 continue
-        if kind == b"-" and value is not None:
+        if name.startswith(_LOCALE):
+            # Of a locale that is not there, bash would say so.
+            declarations.append(b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1])
+        elif kind == b"-" and value is not None:
             # Takes bash half the time.
             declarations.append(b"%s=%s\n" % (name, value))
         else:
             declarations.append(match[0])
-    if position < len(variables):
-        return None
-    shopt = _shopt_options(options)
-    imported: dict[bytes, bytes] = {}
-    if (b"extglob", False) in shopt and b"set -o posix" not in flags:
-        imported = _importable(names, functions)
-    switches = _switches(b"shopt -%s", b"s", b"u", shopt) + b"builtin umask %s\n" % umask
-    definitions = b"".join(
-        (
-            *_definitions(names, functions, imported),
-            aliases + b"\n" if aliases else b"",
-            *(
-                b"builtin pushd -n -- %s >/dev/null\n" % quote(directory)
-                for directory in reversed(directories.split(b"\n")[1:])
-            ),
-        )
-    )
-    known = frozenset((*(name for _, name in names), *_ALIAS.findall(aliases)))
+    unset = [name for name in _SET_AT_START if name not in seen]
+    shopt = [line.split(b" ")[-1] for line in options.split(b"\n")[:-1]]
+    is_usual = b"extglob" not in enabled and b"posix" not in enabled
+    defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
     return ShellState(
-        cwd,
+        _absolute(cwd),
         env,
         variables=b"".join(declarations),
-        switches=switches,
-        definitions=definitions,
-        options=_set_options(flags),
+        switches=b"".join(
+            (
+                _switches(shopt, enabled),
+                b"\\builtin umask %s" % umask,
+                b"\\builtin unset -v %s\n" % b" ".join(unset) if unset else b"",
+                _pushed(directories),
+                defined.private,
+            )
+        ),
+        definitions=defined.script + aliases,
+        options=_set_options(flags, enabled),
         later=frozenset(later),
-        names=known,
-        functions=imported,
+        names=frozenset((*(name for _, name in names), *_ALIAS.findall(aliases))),
+        functions=defined.entries,
+        sets_traps=b"trap" in functions or b"trap" in aliases,
     )
 
 
-def _importable(names: list[tuple[bytes, bytes]], functions: bytes) -> dict[bytes, bytes]:
-    """Return environment entries that define the functions; none if they cannot do so for all.
+def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
+    """Return the state with a changed locale set by the script, not by the environment.
 
-    Bash then knows them as it knows those of its command, and says so in error messages. Some
-    definitions are no environment entry, and where one ends is not always clear.
+    Bash says at its start that it does not know a locale. The command that chose it has been told.
     """
-    entries: dict[bytes, bytes] = {}
-    end = 0
-    for index, (flags, name) in enumerate(names):
-        head = name + b" () \n"
-        # One that is named as a builtin would be in the way of the script.
-        if not functions.startswith(head + b"{ ", end) or name.decode("latin-1") in BUILTINS:
-            return {}
-        start = end + len(head)
-        end = len(functions) + 1
-        if index + 1 < len(names):
-            following = b"\n" + names[index + 1][1] + b" () \n"
-            if functions.count(following) != 1:
-                return {}
-            end = functions.index(following) + 1
-        body = functions[start : end - 1]
-        if flags != b"-f":
-            body = body.removesuffix(b"\ndeclare %s %s" % (flags, name))
-        if flags not in {b"-f", b"-fx"} or len(body) > _MAX_ENV_VALUE_BYTES:
-            return {}
-        entries[b"BASH_FUNC_%s%%%%" % name] = b"() " + body
-    return entries if sum(map(len, entries.values())) <= _MAX_ENV_BYTES else {}
+    names = [
+        name
+        for name, value in state.env.items()
+        if name.startswith(_LOCALE) and value != base.get(name) and name not in state.later
+    ]
+    if not names:
+        return state
+    lines = [
+        b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
+        for name in names
+    ]
+    return replace(
+        state, variables=state.variables + b"".join(lines), later=state.later.union(names)
+    )
 
 
-def _definitions(
-    names: list[tuple[bytes, bytes]], functions: bytes, imported: dict[bytes, bytes]
-) -> list[bytes]:
-    if not imported:
-        return [functions + b"\n"] if functions else []
-    private = [name for flags, name in names if flags == b"-f"]
-    # What is imported is exported, too.
-    return [b"builtin export -nf -- %s\n" % b" ".join(private)] if private else []
+def _attributes(line: bytes) -> tuple[bytes, bytes]:
+    _, flags, name = line.split(b" ", 2)
+    return flags, name
+
+
+def _pushed(directories: bytes) -> bytes:
+    stack = directories.removesuffix(b"\n").split(b"\n")[1:]
+    return b"".join(
+        b"\\builtin pushd -n -- %s >/dev/null\n" % quote(directory) for directory in reversed(stack)
+    )
 
 
 def unquote(word: bytes) -> bytes:
@@ -226,31 +292,23 @@ def unquote(word: bytes) -> bytes:
 def _ansi_c(match: re.Match[bytes]) -> bytes:
     code = match[1]
     if code[:1].isdigit():
-        return bytes([int(code, 8) & 0xFF])
+        return bytes([int(code, 8) & 0xFF]) if code[0] < ord("8") else code
     if len(code) > 1:
         return bytes([int(code[1:], 16)])
     return _ANSI_C_LETTERS.get(code, code)
 
 
-def quote(value: bytes) -> bytes:
-    """Return `value` as one word of bash."""
-    return b"'" + value.replace(b"'", rb"'\''") + b"'"
-
-
-def _shopt_options(lines: bytes) -> list[tuple[bytes, bool]]:
-    words = [line.split() for line in lines.splitlines()]
-    return [(word[2], word[1] == b"-s") for word in words if not word[2].startswith(_FIXED_OPTIONS)]
-
-
-def _switches(command: bytes, on: bytes, off: bytes, options: list[tuple[bytes, bool]]) -> bytes:
+def _switches(options: list[bytes], enabled: frozenset[bytes]) -> bytes:
     text = b""
-    for letter, wanted in ((on, True), (off, False)):
-        names = [name for name, is_on in options if is_on is wanted]
+    options = [name for name in options if not name.startswith(_FIXED_OPTIONS)]
+    for letter, wanted in ((b"s", True), (b"u", False)):
+        names = [name for name in options if (name in enabled) is wanted]
         if names:
-            text += b"builtin " + command % letter + b" " + b" ".join(names) + b"\n"
+            text += b"\\builtin shopt -%s %s\n" % (letter, b" ".join(names))
     return text
 
 
-def _set_options(lines: bytes) -> bytes:
-    options = b" ".join(b" ".join(line.split()[1:]) for line in lines.splitlines())
-    return b"builtin set %s\n" % options
+def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
+    names = [line.split(b" ")[-1] for line in lines.split(b"\n")[:-1]]
+    words = [b"%so %s" % (b"-" if name in enabled else b"+", name) for name in names]
+    return b"\\builtin set %s\n" % b" ".join(words)

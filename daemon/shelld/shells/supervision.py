@@ -41,7 +41,7 @@ from shelld.shells.oom import OomKills
 from shelld.shells.orphans import kill_orphans
 from shelld.shells.pipe import Pipe
 from shelld.shells.process import CommandUsage, ShellProcess
-from shelld.shells.session import Recorder
+from shelld.shells.session import UNREADABLE, Recorder
 
 logger = logging.getLogger("shelld.shells")
 
@@ -483,18 +483,20 @@ class Supervision:
         event = self._kill_event or ShellEvent.KILLED if self._was_signalled else None
         recorder = self.launch.recorder
         if recorder is not None:
-            if event is None and os.WIFEXITED(self._wait_status) and not self.shell.released:
-                self._keep_state(recorder)
+            if event is None and not self.shell.released:
+                self._keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))
+                self.shell.recorder = recorder
             recorder.close()
         self.shell.end(self._wait_status, event)
         self._tell_end()
 
-    def _keep_state(self, recorder: Recorder) -> None:
+    def _keep_state(self, recorder: Recorder, *, has_exited: bool) -> None:
         try:
-            recorder.keep()
+            recorder.keep(has_exited=has_exited)
         except Exception:
             # The next command starts from the state before.
             faults.report("the state of a session")
+            recorder.reason = UNREADABLE
 
     def _tell_end(self) -> None:
         logger.info("%s ended: %s", self.shell.id, self.shell.status)

@@ -15,6 +15,7 @@ from shelld.methods.context import Context
 from shelld.options import DEFAULT_TIMEOUT_MS
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.process import ShellProcess, join_streams
+from shelld.shells.text import shown
 from shelld.tools.execution import DEFAULT_SESSION, ExecutionTool
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
@@ -145,7 +146,7 @@ async def _ended(shell: ShellProcess, limit: int) -> ToolResult:
         "truncated": any(reader.is_cut for reader in readers.values()),
         "stdout_bytes": shell.stdout.store.written,
         "stderr_bytes": shell.stderr.store.written,
-        "cwd": shell.working_dir,
+        "cwd": shown(shell.working_dir),
         "leftover": shell.leftover,
     }
     if shell.is_running:

@@ -1,0 +1,91 @@
+"""Functions of a bash, and how another bash comes to know them.
+
+Pure. A function goes to the next bash in one of two ways. As an environment entry, as bash itself
+exports functions: then messages name its place as "environment", as they do for any imported
+function. Or as a definition in the script that the next bash runs: that works for every function.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from shelld.shells.harmless import BUILTINS
+
+# execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
+MAX_ENV_VALUE_BYTES: Final = 64 * 1024
+MAX_ENV_BYTES: Final = 1024 * 1024
+
+# In `declare -f`. Bash writes "function" before a name that is a reserved word.
+_HEAD: Final = re.compile(rb"^(?:function )?([^\n]*) \(\) \n", re.MULTILINE)
+# Bash imports more names than these. None of these means anything in a script or a pattern.
+_PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
+
+
+class Definitions(NamedTuple):
+    """`script` is run by a bash that was started with `entries` in its environment.
+
+    `private`: the line that takes back the export of those that were not exported.
+    """
+
+    entries: dict[bytes, bytes]
+    script: bytes
+    private: bytes = b""
+
+
+def definitions(
+    names: list[tuple[bytes, bytes]], text: bytes, *, by_environment: bool
+) -> Definitions:
+    """Return what makes functions of `text`, the output of `declare -f`.
+
+    `names`: their attributes ("-f", with more letters) and names, in the same order, from `declare
+    -F`. `by_environment`: whether bash imports functions as they were written.
+    """
+    known = {name for _, name in names[1:]}
+    # The first one is where the text begins. Of the others, each must be found once.
+    found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
+    if [head[1] for head in found] != [name for _, name in names]:
+        # A here-document looks like a head: where a function ends is not clear.
+        return Definitions({}, text + b"\n" if text else b"")
+    entries: dict[bytes, bytes] = {}
+    script: list[bytes] = []
+    private: list[bytes] = []
+    size = 0
+    for index, (flags, name) in enumerate(names):
+        end = found[index + 1].start() - 1 if index + 1 < len(found) else len(text)
+        source = text[found[index].start() : end]
+        if flags != b"-f":
+            source = source.removesuffix(b"\ndeclare %s %s" % (flags, name))
+        body = source[found[index].end() - found[index].start() :]
+        key = b"BASH_FUNC_%s%%%%" % name
+        is_plain = _PLAIN_NAME.fullmatch(name) and name.decode() not in BUILTINS
+        is_short = len(body) <= MAX_ENV_VALUE_BYTES
+        fits = is_short and size + len(key) + len(body) <= MAX_ENV_BYTES
+        # One that is named as a builtin would be in the way of the script.
+        if by_environment and is_plain and fits and flags in {b"-f", b"-fx"} and body[:2] == b"{ ":
+            entries[key] = b"() " + body
+            size += len(key) + len(body)
+            if flags == b"-f":
+                private.append(name)
+        else:
+            script.append(_definition(flags, name, source, is_plain=bool(is_plain)))
+    # What is imported is exported, too.
+    line = b"\\builtin export -nf -- %s\n" % b" ".join(private) if private else b""
+    return Definitions(entries, b"".join(script), line)
+
+
+def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> bytes:
+    if is_plain:
+        text = source + b"\n"
+    else:
+        # Whatever its name means to the parser, the rest of the script is still run.
+        head = b"" if source.startswith(b"function ") else b"function "
+        text = b"\\builtin eval %s 2>/dev/null\n" % quote(head + source)
+    if flags != b"-f":
+        text += b"\\builtin declare %s -- %s\n" % (flags, quote(name))
+    return text
+
+
+def quote(value: bytes) -> bytes:
+    """Return `value` as one word of bash."""
+    return b"'" + value.replace(b"'", rb"'\''") + b"'"

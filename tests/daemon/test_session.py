@@ -1,0 +1,225 @@
+"""What a session keeps of what its commands leave, whatever they make of a dump."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld.shells import session as module
+from shelld.shells.session import (
+    INCOMPLETE,
+    MAX_DUMP_BYTES,
+    MAX_INLINE_BYTES,
+    MISSING,
+    SIGNAL,
+    TOO_LARGE,
+    UNAVAILABLE,
+    UNREADABLE,
+    Left,
+    Recorder,
+    Session,
+)
+from shelld.shells.state import DUMP, ShellState, is_readable, is_whole, parse_dump
+
+BASE = ShellState(b"/", {b"PATH": b"/usr/bin:/bin"})
+DUMPED = subprocess.run(
+    [b"bash", b"-c", b"x=1 y=$'\\n'; f() { :; }; alias a=b; cd /usr\n" + DUMP],
+    env={b"PATH": b"/usr/bin:/bin"},
+    capture_output=True,
+    check=False,
+).stdout
+
+
+def functions_dump(count: int) -> bytes:
+    """A dump like `DUMPED`, of a bash with that many functions more."""
+    parts = DUMPED.split(b"\0")
+    names = [b"g%d" % number for number in range(count)]
+    parts[4] += b"".join(b"declare -f %s\n" % name for name in names)
+    parts[5] += b"".join(b"%s () \n{ \n    echo hi\n}\n" % name for name in names)
+    return b"\0".join(parts)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A real dump with a few changes."""
+    dump = bytearray(DUMPED)
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(dump)))
+        end = draw(st.integers(start, min(len(dump), start + 200)))
+        dump[start:end] = draw(
+            st.binary(max_size=8) | st.sampled_from([b"\0", b"\n", b'"', b"\r", b"declare -f \n"])
+        )
+    return bytes(dump)
+
+
+@given(st.binary(max_size=400) | mutated())
+def test_no_dump_makes_a_session_raise(dump: bytes) -> None:
+    session = Session("main", BASE)
+    reason = session.keep(Left(dump))
+    assert reason in (None, MISSING, INCOMPLETE, UNREADABLE)
+    before = BASE
+    if reason is None:
+        # What is said to be kept is what the next command starts from.
+        before = parse_dump(dump) or pytest.fail("it was said to be readable")
+    assert session.state.variables == before.variables
+    assert session.resolve(None).startswith("/")
+
+
+@given(st.lists(st.binary(max_size=30), min_size=9, max_size=12))
+def test_dumps_of_the_right_form_are_read_or_refused(parts: list[bytes]) -> None:
+    dump = b"\0".join((b"", *parts, b"", b""))
+    assert is_whole(dump)
+    assert (parse_dump(dump) is not None) == is_readable(dump)
+
+
+@given(mutated())
+def test_what_is_readable_is_parsed(dump: bytes) -> None:
+    assert (parse_dump(dump) is not None) == is_readable(dump)
+
+
+@given(st.binary(max_size=100))
+def test_what_was_printed_before_the_dump_is_ignored(printed: bytes) -> None:
+    assert parse_dump(printed + DUMPED) == parse_dump(DUMPED)
+
+
+@pytest.mark.parametrize("cwd", [b"", b".", b"/", b"//", b"gone", b"/nowhere/at/all"])
+def test_a_directory_is_found_for_every_state(cwd: bytes) -> None:
+    session = Session("main", ShellState(cwd, {}))
+    assert session.resolve(None) == cwd.decode()
+    session = Session("main", BASE)
+    session._state = ShellState(cwd, {})  # pyright: ignore[reportPrivateUsage]
+    assert session.resolve(None) in ("/", "//", "", ".")
+
+
+def test_a_bash_without_a_directory_leaves_the_session_where_it_was() -> None:
+    session = Session("main", BASE)
+    assert session.keep(Left(DUMPED.replace(b"/usr\n\0\0", b"\0\0"))) is None
+    assert session.state.cwd == b"/"
+    assert b"x=" in session.state.variables
+
+
+def seconds_to_parse(dump: bytes) -> float:
+    """Processor time, the least of three."""
+    times: list[float] = []
+    for _ in range(3):
+        began = time.thread_time()
+        assert parse_dump(dump) is not None
+        times.append(time.thread_time() - began)
+    return min(times)
+
+
+def test_functions_take_time_in_proportion_to_their_number() -> None:
+    few, many = functions_dump(5_000), functions_dump(40_000)
+    assert len((parse_dump(many) or BASE).names) == 40_002
+    # Eight times as many; a search for each in all would take 64 times as long.
+    assert seconds_to_parse(many) < 24 * seconds_to_parse(few)
+
+
+async def test_a_long_dump_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[int] = []
+
+    def parse(dump: bytes) -> ShellState | None:
+        readers.append(threading.get_ident())
+        return parse_dump(dump)
+
+    monkeypatch.setattr(module, "parse_dump", parse)
+    session = Session("main", BASE)
+    dump = functions_dump(40_000)
+    left = session.keep(Left(dump))
+    assert isinstance(left, Left)
+    settled: list[bool] = []
+    assert session.when_settled(lambda: settled.append(True))
+    # Until it has been read, nobody else waits for it.
+    assert session.state is BASE
+    assert await session.settle(left) is None
+    assert b"g39999" in session.state.names
+    assert readers
+    assert threading.get_ident() not in readers
+    assert settled == [True]
+    assert not session.when_settled(lambda: None)
+
+
+async def test_a_long_dump_is_read_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_thread(*_args: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(anyio.to_thread, "run_sync", no_thread)
+    session = Session("main", BASE)
+    left = session.keep(Left(functions_dump(5_000)))
+    assert isinstance(left, Left)
+    assert await session.settle(left) is None
+    assert b"g4999" in session.state.names
+
+
+async def test_a_long_dump_that_cannot_be_read_is_not_kept() -> None:
+    session = Session("main", BASE)
+    left = session.keep(Left(functions_dump(5_000).replace(b"declare -- x", b"declare x")))
+    assert isinstance(left, Left)
+    assert await session.settle(left) == UNREADABLE
+    assert session.state is BASE
+
+
+async def test_the_command_that_ended_last_wins_over_a_long_dump() -> None:
+    session = Session("main", BASE)
+    left = session.keep(Left(functions_dump(5_000)))
+    assert isinstance(left, Left)
+    assert session.keep(Left(DUMPED)) is None
+    assert await session.settle(left) is None
+    assert session.state.names == {b"f", b"a"}
+
+
+def test_a_short_dump_is_read_when_the_state_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[bytes] = []
+
+    def parse(dump: bytes) -> ShellState | None:
+        read.append(dump)
+        return parse_dump(dump)
+
+    monkeypatch.setattr(module, "parse_dump", parse)
+    assert len(DUMPED) < MAX_INLINE_BYTES
+    session = Session("main", BASE)
+    assert session.keep(Left(DUMPED)) is None
+    assert read == []
+    assert session.state.cwd == b"/usr"
+    assert read == [DUMPED]
+
+
+@pytest.mark.parametrize(
+    ("written", "has_exited", "reason"),
+    [
+        (DUMPED, True, None),
+        (b"", True, MISSING),
+        (DUMPED[:-1], True, INCOMPLETE),
+        (DUMPED.replace(b"declare -- x", b"declare x"), True, UNREADABLE),
+        (DUMPED.ljust(MAX_DUMP_BYTES + 1), True, TOO_LARGE),
+        (DUMPED, False, SIGNAL),
+    ],
+)
+def test_a_recorder_tells_why_nothing_was_kept(
+    written: bytes, has_exited: bool, reason: str | None
+) -> None:
+    session = Session("main", BASE)
+    recorder = Recorder(session, None, None)
+    try:
+        Path(recorder.path).write_bytes(written)
+        recorder.keep(has_exited=has_exited)
+        assert recorder.reason == reason
+        assert (session.state is BASE) == (reason is not None)
+    finally:
+        recorder.close()
+
+
+def test_a_closed_recorder_keeps_nothing() -> None:
+    recorder = Recorder(Session("main", BASE), None, None)
+    recorder.close()
+    recorder.keep(has_exited=True)
+    assert recorder.reason == UNAVAILABLE

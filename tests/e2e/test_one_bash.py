@@ -1,0 +1,140 @@
+"""Several commands of one session leave what they leave when one bash runs them all."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from support import RawDaemon, raw_daemon
+
+# Each leaves bash as it is, but for what is to be remembered.
+CHANGES = [
+    "x=1",
+    "x='two  words'",
+    "x=$'line\\nend\\r\\001\\377'",
+    "export x=exported y",
+    "declare -i x=5; x+=2",
+    "declare -ax x=([3]=a [9]='b c')",
+    "declare -A y=([k]=v [']']=1 ['a b']=$'\\n')",
+    "declare -n z=x",
+    "declare -l y=ABC; declare -u x=def",
+    "readonly z=fixed",
+    "declare -x y=$'\"$`\\\\'",
+    "unset x y HOME",
+    "unset IFS PS4 OPTIND TERM",
+    "unset PATH",
+    "IFS=:x",
+    "OPTIND=4",
+    "x='declare -- y=\"1\"'; y=$'\\ndeclare -- x=\"1\"\\n'",
+    "shopt -s extglob nullglob",
+    "shopt -s expand_aliases dotglob; shopt -u sourcepath interactive_comments",
+    "shopt -s failglob nocasematch xpg_echo",
+    "set -fCu",
+    "set -a",
+    "set +B; set -o pipefail; set +h",
+    "set -o posix",
+    "set +o posix",
+    "set -b -k",
+    "umask 027",
+    "umask u=rwx,g=,o=",
+    "cd /usr",
+    "cd /tmp; cd -",
+    "pushd -n /tmp",
+    "pushd /usr/lib; pushd /etc; popd",
+    "alias a=b 'c=echo \"x\"' x=$'two\\nlines'",
+    "unalias -a",
+    'f() { echo "$1"; }',
+    "f() { cat <<E\ng () \nE\n}; g() { :; }",
+    "g() ( cd / ); export -f g",
+    "h() { local x=1; } 2>/dev/null; readonly -f h",
+    "unset -f f g",
+    "eval 'function a=b { :; }; function c/d { :; }; function ~ { :; }'",
+    "function f-g.h { :; }; declare -ft f-g.h",
+    'cd() { builtin cd "$@"; }; declare() { builtin declare "$@"; }',
+    "enable -n printf; enable printf",
+    "BASH_COMPAT=4.4",
+    "LC_ALL=C; LC_CTYPE=C.UTF-8",
+    "POSIXLY_CORRECT=y",
+    "true",
+]
+# Builtins only: there may be no PATH.
+PROBE = """
+\\builtin echo MARK
+\\builtin alias
+\\builtin shopt -p
+\\builtin set +o
+\\builtin umask
+\\builtin dirs -l -p
+\\builtin pwd
+\\builtin declare -F
+\\builtin declare -f
+\\builtin export -p
+for name in x y z IFS PATH HOME PS4 TERM OPTIND BASH_COMPAT LC_ALL LC_CTYPE POSIXLY_CORRECT
+do \\builtin declare -p $name; done 2>/dev/null
+"""
+sessions = itertools.count()
+
+
+class Place(NamedTuple):
+    daemon: RawDaemon
+    environment: dict[str, str]
+    home: Path
+
+
+@pytest.fixture(scope="module", params=[0, 4], ids=["without spares", "with spares"])
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    home = tmp_path_factory.mktemp("home")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "SHLVL": "1", "PWD": str(home)}
+    spares = str(request.param)
+    with raw_daemon("--spare-shells", spares, env=environment, cwd=home) as daemon:
+        yield Place(daemon, environment, home)
+
+
+def check(place: Place, changes: list[str]) -> None:
+    done = subprocess.run(
+        ["bash", "-c", "\n".join([*changes, PROBE])],
+        executable="/bin/bash",
+        env=place.environment,
+        cwd=place.home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    expected = done.stdout.partition("MARK\n")[2]
+    # In posix mode, some errors end bash.
+    assume("shopt" in expected)
+    session = str(next(sessions))
+    directory = ""
+    for change in changes:
+        result = place.daemon.bash(change, session=session)
+        assert result.get("stateKept", True)
+        directory = result["sessionCwd"]
+    shown = place.daemon.bash(PROBE, session=session, strip_ansi=False)
+    place.daemon.call("close_session", {"session": session})
+    assert shown["stdout"].partition("MARK\n")[2] == expected
+    assert shown["cwd"] == directory
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None:
+    check(place, [change])
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(changes=st.lists(st.sampled_from(CHANGES), min_size=2, max_size=4))
+def test_changes_add_up_as_in_one_bash(place: Place, changes: list[str]) -> None:
+    check(place, changes)

@@ -1,0 +1,255 @@
+"""What a command leaves is kept whatever it does, or the answer says that it is not."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import Json, RawDaemon, raw_daemon
+
+
+@pytest.fixture(scope="module", params=[0, 4], ids=["without spares", "with spares"])
+def daemon(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RawDaemon]:
+    home = tmp_path_factory.mktemp("home")
+    (home / "env.sh").write_text("export FOO=bar; trap 'echo bye' EXIT; cd /usr\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8"}
+    with raw_daemon("--spare-shells", str(request.param), env=environment, cwd=home) as running:
+        yield running
+
+
+@pytest.fixture
+def session(daemon: RawDaemon, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = request.node.name
+    daemon.bash("true", session=name)
+    yield name
+    daemon.call("close_session", {"session": name})
+
+
+def reason_of(result: Json) -> str | None:
+    """Why what a command left was not kept; the two members go together."""
+    assert result.get("stateKept", True) == ("stateReason" not in result)
+    return result.get("stateReason")
+
+
+KEPT = [
+    ("X=1; enable -n printf", "echo $X", "1\n"),
+    ("X=1; enable -n declare set trap umask", "echo $X", "1\n"),
+    ("X=1; builtin() { echo no; }", "echo $X", "1\n"),
+    ("X=1; builtin() { echo no; }; unset() { echo no; }; set -o posix", "echo $X", "1\n"),
+    ("X=1; command() { echo no; }; printf() { echo no; }", "echo $X; printf", "1\nno\n"),
+    ("X=1; unset() { echo u; }; declare() { echo d; }", "echo $X; unset; declare", "1\nu\nd\n"),
+    ("shopt -s expand_aliases; alias builtin=no unset=no printf=no; X=1", "echo $X", "1\n"),
+    ("X=1; set -o posix; alias a=b", "echo $X; alias a; shopt -qo posix; echo $?", None),
+    ("shopt -s expand_aliases; shopt -u sourcepath interactive_comments; X=1", None, None),
+    ("trap 'echo dbg' DEBUG; X=1", "echo $X", "1\n"),
+    ("builtin trap 'echo dbg' DEBUG; X=1", "echo $X", "1\n"),
+    ("trap 'printf \"\\0\\0dbg\"' DEBUG; X=1", "echo $X", "1\n"),
+    ("set -T; trap 'echo dbg' DEBUG RETURN; X=1", "echo $X", "1\n"),
+    ("set -eE; trap 'echo err' ERR; X=1; false", "set +e; echo $X", "1\n"),
+    ("trap 'echo child' CHLD; X=1; /bin/true", "echo $X", "1\n"),
+    ("set -x; exec 7>/dev/null; BASH_XTRACEFD=7; X=1", "echo $X", "1\n"),
+    ("X=1; exec >&- 2>&-", "echo $X", "1\n"),
+    ("X=1; exec <&-", "echo $X", "1\n"),
+    ("X=1; set -Cfu; IFS=/", 'echo "$X"', "1\n"),
+    ("X=1; ulimit -S -f 0", "echo $X", "1\n"),
+    (". ./env.sh", "echo $FOO $PWD", "bar /usr\n"),
+    ("source ./env.sh", "echo $FOO $PWD", "bar /usr\n"),
+    ("eval 'trap \"echo bye\" EXIT'; X=1", "echo $X", "1\n"),
+    ("X=$'\\n\\001\\n'; alias a=$'b\\n\\001\\nc'", "echo ${#X}; alias a | wc -l", "3\n3\n"),
+    ("X=1; f() { cat <<E\n\001\n\001\nE\n}", "echo $X; f | wc -l", "1\n2\n"),
+    ("eval $'function a\\rb { :; }'", "declare -F | od -An -c", None),
+    ("eval 'function a=b { echo ab; }'", r"a\=b", "ab\n"),
+    ("ns/f() { echo f; }; X=1", "ns/f; echo $X", "f\n1\n"),
+    ("eval 'function beat*.sh { echo f; }'", r"beat\*.sh", "f\n"),
+    ("eval 'function ~ { echo f; }'; readonly -f '~'", r"\~; readonly -f -p | tail -1", None),
+    ("function if { echo f; }; X=1", r"\if; echo $X", "f\n1\n"),
+    ("function é-ü { echo f; }", "é-ü", "f\n"),
+    ("LC_ALL=de 2>/dev/null", "echo $LC_ALL", "de\n"),
+    ("export LC_CTYPE=de; unset LC_ALL", "printenv LC_CTYPE", "de\n"),
+    ("unset LC_ALL; LANG=nope 2>/dev/null", "echo $LANG; printenv LANG || echo no", "nope\nno\n"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "shown"), KEPT)
+def test_the_next_command_has_what_the_last_one_left(
+    daemon: RawDaemon, session: str, before: str, after: str | None, shown: str | None
+) -> None:
+    after = after or "shopt -p; set +o; umask"
+    if shown is None:
+        # What one bash shows that runs both.
+        both = f"exec 3>&1 >/dev/null; {before}\nexec >&3 3>&-\n{after}"
+        done = subprocess.run(["bash", "-c", both], capture_output=True, text=True, check=False)
+        shown = done.stdout
+        assert shown
+    assert reason_of(daemon.bash(before, session=session)) is None
+    result = daemon.bash(after, session=session)
+    assert result["stdout"] == shown
+    assert result["stderr"] == "" or "set -x" in before
+
+
+def test_a_remembered_function_may_set_a_trap(daemon: RawDaemon, session: str) -> None:
+    daemon.bash("setup() { trap 'echo bye' EXIT; }; outer() { setup; }", session=session)
+    result = daemon.bash("outer; cd /usr; A=1", session=session)
+    assert result["stdout"] == "bye\n"
+    assert reason_of(result) is None
+    assert daemon.bash("echo $A; pwd", session=session)["stdout"] == "1\n/usr\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("X=1; exec true", "missing"),
+        ("X=1; set -r", "missing"),
+        ("X=1; set -n", "missing"),
+        ("X=1; ulimit -f 0", "missing"),
+        ("X=1; trap 'exit 3' EXIT", "missing"),
+        ("X=1; trap '(' EXIT", "missing"),
+        ("X=1; builtin trap '' EXIT", "missing"),
+        ("X=1; enable -n builtin", "missing"),
+        ("shopt -s extdebug; trap false DEBUG; X=1", "missing"),
+        ("X=1; ulimit -f 4; f() { : " + "x" * 5_000 + "; }", "incomplete"),
+        ("X=$(head -c 5000000 /dev/zero | tr '\\0' x)", "too_large"),
+        ("X=1; kill -KILL $$", "signal"),
+        ("X=1; kill -TERM $$", "signal"),
+    ],
+)
+def test_an_answer_says_that_nothing_was_kept(
+    daemon: RawDaemon, session: str, command: str, reason: str
+) -> None:
+    daemon.bash("X=before; cd /usr", session=session)
+    result = daemon.bash(command, session=session)
+    assert reason_of(result) == reason
+    assert result["sessionCwd"] == "/usr"
+    assert daemon.bash("echo $X; pwd", session=session)["stdout"] == "before\n/usr\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["true", "ls / >/dev/null", "kill -KILL $$", "sh -c 'kill -KILL $$'"]
+)
+def test_a_command_that_leaves_nothing_has_nothing_to_keep(
+    daemon: RawDaemon, session: str, command: str
+) -> None:
+    assert reason_of(daemon.bash(command, session=session)) is None
+
+
+def test_only_foreground_commands_of_a_session_are_kept(daemon: RawDaemon, session: str) -> None:
+    assert "stateKept" not in daemon.bash("X=1; exec true", session=None)
+    background = daemon.bash("X=1; exec true", session=session, run_in_background=True)
+    assert "stateKept" not in background
+    error = daemon.fail("bash", {"command": "X=1; sleep 300", "timeout": 1000, "session": session})
+    assert "stateKept" not in error["data"]
+
+
+def test_an_answer_names_the_directory_of_the_next_command(
+    daemon: RawDaemon, session: str, tmp_path: Path
+) -> None:
+    def after(command: str, **params: object) -> object:
+        return daemon.bash(command, session=session, **params).get("sessionCwd")
+
+    assert after("cd /usr") == "/usr"
+    assert after("true", cwd="/tmp") == "/usr"
+    assert after("x=1", cwd="/tmp") == "/usr"
+    assert after("cd lib", cwd="/usr") == "/usr/lib"
+    assert after(f"mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone") is not None
+    assert after(f"cd {tmp_path}; mkdir gone; cd gone") == f"{tmp_path}/gone"
+    (tmp_path / "gone").rmdir()
+    assert after("x=1") == str(tmp_path)
+    assert daemon.bash("pwd", session=session)["stdout"] == f"{tmp_path}\n"
+    error = daemon.fail("bash", {"command": "sleep 300", "timeout": 1000, "session": session})
+    assert error["data"]["sessionCwd"] == str(tmp_path)
+    assert "sessionCwd" not in daemon.bash("cd /usr", session=None)
+
+
+def test_a_directory_of_any_bytes_can_be_answered(
+    daemon: RawDaemon, session: str, tmp_path: Path
+) -> None:
+    place = f"{tmp_path}/\ufffd"
+    made = daemon.bash(f"cd {tmp_path}; mkdir $'\\xff'; cd $'\\xff'", session=session)
+    assert made["sessionCwd"] == place
+    result = daemon.bash("echo hi; x=1", session=session)
+    assert (result["stdout"], result["cwd"], result["sessionCwd"]) == ("hi\n", place, place)
+    shells = daemon.call("list_shells", {"session": session})["shells"]
+    assert shells[-1]["cwd"] == place
+    error = daemon.fail("bash", {"command": "sleep 300", "timeout": 1000, "session": session})
+    assert error["data"]["cwd"] == place
+    assert daemon.bash("cd /", session=session)["sessionCwd"] == "/"
+
+
+UNSET = (
+    "HOSTNAME HOSTTYPE IFS MACHTYPE OLDPWD OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL"
+    " SHLVL SRANDOM TERM LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME COMP_WORDBREAKS BASH_ARGV0"
+    " BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID"
+)
+
+
+def test_variables_of_bash_that_were_unset_stay_unset(daemon: RawDaemon, session: str) -> None:
+    daemon.bash(f"unset {UNSET}", session=session)
+    command = f"for name in {UNSET}; do declare -p $name; done 2>/dev/null"
+    assert daemon.bash(command, session=session)["stdout"] == ""
+    # And it can still tell what it leaves.
+    assert daemon.bash("echo ${PATH+set}; X=1", session=session)["stdout"] == "\n"
+    assert daemon.bash("echo $X", session=session)["stdout"] == "1\n"
+
+
+def test_a_daemon_outlives_its_own_directory(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    for spares in ("0", "4"):
+        with raw_daemon("--spare-shells", spares, cwd=place) as daemon:
+            shutil.rmtree(place)
+            daemon.bash("X=1")
+            assert daemon.bash("echo $X")["stdout"] == "1\n"
+            daemon.bash("Y=2; cd .")
+            assert daemon.bash("echo $X$Y")["stdout"] == "12\n"
+            assert daemon.call("ping") == {}
+            place.mkdir()
+
+
+def test_a_named_directory_that_was_replaced_is_the_new_one(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    with raw_daemon(cwd=place) as daemon:
+        daemon.bash("true")
+        daemon.wait_for_spare()
+        place.rename(tmp_path / "elsewhere")
+        place.mkdir()
+        assert daemon.bash("touch made", cwd=str(place))["exitCode"] == 0
+    assert (place / "made").exists()
+
+
+def test_requests_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    (tmp_path / "é").mkdir()
+    environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    with raw_daemon(env={**environment, "PYTHONUTF8": "0"}, cwd=tmp_path) as daemon:
+        for _ in range(2):
+            result = daemon.bash("printenv é; pwd", cwd="é", env={"é": "ü"})
+            assert result["stdout"].split() == ["ü", f"{tmp_path}/é"]
+            assert result["cwd"] == f"{tmp_path}/é"
+        assert daemon.bash("cd é; ü=1")["sessionCwd"] == f"{tmp_path}/é"
+        assert daemon.bash("pwd")["stdout"] == f"{tmp_path}/é\n"
+        assert daemon.call("list_shells")["shells"][0]["cwd"] == f"{tmp_path}/é"
+
+
+def test_commands_run_under_a_file_size_limit_of_nothing() -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    with raw_daemon(preexec_fn=limit) as daemon:
+        result = daemon.bash("X=1; echo $X")
+        assert (result["stdout"], reason_of(result)) == ("1\n", "unavailable")
+        assert daemon.bash("echo [$X]")["stdout"] == "[]\n"
+
+
+def test_thousands_of_functions_are_remembered(daemon: RawDaemon, session: str) -> None:
+    define = 'for ((i=0;i<5000;i++)); do eval "f$i() { echo $i; }"; done; f7=1; unset i'
+    assert reason_of(daemon.bash(define, session=session)) is None
+    assert daemon.bash("x=1; f4999", session=session)["stdout"] == "4999\n"
+    assert daemon.bash("f0; echo $x", session=session)["stdout"] == "0\n1\n"
