@@ -312,6 +312,10 @@ class Recorder:
             return TOO_LARGE
         return self._session.keep(Left(os.pread(descriptor, size, 0), self._cwd, self._changes))
 
+    def give_up(self) -> None:
+        """What the command left could not be kept."""
+        self.reason = UNREADABLE
+
     async def settle(self) -> None:
         """Wait until what the command left is what its session's next one starts from.
 
@@ -324,7 +328,7 @@ class Recorder:
                     self.reason = await self._session.settle(left)
                 except Exception:
                     faults.report("the state of a session")
-                    self.reason = UNREADABLE
+                    self.give_up()
 
     def close(self) -> None:
         """From now on nothing can be recorded."""

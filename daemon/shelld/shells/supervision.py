@@ -41,7 +41,7 @@ from shelld.shells.oom import OomKills
 from shelld.shells.orphans import kill_orphans
 from shelld.shells.pipe import Pipe
 from shelld.shells.process import CommandUsage, ShellProcess
-from shelld.shells.session import UNREADABLE, Recorder
+from shelld.shells.session import Recorder
 
 logger = logging.getLogger("shelld.shells")
 
@@ -496,7 +496,7 @@ class Supervision:
         except Exception:
             # The next command starts from the state before.
             faults.report("the state of a session")
-            recorder.reason = UNREADABLE
+            recorder.give_up()
 
     def _tell_end(self) -> None:
         logger.info("%s ended: %s", self.shell.id, self.shell.status)
