@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 import msgspec
 
 from shelld_client.errors import ProtocolError
+from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -181,7 +182,10 @@ def _given(**params: Any) -> dict[str, Any]:
 
 
 def _has_exit_code(result: bytes) -> bool:
-    return "exitCode" in _decode_as(dict[str, msgspec.Raw], "object", result)
+    try:
+        return "exitCode" in msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return False
 
 
 def _decoder(shape: type[S]) -> Callable[[bytes], S]:
@@ -189,11 +193,7 @@ def _decoder(shape: type[S]) -> Callable[[bytes], S]:
 
 
 def _decode(shape: type[S], result: bytes) -> S:
-    return _decode_as(shape, shape.__name__, result)
-
-
-def _decode_as(shape: type[T], name: str, result: bytes) -> T:
     try:
-        return msgspec.json.decode(result, type=shape)
-    except msgspec.DecodeError as error:
-        raise ProtocolError(f"the peer's result is no {name}") from error
+        return decode_result(shape, result)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolError(f"the peer's result is no {shape.__name__}") from error
