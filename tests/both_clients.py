@@ -6,9 +6,9 @@ A peer here is a short script in place of the daemon. Pytest's own timeout ends 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import anyio.to_thread
 
@@ -21,11 +21,14 @@ GREETING = """read -r; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"""
 class Shell(Protocol):
     """The methods of `AsyncClient` that these tests use."""
 
-    pid: int
+    @property
+    def pid(self) -> int: ...
 
     async def ping(self) -> None: ...
 
     async def bash(self, command: str, **options: Any) -> Any: ...
+
+    async def call_tool(self, name: str) -> Any: ...
 
 
 class Spawn(Protocol):
@@ -55,15 +58,17 @@ class _Awaited:
 
 
 @asynccontextmanager
-async def _spawn_sync(command: Sequence[str] | None = None, **options: Any) -> Any:
+async def _spawn_sync(command: Sequence[str] | None = None, **options: Any) -> AsyncIterator[Shell]:
     # Entered and left on the event loop's thread: no other task has to run meanwhile.
     with Client.spawn(command, **options) as client:
-        yield _Awaited(client)
+        yield cast("Shell", _Awaited(client))
 
 
 def spawn_of(kind: str) -> Spawn:
     """Return what starts a client: "sync", or "asyncio" or "trio" for the asynchronous one."""
-    return _spawn_sync if kind == "sync" else AsyncClient.spawn
+    if kind == "sync":
+        return _spawn_sync
+    return cast("Spawn", AsyncClient.spawn)
 
 
 def peer(script: str, *, greets: bool = True) -> list[str]:

@@ -11,8 +11,9 @@ from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
-from shelld_client.errors import ProtocolError
+from shelld_client.errors import InvalidParams, ProtocolError
 from shelld_client.results import decode_result
+from shelld_protocol import errors
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -163,10 +164,22 @@ def call_tool(
     params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
     if context is not None:
         members: dict[str, Any] = msgspec.to_builtins(context)
+        timeout = members.get("timeout")
+        if isinstance(timeout, float) and (math.isnan(timeout) or timeout == -math.inf):
+            # JSON has no word for it: it would arrive as null, and mean something else.
+            raise _invalid_timeout()
         params["context"] = {
             key: value for key, value in members.items() if value not in (None, math.inf)
         }
     return Call("call_tool", params, _decoder(ToolResult))
+
+
+def _invalid_timeout() -> InvalidParams:
+    """Return what the daemon would say if it could be asked."""
+    error = errors.invalid_params(
+        "Invalid type for context.timeout: expected number", "context.timeout"
+    )
+    return InvalidParams(error.message, code=error.kind.code, data=error.data)
 
 
 def server_info() -> Call[ServerInfoResult]:

@@ -92,9 +92,7 @@ class Child:
         else:
             name = _signal_name(-code)
             code, ended = None, f"the daemon was killed by {name}"
-        return DaemonExited(
-            ended + said, stderr=self.last_words, exit_code=code, signal=name
-        )
+        return DaemonExited(ended + said, stderr=self.last_words, exit_code=code, signal=name)
 
 
 def exit_handle(pid: int) -> int | None:

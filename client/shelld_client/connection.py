@@ -101,11 +101,10 @@ class Connection(Generic[T]):
 
         Returns nothing to send for a call that is not pending.
         """
-        for request_id, other in self._pending.items():
-            if other is pending:
-                break
-        else:
+        ids = [number for number, other in self._pending.items() if other is pending]
+        if not ids:
             return b""
+        (request_id,) = ids
         del self._pending[request_id]
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
         _log_message("->", frame)

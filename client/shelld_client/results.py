@@ -6,6 +6,8 @@ string that is none of a `Literal`'s stays the string that it is.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -13,11 +15,12 @@ from msgspec import inspect
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_PLAIN: Final[dict[type[inspect.Type], type]] = {
+_PLAIN: Final[dict[type[inspect.Type], type[Any]]] = {
     inspect.StrType: str,
     inspect.IntType: int,
     inspect.FloatType: float,
     inspect.BoolType: bool,
+    inspect.NoneType: type(None),
 }
 
 
@@ -40,34 +43,42 @@ def from_members(members: dict[str, Any], default: S) -> S:
             except msgspec.ValidationError:
                 continue
             known[field.name] = value
-    return msgspec.structs.replace(default, **known)
+    return msgspec.structs.replace(copy.deepcopy(default), **known)
 
 
 def _built(info: inspect.Type, value: Any) -> Any:
     """Return `value` (of plain types) as what `info` says. Raises `msgspec.ValidationError`."""
+    built: Any
     match info:
         case inspect.Metadata():
-            return _built(info.type, value)
-        case inspect.StructType() if isinstance(value, dict):
-            return _struct(info, cast("dict[str, Any]", value))
-        case inspect.ListType() if isinstance(value, list):
-            return [_built(info.item_type, item) for item in cast("list[Any]", value)]
-        case inspect.LiteralType() if isinstance(value, str):
-            return value
+            built = _built(info.type, value)
         case inspect.UnionType():
-            for member in info.types:
-                try:
-                    return _built(member, value)
-                except msgspec.ValidationError:
-                    continue
-            raise msgspec.ValidationError
+            built = _one_of(info.types, value)
+        case inspect.StructType() if isinstance(value, dict):
+            built = _struct(info, cast("dict[str, Any]", value))
+        case inspect.ListType() if isinstance(value, list):
+            built = [_built(info.item_type, item) for item in cast("Sequence[Any]", value)]
         case inspect.DictType() if isinstance(value, dict):
             items = cast("dict[str, Any]", value).items()
-            return {key: _built(info.value_type, item) for key, item in items}
+            built = {key: _built(info.value_type, item) for key, item in items}
         case inspect.AnyType():
-            return value
+            built = value
+        case inspect.LiteralType() if isinstance(value, str):
+            built = value
         case _:
-            return msgspec.convert(value, _PLAIN.get(type(info), type(None)))
+            if type(info) not in _PLAIN:
+                raise msgspec.ValidationError("the value has another type")
+            built = msgspec.convert(value, _PLAIN[type(info)])
+    return built
+
+
+def _one_of(types: Iterable[inspect.Type], value: Any) -> Any:
+    for info in types:
+        try:
+            return _built(info, value)
+        except msgspec.ValidationError:
+            continue
+    raise msgspec.ValidationError("the value has none of the types")
 
 
 def _struct(info: inspect.StructType, members: dict[str, Any]) -> Any:

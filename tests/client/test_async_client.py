@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from both_clients import GREETING
 from shelld_client import (
     AsyncClient,
     BackgroundResult,
@@ -24,7 +25,6 @@ from shelld_client import (
     ShellNotFound,
     SpawnFailed,
 )
-from both_clients import GREETING
 from support import descendants, is_alive
 
 

@@ -1,4 +1,4 @@
-"""Peers that greet like a daemon and then misbehave: each call returns or raises, and so does the end."""
+"""Peers that greet like a daemon and then misbehave: each call, and the end, returns or raises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from both_clients import Shell, Spawn, peer
 from shelld_client import DaemonExited, ProtocolError, ShellError
-from support import Gate, is_alive, wait_for
+from support import Gate, is_alive
 
 PONG = '{"jsonrpc":"2.0","id":2,"result":{}}'
 
@@ -106,12 +106,11 @@ async def test_leaving_fails_calls_that_wait_for_a_reader(spawn: Spawn, impatien
             await shell.bash("cat", stdin="x" * 3_000_000)
         failed.append(error.value)
 
-    async with anyio.create_task_group() as tasks:
-        async with spawn(peer("exec sleep 300")) as shell:
-            for _ in range(3):
-                tasks.start_soon(call, shell)
-            with anyio.move_on_after(0.1):
-                await shell.ping()
+    async with anyio.create_task_group() as tasks, spawn(peer("exec sleep 300")) as shell:
+        for _ in range(3):
+            tasks.start_soon(call, shell)
+        with anyio.move_on_after(0.1):
+            await shell.ping()
     assert len(failed) == 3
 
 
@@ -143,15 +142,15 @@ async def test_a_stopped_daemon_is_ended(spawn: Spawn, impatient: None) -> None:
 
 
 async def test_an_answer_of_200_megabytes_arrives(spawn: Spawn) -> None:
-    script = f"""
+    script = """
 import os, sys
 sys.stdin.buffer.readline()
-os.write(1, b'{{"jsonrpc":"2.0","id":1,"result":{{}}}}\\n')
+os.write(1, b'{"jsonrpc":"2.0","id":1,"result":{}}\\n')
 sys.stdin.buffer.readline()
-sys.stdout.write('{{"jsonrpc":"2.0","id":2,"result":{{"success":true,"output":"')
+sys.stdout.write('{"jsonrpc":"2.0","id":2,"result":{"success":true,"output":"')
 for _ in range(200):
     sys.stdout.write("x" * 1_000_000)
-print('"}}}}', flush=True)
+print('"}}', flush=True)
 sys.stdin.buffer.read()
 """
     async with spawn([sys.executable, "-c", script]) as shell:
@@ -173,5 +172,3 @@ async def test_a_result_of_another_shape_is_a_protocol_error(spawn: Spawn) -> No
     async with spawn(peer(script)) as shell:
         with pytest.raises(ProtocolError, match="BashResult"):
             await shell.bash("true")
-
-

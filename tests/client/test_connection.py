@@ -176,7 +176,7 @@ def test_a_banner_is_skipped_in_any_split(banner: bytes, size: int) -> None:
 def test_a_banner_without_end_is_a_protocol_error(banner: bytes, size: int) -> None:
     connection: Connection[str] = Connection()
     connection.call("ping", {}, "call")
-    with pytest.raises(ProtocolError, match="it wrote '(line line|xxxx)"):
+    with pytest.raises(ProtocolError, match=r"it wrote '(line line|xxxx)"):
         for start in range(0, len(banner), size):
             list(connection.receive(banner[start : start + size]))
 

@@ -66,8 +66,9 @@ async def test_cancelling_at_every_wait_ends_the_daemon(anyio_backend: str) -> N
     while was_cancelled:
         step += 1
         pids: list[int] = []
-        with anyio.CancelScope() as scope:
-            work = Interposed(use(None, pids), step, scope.cancel)
+        scope = anyio.CancelScope()
+        work = Interposed(use(None, pids), step, scope.cancel)
+        with scope:
             await all_of(work)
         was_cancelled = work.steps_left <= 0
         assert not any(map(is_alive, pids))
@@ -77,7 +78,7 @@ async def test_cancelling_at_every_wait_ends_the_daemon(anyio_backend: str) -> N
 def test_cancelling_the_task_at_every_wait_ends_the_daemon() -> None:
     async def cancelled_at(step: int, pids: list[int]) -> bool:
         task: asyncio.Task[None]
-        work = Interposed(use(None, pids), step, lambda: task.cancel())
+        work = Interposed(use(None, pids), step, lambda: task.cancel())  # noqa: PLW0108 - it is not there yet
         task = asyncio.create_task(all_of(work))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("shelld_client.child.CLOSE_TIMEOUT_S", 2)
@@ -138,7 +139,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("kind", FORGETFUL)
 def test_a_program_that_leaves_no_client_ends(kind: str) -> None:
-    program = subprocess.run(
+    program = subprocess.run(  # noqa: PLW1510
         [sys.executable, "-c", FORGETFUL[kind]], capture_output=True, text=True, timeout=50
     )
     pid = int(program.stdout)

@@ -54,7 +54,7 @@ def test_a_forked_child_cannot_use_the_client() -> None:
 
 def test_a_forked_child_does_not_wait_for_a_lock() -> None:
     with Client.spawn() as client:
-        with client._lock:  # type: ignore[reportPrivateUsage]
+        with client._lock:  # pyright: ignore[reportPrivateUsage]
             assert in_child(lambda: refuses(client)) == 0
         client.ping()
 

@@ -104,7 +104,7 @@ def test_entering_can_be_interrupted_at_every_step(first: int) -> None:
     assert step > 100
 
 
-def interrupt_soon(client: Client, waits: Callable[[], bool]) -> threading.Thread:
+def interrupt_soon(waits: Callable[[], bool]) -> threading.Thread:
     """Send SIGINT to the main thread once `waits` is true."""
     main = threading.main_thread().ident
     assert main is not None
@@ -122,7 +122,7 @@ def test_a_call_to_a_stopped_daemon_can_be_interrupted() -> None:
     with Client.spawn() as client:
         os.kill(client.pid, signal.SIGSTOP)
         sent = threading.Event()
-        thread = interrupt_soon(client, sent.is_set)
+        thread = interrupt_soon(sent.is_set)
         try:
             with pytest.raises(KeyboardInterrupt):
                 sent.set()
@@ -137,7 +137,7 @@ def test_a_call_to_a_stopped_daemon_can_be_interrupted() -> None:
 
 def test_entering_a_stopped_peer_can_be_interrupted(impatient: None) -> None:
     client = Client.spawn(["/bin/bash", "-c", "kill -STOP $$"], start_timeout=None)
-    thread = interrupt_soon(client, lambda: client._child is not None)  # type: ignore[reportPrivateUsage]
+    thread = interrupt_soon(lambda: client._child is not None)  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(KeyboardInterrupt):
         client.__enter__()
     thread.join()
@@ -146,7 +146,9 @@ def test_entering_a_stopped_peer_can_be_interrupted(impatient: None) -> None:
 
 def test_leaving_can_be_interrupted_and_kills_the_peer(tmp_path: Path) -> None:
     script = f"trap '' TERM; cat > /dev/null; touch {tmp_path}/left; while :; do sleep 0.05; done"
-    with pytest.raises(KeyboardInterrupt), Client.spawn(peer(script)) as client:
-        thread = interrupt_soon(client, (tmp_path / "left").exists)
+    client = Client.spawn(peer(script))
+    thread = interrupt_soon((tmp_path / "left").exists)
+    with pytest.raises(KeyboardInterrupt), client:
+        pass
     thread.join()
     assert not is_alive(client.pid)

@@ -13,7 +13,7 @@ from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
 from shelld.shells.session import Session
-from shelld_protocol.errors import blocked
+from shelld_protocol.errors import blocked, invalid_params
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
@@ -97,7 +97,21 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
     return Circumstances(os.path.join(session.cwd, params.cwd or ""), environment, script, stdin)
 
 
+def check_text(params: BashParams | ExplainCommandParams) -> None:
+    """Refuse what execve(2) cannot express. Raises `RpcError` (invalid_params)."""
+    for name, value in (("command", params.command), ("cwd", params.cwd)):
+        if value is not None and "\0" in value:
+            raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
+    for key, value in (params.env or {}).items():
+        if not key or "=" in key or "\0" in key:
+            sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
+            raise invalid_params(sentence, "env")
+        if value is not None and "\0" in value:
+            raise invalid_params("Invalid value for env: must not contain NUL", "env")
+
+
 async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:
+    check_text(params)
     verdict = await verdict_on(context, params, traces=True)
     return ExplainCommandResult(
         verdict.verdict, verdict.rule, verdict.segment, verdict.reason, verdict.trace
