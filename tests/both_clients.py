@@ -6,7 +6,7 @@ A peer here is a short script in place of the daemon. Pytest's own timeout ends 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, cast
 
@@ -58,7 +58,9 @@ class _Awaited:
 
 
 @asynccontextmanager
-async def _spawn_sync(command: Sequence[str] | None = None, **options: Any) -> AsyncIterator[Shell]:
+async def _spawn_sync(
+    command: Sequence[str] | None = None, **options: Any
+) -> AsyncGenerator[Shell, None]:
     # Entered and left on the event loop's thread: no other task has to run meanwhile.
     with Client.spawn(command, **options) as client:
         yield cast("Shell", _Awaited(client))
