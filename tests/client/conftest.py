@@ -4,8 +4,11 @@ import pytest
 
 from both_clients import Spawn, spawn_of
 
+# What hangs may be a thread, or an event loop that an exception cannot end: the process ends.
+ENDS = pytest.mark.timeout(method="thread")
 
-@pytest.fixture(params=["sync", "asyncio", "trio"])
+
+@pytest.fixture(params=[pytest.param(kind, marks=ENDS) for kind in ("sync", "asyncio", "trio")])
 def kind(request: pytest.FixtureRequest) -> str:
     """Which client: `Client`, or `AsyncClient` on one of its event loops."""
     return str(request.param)
