@@ -66,11 +66,13 @@ class Client(SpawnedClient):
     def __enter__(self) -> Client:
         self._enter_once()
         self._pump = Pump(self._lock, self._start_child, self._receive, self._ended)
+        # Before the start: the thread may tell of the daemon's end at once.
+        self._failure = None
         try:
             self._pump.start()
-            self._failure = None
             self._request(calls.ping(), self._start_timeout)
         except BaseException as error:
+            self._failure = self._failure or DaemonExited("the client is closed")
             self._pump.close(patiently=False)
             if isinstance(error, ShellError):
                 raise no_shelld(error) from None

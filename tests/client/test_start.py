@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 from both_clients import Spawn, peer
-from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError
+from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError, ShellError
+from shelld_client.pump import Pump
 
 
 @pytest.fixture
@@ -133,3 +135,21 @@ def test_a_start_timeout_that_is_no_time_is_refused(client: Any, seconds: float)
 async def test_a_start_timeout_can_be_without_limit(spawn: Spawn, seconds: float | None) -> None:
     async with spawn(peer("cat > /dev/null"), start_timeout=seconds):
         pass
+
+
+def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    class Slow(Pump):
+        def start(self) -> None:
+            super().start()
+            assert ended.wait(20)
+
+    class Told(Client):
+        def _fail(self, failure: ShellError) -> None:
+            super()._fail(failure)
+            ended.set()
+
+    monkeypatch.setattr("shelld_client.sync.Pump", Slow)
+    with pytest.raises(DaemonExited, match="code 3"):
+        Told.spawn(peer("exit 3", greets=False), start_timeout=1).__enter__()
