@@ -33,6 +33,9 @@ at the same time, and are answered as they end. `$/cancelRequest` (`id`) and `$/
 (`requestId`) end a request, which is answered with `cancelled`; `notifications/cancelled`
 (`requestId`) ends it without an answer. MCP's methods, on the same stream, are as
 [its specification](https://modelcontextprotocol.io) has them.
+
+A newer daemon may send members and values that are not listed here; clients ignore what they do not
+know. `protocol` in the result of `server_info` rises only with a change that breaks clients.
 """
 
 OPTIONS = """\

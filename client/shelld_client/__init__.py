@@ -1,5 +1,7 @@
 """What a harness imports: the daemon's methods, typed, with framing and ids out of sight."""
 
+from typing import Final
+
 from shelld_client.calls import BashOptions, KillOptions, OutputOptions
 from shelld_client.client import AsyncClient
 from shelld_client.errors import (
@@ -14,14 +16,26 @@ from shelld_client.errors import (
     SpawnFailed,
 )
 from shelld_client.sync import Client
+from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
+from shelld_protocol.session_methods import (
+    CloseSessionResult,
+    ExplainCommandResult,
+    GetSessionResult,
+    SessionInfo,
+)
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashOutputResult,
     BashResult,
     DryRunResult,
     KillShellResult,
+    OutputRange,
     ShellInfo,
+    Usage,
 )
+from shelld_protocol.tools import ExecutionContext, ToolResult
+
+__version__: Final = "0.1.0"
 
 __all__ = [
     "AsyncClient",
@@ -30,18 +44,31 @@ __all__ = [
     "BashOutputResult",
     "BashResult",
     "Client",
+    "CloseSessionResult",
     "CommandBlocked",
     "CommandTimedOut",
+    "Containment",
+    "Counters",
     "DaemonExited",
     "DryRunResult",
+    "ExecutionContext",
+    "ExplainCommandResult",
+    "GetSessionResult",
     "InvalidParams",
     "KillOptions",
     "KillShellResult",
+    "Limits",
     "OutputOptions",
+    "OutputRange",
     "ProtocolError",
     "ResourceExhausted",
+    "ServerInfoResult",
+    "SessionInfo",
     "ShellError",
     "ShellInfo",
     "ShellNotFound",
     "SpawnFailed",
+    "ToolResult",
+    "Usage",
+    "__version__",
 ]

@@ -11,7 +11,9 @@ from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
-from shelld_client.errors import ProtocolError
+from shelld_client.errors import InvalidParams, ProtocolError
+from shelld_client.results import decode_result
+from shelld_protocol import errors
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -162,10 +164,22 @@ def call_tool(
     params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
     if context is not None:
         members: dict[str, Any] = msgspec.to_builtins(context)
+        timeout = members.get("timeout")
+        if isinstance(timeout, float) and (math.isnan(timeout) or timeout == -math.inf):
+            # JSON has no word for it: it would arrive as null, and mean something else.
+            raise _invalid_timeout()
         params["context"] = {
             key: value for key, value in members.items() if value not in (None, math.inf)
         }
     return Call("call_tool", params, _decoder(ToolResult))
+
+
+def _invalid_timeout() -> InvalidParams:
+    """Return what the daemon would say if it could be asked."""
+    error = errors.invalid_params(
+        "Invalid type for context.timeout: expected number", "context.timeout"
+    )
+    return InvalidParams(error.message, code=error.kind.code, data=error.data)
 
 
 def server_info() -> Call[ServerInfoResult]:
@@ -181,7 +195,10 @@ def _given(**params: Any) -> dict[str, Any]:
 
 
 def _has_exit_code(result: bytes) -> bool:
-    return "exitCode" in _decode_as(dict[str, msgspec.Raw], "object", result)
+    try:
+        return "exitCode" in msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return False
 
 
 def _decoder(shape: type[S]) -> Callable[[bytes], S]:
@@ -189,11 +206,7 @@ def _decoder(shape: type[S]) -> Callable[[bytes], S]:
 
 
 def _decode(shape: type[S], result: bytes) -> S:
-    return _decode_as(shape, shape.__name__, result)
-
-
-def _decode_as(shape: type[T], name: str, result: bytes) -> T:
     try:
-        return msgspec.json.decode(result, type=shape)
-    except msgspec.DecodeError as error:
-        raise ProtocolError(f"the peer's result is no {name}") from error
+        return decode_result(shape, result)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolError(f"the peer's result is no {shape.__name__}") from error

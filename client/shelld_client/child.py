@@ -1,18 +1,26 @@
-"""What both clients need of a daemon: to start it, its last words, how long to wait for it."""
+"""What both clients share: how to start a daemon, what it said last, how long to wait for it."""
 
 from __future__ import annotations
 
+import copy
+import math
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Final, Self
 
-from shelld_client.errors import DaemonExited, SpawnFailed
+from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
+
+# For the first answer. A daemon starts in 0.2 s; a busy machine or an ssh connection takes seconds.
+START_TIMEOUT_S: Final = 10.0
 
 # After stdin was closed, for the daemon to stop by itself (it promises 2 s, 5 s when it has a
-# thousand shells); then after SIGTERM; SIGKILL needs no patience.
+# thousand shells); then after SIGTERM; then after SIGKILL, which only the kernel can delay.
 CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
+KILL_TIMEOUT_S: Final = 3.0
 
 # For the exit code once the daemon's stdout has ended, and for its stderr to end too.
 POST_MORTEM_S: Final = 1.0
@@ -24,7 +32,7 @@ STDERR_TAIL_BYTES: Final = 8192
 
 
 class Child:
-    """The process and our ends of its pipes."""
+    """The process and our ends of its pipes, which never block."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | None
@@ -53,16 +61,56 @@ class Child:
         self.stdout: IO[bytes] = process.stdout
         self.stderr: IO[bytes] = process.stderr
         self._stderr_tail = bytearray()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            # Only our end: each end of a pipe has flags of its own.
+            os.set_blocking(stream.fileno(), False)
+
+    def discard(self) -> None:
+        """End it at once, before anybody has talked to it."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
 
     def keep_stderr(self, data: bytes) -> None:
         self._stderr_tail += data
         del self._stderr_tail[:-STDERR_TAIL_BYTES]
 
-    def post_mortem(self, exit_code: int | None) -> DaemonExited:
-        """What calls fail with once the daemon has ended by itself."""
-        ended = "the daemon has ended" if exit_code is None else f"the daemon exited: {exit_code}"
-        stderr = self._stderr_tail.decode("utf-8", "replace").strip()
-        return DaemonExited(ended, stderr=stderr, exit_code=exit_code)
+    @property
+    def last_words(self) -> str:
+        """The end of stderr, as far as it was read."""
+        return self._stderr_tail.decode("utf-8", "replace").strip()
+
+    def post_mortem(self, said: str) -> DaemonExited:
+        """Return what calls fail with once no answer can come. `said`: see `Connection.said`."""
+        code = self.process.poll()
+        name = None
+        if code is None:
+            ended = "the daemon closed its output"
+        elif code >= 0:
+            ended = f"the daemon exited with code {code}"
+        else:
+            name = _signal_name(-code)
+            code, ended = None, f"the daemon was killed by {name}"
+        return DaemonExited(ended + said, stderr=self.last_words, exit_code=code, signal=name)
+
+
+def exit_handle(pid: int) -> int | None:
+    """Return a descriptor that is readable once the process has ended, if there are such."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # Real-time signals have no names of their own.
+        return f"SIG{number}"
 
 
 class SpawnedClient:
@@ -74,11 +122,18 @@ class SpawnedClient:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
+        start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
+        if start_timeout is not None and not start_timeout > 0:
+            raise ValueError("start_timeout must be more than 0 seconds, or None")
         self._command = command
         self._env = env
         self._cwd = cwd
+        self._start_timeout = None if start_timeout == math.inf else start_timeout
         self._child: Child | None = None
+        self._entered_in: int | None = None
+        # Why no call can be made. Guarded by a lock in `Client`.
+        self._failure: ShellError | None = DaemonExited("the client was not entered")
 
     @classmethod
     def spawn(
@@ -88,16 +143,21 @@ class SpawnedClient:
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
+        start_timeout: float | None = START_TIMEOUT_S,
     ) -> Self:
         """Return a client whose daemon starts when the client is entered.
 
         `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``), by default
         the daemon that is installed beside this client; `args` are options of the daemon,
         appended to it. `env` and `cwd` are the daemon's, and so those its commands start from.
+
+        A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
+        for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
+        `SpawnFailed`, `DaemonExited`, or `ProtocolError` for a program that is no shelld.
         """
         # -P: the daemon's working directory is somebody's project, whose modules are not ours.
         argv = [*(command or (sys.executable, "-P", "-m", "shelld")), *args]
-        return cls(argv, env=env, cwd=cwd)
+        return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
 
     @property
     def pid(self) -> int:
@@ -106,6 +166,38 @@ class SpawnedClient:
             raise DaemonExited("the client was not entered")
         return self._child.process.pid
 
+    def _enter_once(self) -> None:
+        if self._entered_in is not None:
+            raise RuntimeError("a client can be entered only once")
+        self._entered_in = os.getpid()
+
     def _start_child(self) -> Child:
         self._child = Child(self._command, env=self._env, cwd=self._cwd)
         return self._child
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether this is a copy, in a child process of the one that has the daemon."""
+        return self._entered_in is not None and self._entered_in != os.getpid()
+
+    def _raise_if_unusable(self) -> None:
+        """Raise what a call fails with, if it cannot be made."""
+        if self._is_forked:
+            raise DaemonExited("the client was entered in another process")
+        if self._failure is not None:
+            # A copy, as whoever raises an exception writes its traceback into it.
+            raise copy.copy(self._failure)
+
+    def _no_answer(self, said: str) -> ProtocolError:
+        """Return what entering fails with when `start_timeout` has passed."""
+        assert self._child is not None
+        sentence = f"the peer did not answer within {self._start_timeout:g} s (start_timeout){said}"
+        last_words = self._child.last_words
+        return ProtocolError(f"{sentence}\n{last_words}" if last_words else sentence)
+
+
+def no_shelld(error: ShellError) -> ShellError:
+    """Return what entering fails with when its first call has failed."""
+    if isinstance(error, (DaemonExited, ProtocolError, SpawnFailed)):
+        return error
+    return ProtocolError(f"the peer refuses a ping, so it is no shelld: {error}")

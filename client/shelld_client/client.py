@@ -6,6 +6,7 @@ the call in the daemon too: for `bash` that is the command with every process it
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
@@ -15,7 +16,14 @@ import anyio.abc
 
 from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
-from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S, Child, SpawnedClient
+from shelld_client.child import (
+    LAST_WORDS_S,
+    POST_MORTEM_S,
+    START_TIMEOUT_S,
+    Child,
+    SpawnedClient,
+    no_shelld,
+)
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.transport import Transport
@@ -66,19 +74,32 @@ class AsyncClient(SpawnedClient):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
+        start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
-        super().__init__(command, env=env, cwd=cwd)
+        super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
         self._connection: Connection[_Pending] = Connection()
         self._transport: Transport | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._failure: ShellError | None = None
 
     async def __aenter__(self) -> AsyncClient:
+        self._enter_once()
         child = self._start_child()
         self._transport = Transport(child)
         self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._transport.write_outbox)
-        self._tasks.start_soon(self._receive, child, self._transport)
+        try:
+            self._failure = None
+            self._tasks.start_soon(self._transport.write_outbox)
+            self._tasks.start_soon(self._transport.watch_exit)
+            self._tasks.start_soon(self._receive, child, self._transport)
+            with anyio.move_on_after(self._start_timeout) as scope:
+                await self._request(calls.ping())
+            if scope.cancelled_caught:
+                raise self._no_answer(self._connection.said)
+        except BaseException as error:
+            await self._end(patiently=False)
+            if isinstance(error, ShellError):
+                raise no_shelld(error) from None
+            raise
         return self
 
     async def __aexit__(
@@ -88,12 +109,22 @@ class AsyncClient(SpawnedClient):
         traceback: TracebackType | None,
     ) -> None:
         assert self._transport is not None
+        if self._is_forked:
+            # Nothing that the event loop knows of: the parent's has the same.
+            self._transport.release()
+            return
+        await self._end(patiently=True)
+
+    async def _end(self, *, patiently: bool) -> None:
+        assert self._transport is not None
         assert self._tasks is not None
         self._failure = self._failure or DaemonExited("the client is closed")
-        await self._transport.close()
-        self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(None, None, None)
-        self._fail(self._failure)
+        try:
+            await self._transport.close(patiently=patiently)
+        finally:
+            self._fail(self._failure)
+            self._tasks.cancel_scope.cancel()
+            await self._tasks.__aexit__(None, None, None)
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -206,18 +237,15 @@ class AsyncClient(SpawnedClient):
     # -- calls ------------------------------------------------------------------------------
 
     async def _request(self, call: Call[T]) -> T:
-        if self._transport is None:
-            raise DaemonExited("the client was not entered")
-        if self._failure is not None:
-            raise self._failure
+        self._raise_if_unusable()
+        assert self._transport is not None
         pending = _Pending()
-        request_id, frame = self._connection.call(call.method, call.params, pending)
-        self._transport.send(frame)
+        self._transport.send(self._connection.call(call.method, call.params, pending))
         try:
             await pending.answered.wait()
-        except anyio.get_cancelled_exc_class():
-            if not pending.answered.is_set():
-                self._transport.send(self._connection.cancel(request_id))
+        except BaseException:
+            # Nobody wants the answer: the call must not go on alone.
+            self._transport.send(self._connection.cancel(pending))
             raise
         if isinstance(pending.answer, ShellError):
             raise pending.answer
@@ -234,17 +262,15 @@ class AsyncClient(SpawnedClient):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(collect_stderr)
             try:
-                while data := await transport.receive():
-                    self._hand_out(data)
+                await transport.collect_stdout(self._hand_out)
             except ProtocolError as error:
                 self._fail(error)
                 return
-            exit_code = await transport.exit_code(POST_MORTEM_S)
+            await transport.exit_code(POST_MORTEM_S)
             # It can write no more, but a child of its prefix may hold the pipe open.
             with anyio.move_on_after(LAST_WORDS_S):
                 await stderr_ended.wait()
-            self._fail(child.post_mortem(exit_code))
-            tasks.cancel_scope.cancel()
+            self._fail(child.post_mortem(self._connection.said))
 
     def _hand_out(self, data: bytes) -> None:
         # Not in the loop that waits for more: it would keep the last answer until then.
@@ -256,5 +282,5 @@ class AsyncClient(SpawnedClient):
         """No answer will come any more: all calls, present and future, raise `failure`."""
         self._failure = self._failure or failure
         for pending in self._connection.take_pending():
-            pending.answer = self._failure
+            pending.answer = copy.copy(self._failure)
             pending.answered.set()

@@ -3,6 +3,9 @@
 Bytes that arrived go in, answered calls come out; calls go in, bytes to send come out. What a
 pending call is, is up to the caller: any object.
 
+The first message of the peer may have a banner before it, such as what a login shell prints. After
+that, everything has to be a message.
+
 At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->") and received
 ("<-"); they contain commands and their output.
 """
@@ -10,7 +13,8 @@ At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->"
 from __future__ import annotations
 
 import logging
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Iterator
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -23,6 +27,16 @@ T = TypeVar("T")
 # An answer is at most two streams of 16 MiB as JSON, in which a byte can take six.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
+# Login banners are a few KiB. What is longer comes from a program that will never answer.
+MAX_BANNER_BYTES: Final = 64 * 1024
+
+# Of a banner, in an exception: who greets, and what was said last.
+_QUOTED_HEAD: Final = 100
+_QUOTED_TAIL: Final = 300
+
+# How the daemon's messages begin. Only used to find one behind a banner that has no line end.
+_MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
+
 
 class _WireError(msgspec.Struct):
     code: int
@@ -30,7 +44,8 @@ class _WireError(msgspec.Struct):
     data: Any = None
 
 
-class _Answer(msgspec.Struct):
+class _Message(msgspec.Struct):
+    jsonrpc: Literal["2.0"]
     id: int | str | float | None = None
     result: msgspec.Raw = msgspec.Raw()
     error: _WireError | None = None
@@ -39,7 +54,7 @@ class _Answer(msgspec.Struct):
 
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
-_decoder: Final = msgspec.json.Decoder(_Answer)
+_decoder: Final = msgspec.json.Decoder(_Message)
 
 
 class Connection(Generic[T]):
@@ -49,65 +64,111 @@ class Connection(Generic[T]):
         self._frames = FrameReader(MAX_ANSWER_BYTES)
         self._next_id = 1
         self._pending: dict[int, T] = {}
+        # What came before the first message; None after that.
+        self._banner: bytearray | None = bytearray()
+        # How much of it is whole lines in which there was no message.
+        self._skipped = 0
 
-    def call(self, method: str, params: dict[str, Any], pending: T) -> tuple[int, bytes]:
-        """Return the new call's id and the bytes that ask for it.
+    @property
+    def said(self) -> str:
+        """The end of a sentence: what the peer has written, if there was no message yet."""
+        text = "".join(
+            character if character.isprintable() else " "
+            for character in (self._banner or b"").decode("utf-8", "replace")
+        )
+        text = " ".join(text.split())
+        if len(text) > _QUOTED_HEAD + _QUOTED_TAIL:
+            text = f"{text[:_QUOTED_HEAD]} ... {text[-_QUOTED_TAIL:]}"
+        return f"; it wrote {text!r}" if text else ""
 
-        Raises `ProtocolError` for params that JSON has no words for, as a lone surrogate.
+    def call(self, method: str, params: dict[str, Any], pending: T) -> bytes:
+        """Return the bytes that ask for a new call.
+
+        Raises `ProtocolError` for params that JSON cannot express, such as a lone surrogate.
         """
         request_id = self._next_id
         try:
             frame = encode_frame(encode_request(method, params, request_id), Framing.LINES)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         self._next_id += 1
         _log_message("->", frame)
         self._pending[request_id] = pending
-        return request_id, frame
+        return frame
 
-    def cancel(self, request_id: int) -> bytes:
-        """Forget a call whose answer nobody wants; return the bytes that end it in the daemon."""
-        self._pending.pop(request_id, None)
+    def cancel(self, pending: T) -> bytes:
+        """Forget a call whose answer nobody wants; return the bytes that end it in the daemon.
+
+        Returns nothing to send for a call that is not pending.
+        """
+        ids = [number for number, other in self._pending.items() if other is pending]
+        if not ids:
+            return b""
+        (request_id,) = ids
+        del self._pending[request_id]
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
         _log_message("->", frame)
         return frame
 
-    def receive(self, data: bytes) -> list[tuple[T, bytes | ShellError]]:
-        """Return the calls that `data` answers, each with its result (JSON) or its error.
+    def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
+        """Yield the calls that `data` answers, each with its result (JSON) or its error.
 
-        Raises `ProtocolError` for what no daemon sends.
+        Raises `ProtocolError` for what no daemon sends, after the answers that came before it.
         """
+        if self._banner is not None:
+            data = self._after_banner(self._banner, data)
         self._frames.receive_data(data)
-        answered: list[tuple[T, bytes | ShellError]] = []
         while (event := self._frames.next_event()) is not NEED_DATA:
             if isinstance(event, FrameError):
                 raise ProtocolError(f"the peer sent no valid message: {event.value}")
             _log_message("<-", event)
-            try:
-                answer = _decoder.decode(event)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                raise ProtocolError("the peer sent something that is no JSON-RPC message") from None
-            if answer.method is not None:
-                # A notification: none is asked for, so none is needed.
+            message = _decode(event)
+            if message is None:
+                raise ProtocolError("the peer sent something that is no JSON-RPC message")
+            if message.method is not None:
+                if message.id in self._pending:
+                    raise ProtocolError("the peer echoes our requests, so it is no shelld")
+                # A notification. None is needed, as none is asked for.
                 continue
-            if not isinstance(answer.id, int):
-                detail = answer.error.message if answer.error is not None else "no error"
+            if not isinstance(message.id, int):
+                detail = message.error.message if message.error is not None else "no error"
                 raise ProtocolError(f"the peer could not tell what it answers: {detail}")
-            pending = self._pending.pop(answer.id, None)
+            pending = self._pending.pop(message.id, None)
             if pending is None:
                 continue
-            if answer.error is not None:
-                error = answer.error
-                answered.append((pending, error_from_wire(error.code, error.message, error.data)))
+            if message.error is not None:
+                error = message.error
+                yield pending, error_from_wire(error.code, error.message, error.data)
             else:
-                answered.append((pending, bytes(answer.result)))
-        return answered
+                yield pending, bytes(message.result)
+
+    def _after_banner(self, banner: bytearray, data: bytes) -> bytes:
+        """Return what is left of the data so far from the first message on."""
+        banner += data
+        while (end := banner.find(b"\n", self._skipped)) >= 0:
+            line = bytes(banner[self._skipped : end])
+            for start in (0, line.rfind(_MESSAGE_START)):
+                if start >= 0 and _decode(line[start:]) is not None:
+                    self._banner = None
+                    return bytes(banner[self._skipped + start :])
+            self._skipped = end + 1
+        if max(self._skipped, len(banner) - self._skipped) > MAX_BANNER_BYTES:
+            raise ProtocolError(f"the peer writes, but no messages{self.said}")
+        return b""
 
     def take_pending(self) -> list[T]:
         """Return all calls that will never be answered, and forget them."""
         pending = list(self._pending.values())
         self._pending.clear()
         return pending
+
+
+def _decode(data: bytes) -> _Message | None:
+    """Return a message, or None if `data` is no message of JSON-RPC."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _log_message(direction: str, message: bytes) -> None:

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final, cast
 
+from shelld_client.results import from_members
 from shelld_protocol.errors import ErrorKind
+from shelld_protocol.shell_methods import BashResult, Usage
 
 
 class ShellError(Exception):
@@ -32,11 +35,34 @@ class CommandTimedOut(ShellError):
 
     @property
     def stdout(self) -> str:
-        return str(self.data.get("stdout", ""))
+        return self.result.stdout
 
     @property
     def stderr(self) -> str:
-        return str(self.data.get("stderr", ""))
+        return self.result.stderr
+
+    @cached_property
+    def result(self) -> BashResult:
+        """All that is known of the command. What the daemon did not say is empty, 0 or None."""
+        return from_members(self.data, _TIMED_OUT)
+
+
+_TIMED_OUT: Final = BashResult(
+    bash_id="",
+    command="",
+    stdout="",
+    stderr="",
+    exit_code=None,
+    signal=None,
+    status="timeout",
+    duration_ms=0,
+    truncated=False,
+    stdout_bytes=0,
+    stderr_bytes=0,
+    cwd="",
+    leftover=[],
+    usage=Usage(user_ms=0, system_ms=0, max_rss_bytes=0),
+)
 
 
 class CommandBlocked(ShellError):
@@ -79,16 +105,28 @@ class ResourceExhausted(ShellError):
 
 
 class DaemonExited(ShellError):
-    """The daemon is gone, or the client is closed; `stderr` is the end of what it wrote there."""
+    """The daemon is gone, or the client is closed.
 
-    def __init__(self, message: str, *, stderr: str = "", exit_code: int | None = None) -> None:
+    `exit_code` or `signal` (a name such as "SIGKILL") is set if the daemon is known to have ended;
+    `stderr` is the end of what it wrote there.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stderr: str = "",
+        exit_code: int | None = None,
+        signal: str | None = None,
+    ) -> None:
         super().__init__(message if not stderr else f"{message}\n{stderr}")
         self.stderr = stderr
         self.exit_code = exit_code
+        self.signal = signal
 
 
 class ProtocolError(ShellError):
-    """The peer said something that is not this protocol."""
+    """The peer said something that is not this protocol, or nothing at all."""
 
 
 _BY_CODE: Final[dict[int, type[ShellError]]] = {

@@ -1,27 +1,25 @@
 """`Client`: the same methods without await, for any number of threads.
 
-No event loop: the calling thread writes its request itself, and one thread reads the answers and
-wakes the thread that waits for each. A call that is interrupted while it waits (KeyboardInterrupt)
-is cancelled in the daemon.
+The calling thread sends its request and waits for the answer, which the pump's thread hands to it.
+A call that is interrupted while it waits (KeyboardInterrupt) is cancelled in the daemon. A forked
+child cannot use the client of its parent.
 """
 
 from __future__ import annotations
 
-import os
+import copy
 import queue
-import select
-import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
-from shelld_client import calls, child
+from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
-from shelld_client.child import POST_MORTEM_S, READ_BYTES, Child, SpawnedClient
+from shelld_client.child import START_TIMEOUT_S, SpawnedClient, no_shelld
 from shelld_client.connection import Connection
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError
+from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
+from shelld_client.pump import Pump
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -57,26 +55,30 @@ class Client(SpawnedClient):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
+        start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
-        super().__init__(command, env=env, cwd=cwd)
-        # Guards the connection and the failure.
+        super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
+        # Guards the connection, the failure and what is written.
         self._lock = threading.Lock()
         self._connection: Connection[queue.SimpleQueue[Answer]] = Connection()
-        self._failure: ShellError | None = DaemonExited("the client was not entered")
-        # Guards stdin, and what an interrupted write has left to be written.
-        self._write_lock = threading.Lock()
-        self._unwritten = bytearray()
-        self._reader: threading.Thread | None = None
-        self._stop_reading, self._stop_reading_end = -1, -1
+        self._pump: Pump | None = None
 
     def __enter__(self) -> Client:
-        daemon = self._start_child()
+        self._enter_once()
+        self._pump = Pump(self._lock, self._start_child, self._receive, self._ended)
+        # Before the start: the thread may tell of the daemon's end at once.
         self._failure = None
-        self._stop_reading, self._stop_reading_end = os.pipe()
-        self._reader = threading.Thread(
-            target=self._read, args=(daemon,), name="shelld-client", daemon=True
-        )
-        self._reader.start()
+        try:
+            self._pump.start()
+            self._request(calls.ping(), self._start_timeout)
+        except BaseException as error:
+            self._failure = self._failure or DaemonExited("the client is closed")
+            self._pump.close(patiently=False)
+            if isinstance(error, ShellError):
+                raise no_shelld(error) from None
+            if isinstance(error, (OSError, RuntimeError)):
+                raise SpawnFailed("cannot get a pipe and a thread for the daemon") from error
+            raise
         return self
 
     def __exit__(
@@ -85,34 +87,14 @@ class Client(SpawnedClient):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._child is not None
-        assert self._reader is not None
-        self._fail(DaemonExited("the client is closed"))
+        assert self._pump is not None
+        if self._is_forked:
+            self._pump.release()
+            return
         try:
-            self._end(self._child)
+            self._fail(DaemonExited("the client is closed"))
         finally:
-            os.close(self._stop_reading_end)
-            self._reader.join()
-            os.close(self._stop_reading)
-            self._child.stdout.close()
-            self._child.stderr.close()
-
-    def _end(self, daemon: Child) -> None:
-        """End of file, then SIGTERM, then SIGKILL; returns once the daemon is reaped."""
-        with suppress(OSError):
-            daemon.stdin.close()
-        process = daemon.process
-        for seconds, end in (
-            (child.CLOSE_TIMEOUT_S, process.terminate),
-            (child.TERMINATE_TIMEOUT_S, process.kill),
-        ):
-            try:
-                process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                end()
-            else:
-                return
-        process.wait()
+            self._pump.close()
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -220,88 +202,42 @@ class Client(SpawnedClient):
 
     # -- calls ------------------------------------------------------------------------------
 
-    def _request(self, call: Call[T]) -> T:
+    def _request(self, call: Call[T], timeout: float | None = None) -> T:
+        """Return what the daemon answers. `timeout` (s) is for its first answer."""
+        self._raise_if_unusable()
+        assert self._pump is not None
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            request_id, frame = self._connection.call(call.method, call.params, answers)
         try:
-            self._write(frame)
-            answer = answers.get()
-        except BaseException:
-            # This thread was interrupted: the call must not go on alone.
             with self._lock:
-                cancel = self._connection.cancel(request_id)
-            self._write(cancel)
+                # Again, as it may have failed while we waited for the lock.
+                self._raise_if_unusable()
+                self._pump.send(self._connection.call(call.method, call.params, answers))
+            answer = answers.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
+        except BaseException as error:
+            # Whoever is interrupted wants no answer: the call must not go on alone.
+            with self._lock:
+                self._pump.send(self._connection.cancel(answers))
+            if isinstance(error, queue.Empty):
+                raise self._no_answer(self._connection.said) from None
             raise
         if isinstance(answer, ShellError):
             raise answer
         return call.decode(answer)
 
-    def _write(self, frame: bytes) -> None:
-        """Write one message whole. A daemon that is gone shows when reading."""
+    # -- in the pump's thread ---------------------------------------------------------------
+
+    def _receive(self, data: bytes) -> None:
+        with self._lock:
+            for answers, answer in self._connection.receive(data):
+                answers.put(answer)
+
+    def _ended(self, error: ProtocolError | None) -> None:
         assert self._child is not None
-        with self._write_lock:
-            self._unwritten += frame
-            try:
-                while self._unwritten:
-                    written = os.write(self._child.stdin.fileno(), self._unwritten)
-                    del self._unwritten[:written]
-            except (OSError, ValueError):
-                return
-
-    # -- the reading thread -----------------------------------------------------------------
-
-    def _read(self, daemon: Child) -> None:
-        """Hand answers to their calls, and keep stderr, until the daemon ends or we are told."""
-        stdout, stderr = daemon.stdout.fileno(), daemon.stderr.fileno()
-        sources = select.poll()
-        for descriptor in (stdout, stderr, self._stop_reading):
-            sources.register(descriptor, select.POLLIN)
-        while True:
-            for descriptor, _ in sources.poll():
-                if descriptor == stdout:
-                    if not self._read_answers(stdout):
-                        sources.unregister(stdout)
-                        self._fail(self._post_mortem(daemon, sources))
-                        return
-                elif descriptor == stderr:
-                    self._read_stderr(daemon, sources)
-                else:
-                    return
-
-    def _read_answers(self, stdout: int) -> bool:
-        data = os.read(stdout, READ_BYTES)
-        try:
-            with self._lock:
-                answered = self._connection.receive(data)
-        except ProtocolError as error:
-            self._fail(error)
-            return False
-        for answers, answer in answered:
-            answers.put(answer)
-        return bool(data)
-
-    def _read_stderr(self, daemon: Child, sources: select.poll) -> None:
-        data = os.read(daemon.stderr.fileno(), READ_BYTES)
-        daemon.keep_stderr(data)
-        if not data:
-            sources.unregister(daemon.stderr)
-
-    def _post_mortem(self, daemon: Child, sources: select.poll) -> DaemonExited:
-        exit_code = None
-        with suppress(subprocess.TimeoutExpired):
-            exit_code = daemon.process.wait(POST_MORTEM_S)
-        stderr = daemon.stderr.fileno()
-        while any(descriptor == stderr for descriptor, _ in sources.poll(0)):
-            self._read_stderr(daemon, sources)
-        return daemon.post_mortem(exit_code)
+        self._fail(error or self._child.post_mortem(self._connection.said))
 
     def _fail(self, failure: ShellError) -> None:
         """No answer will come any more: all calls, present and future, raise `failure`."""
         with self._lock:
             self._failure = self._failure or failure
-            pending = self._connection.take_pending()
-        for answers in pending:
-            answers.put(self._failure)
+            for answers in self._connection.take_pending():
+                answers.put(copy.copy(self._failure))

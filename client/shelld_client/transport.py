@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import collections
 import os
+import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Final
 
 import anyio
 
 from shelld_client import child
-from shelld_client.child import READ_BYTES, Child
+from shelld_client.child import READ_BYTES, Child, exit_handle
 
 _EXIT_POLL_S: Final = 0.02
+
+# How long an interrupted `close` waits for the end of what it has killed.
+_INTERRUPTED_S: Final = 1.0
 
 # What reading and writing end with when the stream is closed under them, by either side.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
@@ -27,9 +32,8 @@ class Transport:
         self._child = daemon
         self._outbox: collections.deque[memoryview] = collections.deque()
         self._outbox_filled = anyio.Event()
-        for stream in (daemon.stdin, daemon.stdout, daemon.stderr):
-            # Of our end only: the two ends of a pipe have their own flags.
-            os.set_blocking(stream.fileno(), False)
+        # Around the reading of stdout: cancelled when the process has ended.
+        self._reading = anyio.CancelScope()
 
     def send(self, data: bytes) -> None:
         """Write all of `data`, sooner or later. A daemon that is gone shows when reading."""
@@ -60,9 +64,21 @@ class Transport:
                         self._outbox.popleft()
                 self._outbox_filled = anyio.Event()
 
-    async def receive(self) -> bytes:
-        """Return the next bytes of stdout, b"" at its end."""
-        return await _receive(self._child.stdout)
+    async def collect_stdout(self, take: Callable[[bytes], None]) -> None:
+        """Hand what stdout brings to `take`, until its end or that of the process."""
+        with self._reading:
+            while data := await _receive(self._child.stdout):
+                take(data)
+            return
+        # All that it wrote is in the pipe, which others may hold open. One read takes it.
+        with suppress(*_STREAM_ENDED):
+            take(os.read(self._child.stdout.fileno(), READ_BYTES))
+
+    async def watch_exit(self) -> None:
+        """Let `collect_stdout` come to its end when the process does."""
+        if hasattr(os, "pidfd_open"):
+            await self._wait_exit()
+            self._reading.cancel()
 
     async def collect_stderr(self) -> None:
         """Keep the end of stderr, until it is closed."""
@@ -77,29 +93,47 @@ class Transport:
 
     async def _wait_exit(self) -> None:
         process = self._child.process
-        if process.poll() is None and hasattr(os, "pidfd_open"):
-            with suppress(OSError):
-                handle = os.pidfd_open(process.pid)
-                try:
-                    await anyio.wait_readable(handle)
-                finally:
-                    os.close(handle)
+        if process.poll() is None and (handle := exit_handle(process.pid)) is not None:
+            try:
+                await anyio.wait_readable(handle)
+            finally:
+                os.close(handle)
         while process.poll() is None:  # noqa: ASYNC110 - where there is no event to wait for
             await anyio.sleep(_EXIT_POLL_S)
 
-    async def close(self) -> None:
-        """End the daemon: end of file, then SIGTERM, then SIGKILL; returns once it is reaped."""
+    async def close(self, *, patiently: bool) -> None:
+        """End the daemon: end of file, then SIGTERM, then SIGKILL; returns once it is reaped.
+
+        `patiently` False leaves out the first wait. An event loop that interrupts this in spite of
+        the shield, as asyncio's `Task.cancel` does, kills it.
+        """
         process = self._child.process
-        with anyio.CancelScope(shield=True):
-            _close(self._child.stdin)
-            if await self.exit_code(child.CLOSE_TIMEOUT_S) is None:
-                process.terminate()
-                if await self.exit_code(child.TERMINATE_TIMEOUT_S) is None:
-                    process.kill()
-                    await self._wait_exit()
+        patience = child.CLOSE_TIMEOUT_S if patiently else 0
+        try:
+            with anyio.CancelScope(shield=True):
+                _close(self._child.stdin)
+                for seconds, end in (
+                    (patience, process.terminate),
+                    (child.TERMINATE_TIMEOUT_S, process.kill),
+                    (child.KILL_TIMEOUT_S, process.poll),
+                ):
+                    if await self.exit_code(seconds) is not None:
+                        break
+                    end()
+        except BaseException:
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_INTERRUPTED_S)
+            raise
+        finally:
             # Not read to their ends: what a daemon's prefix left behind may never close them.
             _close(self._child.stdout)
             _close(self._child.stderr)
+
+    def release(self) -> None:
+        """Close our copies of the descriptors in a forked child."""
+        for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
+            stream.close()
 
 
 async def _receive(stream: IO[bytes]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -54,11 +54,16 @@ class Containment(Result):
     cgroup_kill: bool
 
 
+# Rises with a change that breaks clients. What only adds members, values or methods does not.
+PROTOCOL: Final = 1
+
+
 class ServerInfoResult(Result):
     """`containment` is null while no process can be started to find it out."""
 
     name: str
     version: str
+    protocol: Annotated[int, _said("Of this interface; rises with a change that breaks clients.")]
     pid: int
     uptime_ms: int
     limits: Limits

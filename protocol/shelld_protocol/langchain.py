@@ -1,17 +1,40 @@
 """A tool as LangChain has it. Needs the extra ``langchain``; nothing else imports this module.
 
-What a tool comes to is the content of the message to the model, and the `ToolResult` the artifact
-beside it; a failed result is a message with the status "error".
+The message to the model has the text of the `ToolResult` as its content, and the `ToolResult` as
+its artifact. A failed result is a message with the status "error".
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final
 
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool, ToolException
 
 from shelld_protocol.tools import ToolResult
+
+# The id of the tool call that this context answers; None if a program calls the tool itself.
+_call_id: Final[ContextVar[str | None]] = ContextVar("_call_id", default=None)
+
+
+class _Tool(StructuredTool):
+    """Tells its function which tool call it answers: LangChain does so by the schema only."""
+
+    def run(self, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
+        token = _call_id.set(tool_call_id)
+        try:
+            return super().run(*args, tool_call_id=tool_call_id, **kwargs)
+        finally:
+            _call_id.reset(token)
+
+    async def arun(self, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
+        token = _call_id.set(tool_call_id)
+        try:
+            return await super().arun(*args, tool_call_id=tool_call_id, **kwargs)
+        finally:
+            _call_id.reset(token)
 
 
 def structured_tool(
@@ -24,15 +47,15 @@ def structured_tool(
 ) -> StructuredTool:
     """Return a tool with at least one way to be called. `schema` is that of the arguments."""
 
-    def invoke(**arguments: Any) -> tuple[str, ToolResult]:
+    def invoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
         assert call is not None
-        return _content(call(_given(arguments)))
+        return _answer(name, call(_given(arguments)))
 
-    async def ainvoke(**arguments: Any) -> tuple[str, ToolResult]:
+    async def ainvoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
         assert call_async is not None
-        return _content(await call_async(_given(arguments)))
+        return _answer(name, await call_async(_given(arguments)))
 
-    return StructuredTool(
+    return _Tool(
         name=name,
         description=description,
         args_schema=schema,
@@ -47,7 +70,13 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _content(result: ToolResult) -> tuple[str, ToolResult]:
-    if not result.success:
-        raise ToolException(result.error)
-    return result.to_display(), result
+def _answer(name: str, result: ToolResult) -> tuple[str | ToolMessage, ToolResult]:
+    if result.success:
+        return result.to_display(), result
+    error, call_id = result.error or "", _call_id.get()
+    if call_id is None:
+        # Without a tool call there is no message: LangChain makes this the text that it returns.
+        raise ToolException(error)
+    # The message of an exception would have no artifact.
+    message = ToolMessage(error, artifact=result, tool_call_id=call_id, name=name, status="error")
+    return message, result

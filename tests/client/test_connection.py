@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from shelld_client.connection import Connection
+from shelld_client.connection import MAX_BANNER_BYTES, Connection
 from shelld_client.errors import (
     CommandBlocked,
     CommandTimedOut,
@@ -21,8 +21,9 @@ from shelld_client.errors import (
 
 def test_answers_find_their_calls_in_any_order_and_any_split() -> None:
     connection: Connection[str] = Connection()
-    ids = [connection.call("ping", {}, name)[0] for name in ("a", "b", "c")]
-    stream = b"".join(b'{"jsonrpc":"2.0","id":%d,"result":%d}\n' % (i, i * 10) for i in ids[::-1])
+    for name in ("a", "b", "c"):
+        connection.call("ping", {}, name)
+    stream = b"".join(b'{"jsonrpc":"2.0","id":%d,"result":%d}\n' % (i, i * 10) for i in (3, 2, 1))
     answered = [pair for byte in stream for pair in connection.receive(bytes([byte]))]
     assert answered == [("c", b"30"), ("b", b"20"), ("a", b"10")]
     assert connection.take_pending() == []
@@ -30,8 +31,8 @@ def test_answers_find_their_calls_in_any_order_and_any_split() -> None:
 
 def test_a_request_is_a_line_with_an_id_of_its_own() -> None:
     connection: Connection[None] = Connection()
-    _, first = connection.call("bash", {"command": "ä\n"}, None)
-    _, second = connection.call("bash", {}, None)
+    first = connection.call("bash", {"command": "ä\n"}, None)
+    second = connection.call("bash", {}, None)
     assert first.endswith(b"\n")
     assert first.count(b"\n") == 1
     message = json.loads(first)
@@ -81,6 +82,7 @@ def test_error_data_of_any_type_is_taken(data: bytes) -> None:
     [
         b"Welcome to host\n",
         b"[]\n",
+        b'{"id":1,"result":1}\n',
         b"{\xff}\n",
         b'{"jsonrpc":"2.0","id":"x","result":1}\n',
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}\n',
@@ -89,16 +91,105 @@ def test_error_data_of_any_type_is_taken(data: bytes) -> None:
     ],
 )
 def test_what_no_daemon_says_is_a_protocol_error(line: bytes) -> None:
-    connection: Connection[str] = Connection()
+    connection = greeted()
     with pytest.raises(ProtocolError):
-        connection.receive(line)
+        list(connection.receive(line))
 
 
 def test_what_nobody_waits_for_is_dropped() -> None:
     connection: Connection[str] = Connection()
-    request_id, _ = connection.call("x", {}, "call")
-    cancel = json.loads(connection.cancel(request_id))
-    assert cancel == {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": request_id}}
+    connection.call("x", {}, "call")
+    cancel = json.loads(connection.cancel("call"))
+    assert cancel == {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}
+    assert connection.cancel("call") == b""
     answer = b'{"jsonrpc":"2.0","id":1,"result":1}\n'
     notification = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}\n'
-    assert connection.receive(answer + notification + answer) == []
+    assert list(connection.receive(answer + notification + answer)) == []
+
+
+PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+
+def greeted() -> Connection[str]:
+    """A connection whose peer has answered a first call."""
+    connection: Connection[str] = Connection()
+    connection.call("ping", {}, "first")
+    assert list(connection.receive(PONG)) == [("first", b"{}")]
+    return connection
+
+
+def test_answers_before_garbage_are_handed_out() -> None:
+    connection = greeted()
+    connection.call("ping", {}, "second")
+    connection.call("ping", {}, "third")
+    answered = connection.receive(b'{"jsonrpc":"2.0","id":2,"result":2}\nno json\n')
+    assert next(answered) == ("second", b"2")
+    with pytest.raises(ProtocolError):
+        next(answered)
+    assert connection.take_pending() == ["third"]
+
+
+def test_a_peer_that_echoes_is_noticed() -> None:
+    connection: Connection[str] = Connection()
+    request = connection.call("ping", {}, "call")
+    with pytest.raises(ProtocolError, match="echoes"):
+        list(connection.receive(request))
+
+
+BANNERS = [
+    b"Welcome to host\nLast login: today\n",
+    b"Welcome to host\r\n\r\n",
+    b"Password: ",
+    b"{ not json\n{\n",
+    b'{"motd":"hello"}\n[]\n7\n"text"\nnull\n',
+    b'{"id":1,"result":{}}\n',
+    b'{"jsonrpc":"2.0", no json\n',
+    b'say {"jsonrpc":"2.0",',
+    bytes(range(256)) * 4,
+    b"\xef\xbb\xbf",
+    b"\x1b[2J\x1b]0;title\x07",
+    b"Content-Length: 10\r\n\r\n",
+    b"Connected.\n",
+    b'{"a":' * 5_000 + b"\n",
+    b"line\n" * (MAX_BANNER_BYTES // 5),
+    b"x" * (MAX_BANNER_BYTES - len(PONG)),
+]
+
+
+@pytest.mark.parametrize("banner", BANNERS, ids=lambda banner: repr(banner[:20]))
+@pytest.mark.parametrize("size", [1, 7, 4096, 1 << 20])
+def test_a_banner_is_skipped_in_any_split(banner: bytes, size: int) -> None:
+    connection: Connection[str] = Connection()
+    connection.call("ping", {}, "call")
+    stream = banner + PONG
+    answered = [
+        pair
+        for start in range(0, len(stream), size)
+        for pair in connection.receive(stream[start : start + size])
+    ]
+    assert answered == [("call", b"{}")]
+    assert connection.said == ""
+
+
+@pytest.mark.parametrize("banner", [b"line\n" * MAX_BANNER_BYTES, b"x" * (MAX_BANNER_BYTES + 1)])
+@pytest.mark.parametrize("size", [997, 1 << 20])
+def test_a_banner_without_end_is_a_protocol_error(banner: bytes, size: int) -> None:
+    connection: Connection[str] = Connection()
+    connection.call("ping", {}, "call")
+    with pytest.raises(ProtocolError, match=r"it wrote '(line line|xxxx)"):
+        for start in range(0, len(banner), size):
+            list(connection.receive(banner[start : start + size]))
+
+
+def test_a_banner_is_quoted_on_one_short_line() -> None:
+    connection: Connection[str] = Connection()
+    list(connection.receive(b"\x1b[1mWelcome\x1b[0m\r\n\xff" + b"." * 10_000 + b"\nPassword: "))
+    assert connection.said.startswith("; it wrote '[1mWelcome [0m")
+    assert connection.said.endswith("... Password:'")
+    assert len(connection.said) < 500
+
+
+def test_only_one_banner_is_skipped() -> None:
+    connection = greeted()
+    with pytest.raises(ProtocolError):
+        list(connection.receive(b"Broadcast message from root\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from types import SimpleNamespace
@@ -13,11 +14,11 @@ import pytest
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
 from shelld.guard import Circumstances, judgement
 from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
+from shelld.guard.evaluation import Evaluation
 from shelld.guard.judgement import is_prepared, judge, judge_at_once
 from shelld.guard.policy import DEFAULT_POLICY
 from shelld.guard.verdict import Verdict
 from shelld.methods.guard import verdict_on
-from shelld_protocol.errors import RpcError
 from shelld_protocol.shell_methods import BashParams
 
 # Each takes much longer than it is long.
@@ -122,19 +123,14 @@ def test_name_in_dev_is_judged_as_a_disk() -> None:
     assert anyio.run(verdict_on, context(), params).verdict == "block"
 
 
-def test_without_threads_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "")])
+def test_shortage_is_no_verdict(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise error
 
-    async def fail() -> None:
-        monkeypatch.setattr(threading.Thread, "start", start)
-        with pytest.raises(RpcError) as caught:
-            await verdict_on(context(), BashParams(SLOW["loops"]))
-        monkeypatch.undo()
-        assert caught.value.data == {"kind": "resource_exhausted", "limit": "threads"}
-        assert "can't" not in str(caught.value)
-
-    anyio.run(fail)
+    monkeypatch.setattr(Evaluation, "run_script", fail)
+    with pytest.raises(type(error)):
+        anyio.run(verdict_on, context(), BashParams("sudo true"))
 
 
 def test_budget_counts_steps_and_characters() -> None:

@@ -86,7 +86,7 @@ def test_it_needs_nothing_but_an_event_loop_of_asyncio() -> None:
             too_long = StartRequest("sleep 300", timeout=TimeoutPolicy(50, "kill", 50))
             shells = [await manager.start(each) for each in (leaves_something, too_long)]
             for shell in shells:
-                await shell.wait_until(lambda shell=shell: not shell.is_running)  # type: ignore[misc]
+                await shell.wait_until(lambda shell=shell: shell.has_ended)  # type: ignore[misc]
             assert await manager.kill_all() >= 1
             return [shell.status for shell in shells]
 

@@ -115,7 +115,8 @@ def test_a_status_goes_only_where_the_diagram_does(before: ShellStatus, after: S
         with pytest.raises(ValueError, match=f"{before.value} shell cannot become {after.value}"):
             shell.status = after
     assert shell.status is (after if (before, after) in DRAWN else before)
-    assert shell.is_running is (shell.status in (ShellStatus.PENDING, ShellStatus.RUNNING))
+    assert shell.is_running is (shell.status is ShellStatus.RUNNING)
+    assert shell.has_ended is (shell.status not in (ShellStatus.PENDING, ShellStatus.RUNNING))
 
 
 async def test_without_a_process_there_is_nothing_to_kill_or_to_wait_for() -> None:

@@ -260,6 +260,18 @@ def test_one_id_twice_in_flight_is_answered_twice(daemon: RawDaemon) -> None:
             "cwd",
         ),
         (
+            "explain_command",
+            {"command": "a", "cwd": "\0"},
+            "Invalid value for cwd: must not contain NUL",
+            "cwd",
+        ),
+        (
+            "explain_command",
+            {"command": "a", "env": {"A": "\0"}},
+            "Invalid value for env: must not contain NUL",
+            "env",
+        ),
+        (
             "bash",
             {"command": "x", "on_timeout": "explode"},
             "Invalid value for on_timeout: must be one of ['kill', 'background']",
@@ -315,7 +327,7 @@ def test_server_info_tells_limits_and_counters(daemon: RawDaemon) -> None:
     daemon.bash("true")
     daemon.background("sleep 300")
     info = daemon.call("server_info")
-    assert info["name"] == "shelld"
+    assert (info["name"], info["protocol"]) == ("shelld", 1)
     assert info["pid"] == daemon.pid
     assert info["limits"]["maxShells"] == 256
     assert info["limits"]["maxMessageBytes"] == 64 * 1024 * 1024

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anthropic.types
+import anyio
+import anyio.lowlevel
 import jsonschema
 import openai.types.chat
 import pydantic
@@ -22,7 +24,7 @@ from shelld.tools import (
     ToolResult,
     register_execution_tools,
 )
-from shelld_client import AsyncClient, Client
+from shelld_client import AsyncClient, Client, InvalidParams
 from tool_samples import Sample, read_tool
 
 
@@ -87,6 +89,42 @@ async def test_langchain_gets_the_result_beside_the_message() -> None:
     )
 
 
+async def test_langchain_gets_a_failed_result_beside_the_message() -> None:
+    async def fail(_context: ExecutionContext, message: str) -> ToolResult:
+        return ToolResult.fail(message, exit_code=3)
+
+    tool = Sample(work=fail).to_langchain_tool()
+    call = {"name": "Echo", "args": {"message": "no"}, "id": "call_1", "type": "tool_call"}
+    for message in (await tool.ainvoke(call), tool.invoke(call)):
+        assert isinstance(message, ToolMessage)
+        assert (message.content, message.status, message.name) == ("no", "error", "Echo")
+        assert message.tool_call_id == "call_1"
+        assert message.artifact == ToolResult.fail("no", exit_code=3)
+    # Without a tool call there is no message, and the text is all there is.
+    assert await tool.ainvoke({"message": "no"}) == "no"
+    assert tool.invoke({"message": "no"}) == "no"
+
+
+async def test_langchain_tells_calls_apart_that_run_at_once() -> None:
+    async def fail(_context: ExecutionContext, message: str) -> ToolResult:
+        await anyio.lowlevel.checkpoint()
+        return ToolResult.fail(message)
+
+    tool = Sample(work=fail).to_langchain_tool()
+    ids: dict[str, str] = {}
+
+    async def one(number: int) -> None:
+        args = {"message": f"no {number}"}
+        call = {"name": "Echo", "args": args, "id": f"call_{number}", "type": "tool_call"}
+        message = await tool.ainvoke(call)
+        ids[message.content] = message.tool_call_id
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(5):
+            tasks.start_soon(one, number)
+    assert ids == {f"no {number}": f"call_{number}" for number in range(5)}
+
+
 async def test_langchain_shares_the_shells_of_the_program(manager: None) -> None:
     tool = BashTool().to_langchain_tool()
     assert await tool.ainvoke({"command": "cd /usr; A=1"}) == "(no output)"
@@ -111,6 +149,7 @@ async def test_langchain_gets_the_tools_of_a_daemon() -> None:
         call = {"name": "Bash", "args": {"command": "exit 3"}, "id": "1", "type": "tool_call"}
         message = await tools["Bash"].ainvoke(call)
         assert (message.status, message.content) == ("error", "Command failed with exit code 3")
+        assert message.artifact.metadata["exit_code"] == 3
         dry = await client.langchain_tools(context=ExecutionContext("/", dry_run=True))
         assert (await dry[0].ainvoke({"command": "ls"})).startswith("[Dry Run]")
 
@@ -128,3 +167,11 @@ def test_a_context_without_timeout_is_none_on_the_wire() -> None:
         assert result.error == "Command timed out after 1000ms"
         assert client.call_tool("Bash").error == "Missing required parameter: command"
         assert client.tool_schemas("mcp")[0]["name"] == "Bash"
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), -float("inf"), -1])
+def test_a_context_with_a_wrong_timeout_is_refused(timeout: float) -> None:
+    with Client.spawn() as client:
+        with pytest.raises(InvalidParams) as error:
+            client.call_tool("Bash", {"command": "true"}, context={"timeout": timeout})
+        assert (error.value.parameter, error.value.code) == ("context.timeout", -32602)

@@ -233,3 +233,35 @@ def test_the_anthropic_schema() -> None:
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(ValueError, match="cobol"):
         Sample().to_schema("cobol")  # type: ignore[arg-type] # pyright: ignore
+
+
+@pytest.mark.parametrize("timeout", [math.nan, -1, -0.001, -math.inf])
+async def test_a_timeout_that_is_no_time_fails(timeout: float) -> None:
+    tool = Sample()
+    result = await tool.execute(ExecutionContext("/", timeout=timeout), message="hi")
+    assert result.error == "Invalid value for timeout: must be 0 or more seconds"
+    assert tool.calls == []
+
+
+@pytest.mark.parametrize("timeout", [1e308, math.inf])
+async def test_a_timeout_can_be_as_long_as_one_likes(timeout: float) -> None:
+    result = await Sample().execute(ExecutionContext("/", timeout=timeout), message="hi")
+    assert result.output == "hi"
+
+
+async def test_a_changed_default_is_not_that_of_the_next_call() -> None:
+    async def change(_context: ExecutionContext, names: list[Any], table: dict[str, Any]) -> Any:
+        seen = (len(names), len(table["inner"]))
+        names.append("changed")
+        table["inner"].append("changed")
+        return ToolResult.ok(seen)
+
+    tool = Sample(
+        "Change",
+        ToolParameter("names", "array", required=False, default=[]),
+        ToolParameter("table", "object", required=False, default={"inner": []}),
+        work=change,
+    )
+    for _ in range(2):
+        assert (await tool.execute(CONTEXT)).output == (0, 0)
+    assert tool.parameters[0].default == []

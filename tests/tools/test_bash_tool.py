@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -148,6 +149,17 @@ async def test_both_streams_share_the_room(call: Tools) -> None:
     out, err = text.split("[stderr]\n")
     assert out == "short\n"
     assert 29_900 <= len(re.sub(r"\[Output .*\n", "", err)) <= 29_994
+
+
+@pytest.mark.parametrize("timeout", [1e308, 1e15, math.inf, 10**6])
+async def test_a_context_can_allow_any_time(call: Tools, timeout: float) -> None:
+    context = {"timeout": timeout}
+    assert ok(await call("Bash", context=context, command="echo hi")) == "hi\n"
+
+
+async def test_a_context_can_allow_no_time(call: Tools) -> None:
+    result = await call("Bash", context={"timeout": 0}, command="sleep 300")
+    assert failed(result).startswith("Command timed out after 1ms")
 
 
 async def test_the_context_can_allow_less_output(call: Tools) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
+from shelld import faults
 from shelld.guard import Circumstances, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import cleaned
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.verdict import Verdict
-
-logger = logging.getLogger("shelld.guard")
-
 
 # What a judgement on the event loop may take: a few milliseconds.
 MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
@@ -37,7 +34,7 @@ def judge(
     *,
     traces: bool = False,
 ) -> Verdict:
-    """Return the verdict on one command. Raises nothing, whatever the command is."""
+    """Return the verdict on one command. Raises only for a shortage, whatever the command is."""
     return _judge(command, circumstances, Budget(policy=policy, traces=traces))
 
 
@@ -75,9 +72,12 @@ def _judge(command: str, circumstances: Circumstances, budget: Budget) -> Verdic
         raise
     except RecursionError:
         return Verdict("unresolved", reason="it is nested too deeply to be followed")
-    except Exception:
+    except Exception as error:
+        if faults.shortage(error) is not None:
+            # Nobody has looked at the command, so it must not run.
+            raise
         # A mistake of the guard's is not the command's.
-        logger.exception("the guard cannot follow a command")
+        faults.report("the guard")
         return Verdict("unresolved", reason="it cannot be followed")
     if budget.unresolved is not None:
         return Verdict("unresolved", reason=budget.unresolved, trace=budget.trace)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from shelld import __version__, faults
 from shelld.methods.context import Context, Daemon
-from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
+from shelld_protocol.about import PROTOCOL, Containment, Counters, Limits, ServerInfoResult
 from shelld_protocol.structs import NoParams
 
 
@@ -20,6 +20,7 @@ async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
     return ServerInfoResult(
         name="shelld",
         version=__version__,
+        protocol=PROTOCOL,
         pid=os.getpid(),
         uptime_ms=round((time.monotonic() - daemon.started_at) * 1000),
         limits=Limits(

@@ -12,7 +12,7 @@ import msgspec
 from shelld.audit import AuditRecord, timestamp
 from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
-from shelld.methods.guard import admit
+from shelld.methods.guard import admit, check_text
 from shelld.output.reader import read_head
 from shelld.output.retention import OutputStream
 from shelld.shells.launch import StartRequest, TimeoutPolicy
@@ -20,7 +20,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
 from shelld.shells.text import shown
-from shelld_protocol.errors import RpcError, invalid_params, timed_out
+from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashParams,
@@ -41,7 +41,7 @@ async def bash(
     if params.dry_run:
         return await dry_run(context, params)
     shell = await run_command(context, params)
-    if params.run_in_background or (shell.released and shell.is_running):
+    if params.run_in_background or (shell.released and not shell.has_ended):
         return _background_result(shell)
     result = await _foreground_result(context, shell, strip=params.strip_ansi)
     if shell.status is ShellStatus.TIMEOUT and shell.timeout_ms is not None:
@@ -86,19 +86,6 @@ async def run_command(
     return shell
 
 
-def check_text(params: BashParams) -> None:
-    """Refuse what execve(2) cannot express. Raises `RpcError` (invalid_params)."""
-    for name, value in (("command", params.command), ("cwd", params.cwd)):
-        if value is not None and "\0" in value:
-            raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
-    for key, value in (params.env or {}).items():
-        if not key or "=" in key or "\0" in key:
-            sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
-            raise invalid_params(sentence, "env")
-        if value is not None and "\0" in value:
-            raise invalid_params("Invalid value for env: must not contain NUL", "env")
-
-
 def _timeout_policy(
     context: Context, params: BashParams, timeout_ms: int | None
 ) -> TimeoutPolicy | None:
@@ -118,7 +105,7 @@ async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
         if shell.status is ShellStatus.TIMEOUT:
             # Only once it is known to be dead, or known not to die.
             return shell.is_empty or bool(shell.survivors)
-        return not shell.is_running or shell.released or shell.is_empty
+        return shell.has_ended or shell.released or shell.is_empty
 
     try:
         await shell.wait_until(answerable)

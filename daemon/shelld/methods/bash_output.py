@@ -54,14 +54,14 @@ async def wait_and_read(
 
     def is_due() -> bool:
         news = not until_exit and any(reader.has_news for reader in readers.values())
-        return news or not shell.is_running
+        return news or shell.has_ended
 
     while True:
         if params.wait:
             with anyio.CancelScope(deadline=give_up_at):
                 await shell.wait_until(is_due)
-        is_last = not shell.is_running or anyio.current_time() >= give_up_at
-        final = shell.is_empty or (not shell.is_running and not shell.leftover)
+        is_last = shell.has_ended or anyio.current_time() >= give_up_at
+        final = shell.is_empty or (shell.has_ended and not shell.leftover)
         reads = {name: await reader.look(final=final) for name, reader in readers.items()}
         if any(reader.was_overtaken for reader in readers.values()):
             continue
@@ -82,7 +82,7 @@ def result_of(shell: ShellProcess, reads: dict[str, Read]) -> BashOutputResult:
         stdout=stdout.text,
         stderr=stderr.text,
         status=shell.status.value,
-        is_running=shell.is_running,
+        is_running=not shell.has_ended,
         exit_code=shell.exit_code,
         signal=shell.signal,
         duration_ms=shell.elapsed_ms,

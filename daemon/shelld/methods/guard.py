@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -15,7 +14,7 @@ from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
 from shelld.shells.session import Session
-from shelld_protocol.errors import blocked, resource_exhausted
+from shelld_protocol.errors import blocked, invalid_params
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
@@ -47,14 +46,8 @@ async def verdict_on(
     if verdict is not None:
         return verdict
     # Others would have to wait for this one.
-    return await _in_thread(lambda: judge(command, circumstances, daemon.policy, traces=traces))
-
-
-async def _in_thread(judgement: Callable[[], Verdict]) -> Verdict:
-    try:
-        return await anyio.to_thread.run_sync(judgement, abandon_on_cancel=True)
-    except RuntimeError:
-        raise resource_exhausted("threads", "Cannot judge the command: no threads left") from None
+    judgement = partial(judge, command, circumstances, daemon.policy, traces=traces)
+    return await anyio.to_thread.run_sync(judgement, abandon_on_cancel=True)
 
 
 def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> bool:
@@ -80,9 +73,7 @@ async def admit(context: Context, params: BashParams) -> Verdict:
 async def load_soon() -> None:
     """Import what the guard needs, before the first command that is not plain if possible."""
     await anyio.sleep(LOAD_DELAY_S)
-    # Without a thread for it, the first command that needs it imports it.
-    with contextlib.suppress(RuntimeError):
-        await anyio.to_thread.run_sync(_load, abandon_on_cancel=True)
+    await anyio.to_thread.run_sync(_load, abandon_on_cancel=True)
 
 
 def _load() -> None:
@@ -110,7 +101,21 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
     return Circumstances(os.path.join(session.cwd, params.cwd or ""), environment, script, stdin)
 
 
+def check_text(params: BashParams | ExplainCommandParams) -> None:
+    """Refuse what execve(2) cannot express. Raises `RpcError` (invalid_params)."""
+    for name, value in (("command", params.command), ("cwd", params.cwd)):
+        if value is not None and "\0" in value:
+            raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
+    for key, value in (params.env or {}).items():
+        if not key or "=" in key or "\0" in key:
+            sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
+            raise invalid_params(sentence, "env")
+        if value is not None and "\0" in value:
+            raise invalid_params("Invalid value for env: must not contain NUL", "env")
+
+
 async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:
+    check_text(params)
     verdict = await verdict_on(context, params, traces=True)
     return ExplainCommandResult(
         verdict.verdict, verdict.rule, verdict.segment, verdict.reason, verdict.trace

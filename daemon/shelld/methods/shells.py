@@ -32,7 +32,7 @@ async def kill_shell(context: Context, params: KillShellParams) -> KillShellResu
     manager = context.daemon.manager
     shell = manager.get(params.shell_id)
     grace = manager.options.grace_ms if params.grace is None else params.grace
-    was_running, had_leftover = shell.is_running, bool(shell.leftover)
+    was_running, had_leftover = not shell.has_ended, bool(shell.leftover)
     survivors = await shell.end_tree(signal.Signals[f"SIG{params.signal}"], grace)
     # It may have ended by itself while the kill was on its way.
     ended_by_itself = shell.status not in {ShellStatus.KILLED, ShellStatus.TIMEOUT}
@@ -95,7 +95,7 @@ def _info(shell: ShellProcess) -> ShellInfo:
         description=shell.description,
         session=shell.session,
         status=shell.status.value,
-        is_running=shell.is_running,
+        is_running=not shell.has_ended,
         exit_code=shell.exit_code,
         signal=shell.signal,
         pid=shell.pid,

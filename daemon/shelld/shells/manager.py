@@ -297,7 +297,8 @@ class ShellManager:
         return [shell for shell in list(self._shells.values()) if not shell.ended_before(limit)]
 
     def list_running(self) -> list[ShellProcess]:
-        return [shell for shell in list(self._shells.values()) if shell.is_running]
+        """Return the shells that run or are about to, in start order."""
+        return [shell for shell in list(self._shells.values()) if not shell.has_ended]
 
     def get_session(self, name: str) -> Session:
         """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""

@@ -138,7 +138,12 @@ class ShellProcess:
 
     @property
     def is_running(self) -> bool:
-        return self._status in LIVE
+        """Whether its bash runs; false before the start, too."""
+        return self._status is ShellStatus.RUNNING
+
+    @property
+    def has_ended(self) -> bool:
+        return self._status not in LIVE
 
     @property
     def process(self) -> BashProcess | None:
@@ -181,11 +186,11 @@ class ShellProcess:
         return await self._at_home(self._wait, timeout)
 
     async def _wait(self, timeout: float | None) -> int:
-        if self.is_running and self.supervision is None:
+        if not self.has_ended and self.supervision is None:
             raise RuntimeError("there is no process to wait for")
         with anyio.move_on_after(timeout):
-            await self.wait_until(lambda: not self.is_running)
-        if self.is_running:
+            await self.wait_until(lambda: self.has_ended)
+        if not self.has_ended:
             await self.end_tree(signal.SIGTERM, self.grace_ms, ShellEvent.TIMED_OUT)
             if self._status is ShellStatus.TIMEOUT:
                 raise TimeoutError(f"the command timed out after {timeout} s")
@@ -236,7 +241,7 @@ class ShellProcess:
         return join_streams(*[self._text(stream, 0)[0] for stream in streams])
 
     def _text(self, stream: OutputStream, start: int, *, strip: bool = True) -> tuple[str, int]:
-        return read_all(stream.store, start, strip=strip, final=not self.is_running)
+        return read_all(stream.store, start, strip=strip, final=self.has_ended)
 
     @property
     def stdout_buffer(self) -> str:

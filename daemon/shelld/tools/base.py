@@ -8,6 +8,7 @@ a `ToolResult`: an exception, a timeout, a result that is none.
 from __future__ import annotations
 
 import abc
+import copy
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -90,6 +91,9 @@ class BaseTool(abc.ABC):
             is_valid, problem = self.validate_params(**params)
             if not is_valid:
                 return ToolResult.fail(problem or "Invalid parameters")
+            # The comparison is false for NaN, too.
+            if not context.timeout >= 0:
+                return ToolResult.fail("Invalid value for timeout: must be 0 or more seconds")
             params = self._filled(params)
             result: object = None
             limit = self.time_limit(context, params)
@@ -113,7 +117,8 @@ class BaseTool(abc.ABC):
         for parameter in self.parameters:
             value = params.get(parameter.name)
             if value is None:
-                value = parameter.default
+                # A copy: the tool may change what it is given.
+                value = copy.deepcopy(parameter.default)
             elif parameter.type == "integer" and isinstance(value, float):
                 value = int(value)
             if value is not None:

@@ -24,6 +24,9 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 MAX_OUTPUT_SIZE: Final = 30_000
 
+# A caller may ask for any number of seconds; a year is as good as more, and a number of ms.
+_LONGEST_TIMEOUT_S: Final = 365 * 24 * 3600
+
 _REASONS: Final[Mapping[EndReason, str]] = {
     "oom": "There was not enough memory for it.",
     "lost": "What guarded it was killed, and it with that.",
@@ -109,7 +112,7 @@ read it. Prefer commands that print little."""
         bash_params = _bash_params(context, params)
         timeout_ms = None
         if not math.isinf(context.timeout):
-            timeout_ms = max(1, round(context.timeout * 1000))
+            timeout_ms = max(1, round(min(context.timeout, _LONGEST_TIMEOUT_S) * 1000))
         shell = await run_command(daemon, bash_params, timeout_ms)
         if bash_params.run_in_background:
             return _started(shell)
@@ -149,7 +152,7 @@ async def _ended(shell: ShellProcess, limit: int) -> ToolResult:
         "cwd": shown(shell.working_dir),
         "leftover": shell.leftover,
     }
-    if shell.is_running:
+    if not shell.has_ended:
         moved = f"Still running after {shell.timeout_ms}ms, now in the background: {shell.id}"
         return ToolResult.ok(with_lines(moved + "\n" + text, []), **metadata, pid=shell.pid)
     if shell.status is ShellStatus.COMPLETED:
@@ -176,7 +179,7 @@ def _metadata(shell: ShellProcess) -> dict[str, Any]:
         "bash_id": shell.id,
         "command": shell.command,
         "status": shell.status.value,
-        "is_running": shell.is_running,
+        "is_running": not shell.has_ended,
         "exit_code": shell.exit_code,
         "signal": shell.signal,
         "duration_ms": shell.elapsed_ms,

@@ -1,0 +1,287 @@
+"""The daemon's streams without an event loop: one thread that starts, reads, writes, and ends it.
+
+The thread owns the process and the pipes; others hand it bytes and wait for its end. So no
+KeyboardInterrupt can break off what is done here: Python raises it in the main thread only.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import queue
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from shelld_client import child
+from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S, READ_BYTES, Child, exit_handle
+from shelld_client.errors import ProtocolError
+
+# How often to look whether the process has ended, where there is no event to wait for.
+_EXIT_POLL_S: Final = 0.02
+
+# How long an interrupted `close` waits for what it has hurried.
+_INTERRUPTED_S: Final = 1.0
+
+# How the daemon is ended: with all three steps, without the first, or by SIGKILL at once.
+_PATIENTLY, _AT_ONCE, _BY_FORCE = range(3)
+
+
+class Pump:
+    """`lock` guards stdin, what is to be written to it, and how the daemon is to be ended.
+
+    In the thread, `start_child` starts the daemon; `receive` takes what is read from stdout, and
+    may raise `ProtocolError`; when nothing more comes, `ended` is told why: that error, or None as
+    the daemon has ended.
+    """
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        start_child: Callable[[], Child],
+        receive: Callable[[bytes], None],
+        ended: Callable[[ProtocolError | None], None],
+    ) -> None:
+        self._lock = lock
+        self._start_child = start_child
+        self._receive = receive
+        self._ended = ended
+        self._thread = threading.Thread(target=self._run, name="shelld-client", daemon=True)
+        # Held, for good, by the thread; or by `close`, if that was earlier.
+        self._owner = threading.Lock()
+        self._finished = threading.Event()
+        # Whether the daemon could be started.
+        self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        self._outbox = bytearray()
+        self._haste: int | None = None
+        self._error: ProtocolError | None = None
+        self._actions: dict[int, Callable[[], None]] = {}
+        self._sources = select.poll()
+        self._descriptors: list[int] = []
+        self._wake_end: int | None = None
+        self._exit: int | None = None
+
+    # -- for other threads ------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the daemon. Raises what `start_child` raises, OSError or RuntimeError."""
+        self._thread.start()
+        error = self._started.get()
+        if error is not None:
+            raise error
+
+    def send(self, frame: bytes) -> None:
+        """Write a message sooner or later. Needs the lock, and never blocks.
+
+        A daemon that is gone shows when reading. An interrupt leaves no part of a message behind,
+        as a pipe takes PIPE_BUF bytes whole or not at all, and the thread writes what is longer.
+        """
+        stdin = self._child.stdin
+        if stdin.closed:
+            return
+        if len(frame) <= select.PIPE_BUF and not self._outbox:
+            try:
+                os.write(stdin.fileno(), frame)
+            except BlockingIOError:
+                pass
+            except OSError:
+                return
+            else:
+                return
+        self._outbox += frame
+        self._wake_thread()
+
+    def close(self, *, patiently: bool = True) -> None:
+        """End the daemon, and return once it is reaped. An interrupt kills it."""
+        try:
+            self._hurry(_PATIENTLY if patiently else _AT_ONCE)
+            if not self._owner.acquire(blocking=False):
+                # A `join` that is interrupted takes the thread for ended, in some Pythons.
+                self._finished.wait()
+                self._thread.join()
+        except BaseException:
+            self._hurry(_BY_FORCE)
+            self._finished.wait(_INTERRUPTED_S)
+            raise
+
+    def _hurry(self, haste: int) -> None:
+        with self._lock:
+            self._haste = haste
+            self._wake_thread()
+
+    def _wake_thread(self) -> None:
+        if self._wake_end is not None:
+            # If the pipe is full, the thread is awake.
+            with suppress(BlockingIOError):
+                os.write(self._wake_end, b"\0")
+
+    def release(self) -> None:
+        """Close our descriptors. For the thread, or where there is none, as in a forked child."""
+        self._wake_end = None
+        for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
+            stream.close()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    # -- the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        if not self._owner.acquire(blocking=False):
+            return
+        try:
+            self._own_child()
+        finally:
+            self._finished.set()
+
+    def _own_child(self) -> None:
+        try:
+            self._child = self._start_child()
+        except Exception as error:
+            self._started.put(error)
+            return
+        try:
+            self._open()
+            self._started.put(None)
+            self._serve()
+        except OSError as error:
+            self._hurry(_BY_FORCE)
+            self._started.put(error)
+        finally:
+            # Whatever went wrong here, nobody waits in vain.
+            self._ended(self._error)
+            self._end()
+            with self._lock:
+                self.release()
+
+    def _open(self) -> None:
+        """Watch all there is to watch. Raises OSError if no descriptors can be had."""
+        # The thread is told through this that there is something to write, or that it is to end.
+        self._wake, wake_end = os.pipe()
+        self._descriptors += [self._wake, wake_end]
+        os.set_blocking(self._wake, False)
+        os.set_blocking(wake_end, False)
+        self._exit = exit_handle(self._child.process.pid)
+        self._stdout, self._stderr = self._child.stdout.fileno(), self._child.stderr.fileno()
+        self._watch(self._wake, self._woken)
+        self._watch(self._stdout, self._read_stdout)
+        self._watch(self._stderr, self._read_stderr)
+        if self._exit is not None:
+            self._descriptors.append(self._exit)
+            self._watch(self._exit, self._exited)
+        with self._lock:
+            self._wake_end = wake_end
+
+    def _serve(self) -> None:
+        """Read and write until `close` is called."""
+        self._turn_until(lambda: self._error is not None or self._stdout not in self._actions)
+        if self._haste is None:
+            if self._error is None:
+                self._turn_until(self._is_reaped, POST_MORTEM_S)
+                # It can write no more, but a child of its prefix may hold the pipe open.
+                self._turn_until(lambda: self._stderr not in self._actions, LAST_WORDS_S)
+            self._ended(self._error)
+        self._turn_until(lambda: False)
+
+    def _end(self) -> None:
+        """End of file, then SIGTERM, then SIGKILL, until the process is reaped."""
+        with self._lock:
+            self._outbox.clear()
+            self._unwatch(self._child.stdin.fileno())
+            self._child.stdin.close()
+        process = self._child.process
+        for haste, seconds, end in (
+            (_PATIENTLY, child.CLOSE_TIMEOUT_S, process.terminate),
+            (_AT_ONCE, child.TERMINATE_TIMEOUT_S, process.kill),
+            (_BY_FORCE, child.KILL_TIMEOUT_S, lambda: None),
+        ):
+            if self._turn_until(self._is_reaped, seconds, haste):
+                return
+            end()
+
+    def _is_reaped(self) -> bool:
+        return self._child.process.poll() is not None
+
+    def _turn_until(
+        self, condition: Callable[[], bool], seconds: float = math.inf, haste: int | None = None
+    ) -> bool:
+        """Do what there is to do until `condition` holds, time is up, or there is more haste."""
+        end_at = time.monotonic() + seconds
+        interval = _EXIT_POLL_S if self._exit is None and seconds < math.inf else math.inf
+        while not condition():
+            left = end_at - time.monotonic()
+            if left <= 0 or (self._haste is not None and (haste is None or self._haste > haste)):
+                return False
+            timeout = min(left, interval)
+            for descriptor, _ in self._sources.poll(
+                None if timeout == math.inf else math.ceil(timeout * 1000)
+            ):
+                # Another's action may have closed it.
+                if descriptor in self._actions:
+                    self._actions[descriptor]()
+        return True
+
+    def _watch(
+        self, descriptor: int, action: Callable[[], None], events: int = select.POLLIN
+    ) -> None:
+        self._actions[descriptor] = action
+        self._sources.register(descriptor, events)
+
+    def _unwatch(self, descriptor: int) -> None:
+        if self._actions.pop(descriptor, None) is not None:
+            self._sources.unregister(descriptor)
+
+    def _woken(self) -> None:
+        os.read(self._wake, READ_BYTES)
+        if self._outbox:
+            self._watch(self._child.stdin.fileno(), self._write_outbox, select.POLLOUT)
+
+    def _write_outbox(self) -> None:
+        stdin = self._child.stdin.fileno()
+        with self._lock:
+            try:
+                del self._outbox[: os.write(stdin, self._outbox[:READ_BYTES])]
+            except BlockingIOError:
+                return
+            except OSError:
+                self._outbox.clear()
+            if not self._outbox:
+                self._unwatch(stdin)
+
+    def _read_stdout(self) -> None:
+        data = _read(self._stdout)
+        if data == b"":
+            self._unwatch(self._stdout)
+        elif data and self._error is None:
+            try:
+                self._receive(data)
+            except ProtocolError as error:
+                self._error = error
+
+    def _read_stderr(self) -> None:
+        data = _read(self._stderr)
+        if data == b"":
+            self._unwatch(self._stderr)
+        elif data:
+            self._child.keep_stderr(data)
+
+    def _exited(self) -> None:
+        assert self._exit is not None
+        self._child.process.poll()
+        self._unwatch(self._exit)
+        # All that it wrote is in the pipes, which others may hold open. One read takes it.
+        if self._stdout in self._actions:
+            self._read_stdout()
+            self._unwatch(self._stdout)
+
+
+def _read(descriptor: int) -> bytes | None:
+    """Return what there is, b"" at the end, None if there is nothing yet."""
+    try:
+        return os.read(descriptor, READ_BYTES)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""

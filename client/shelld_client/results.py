@@ -1,0 +1,91 @@
+"""Results from JSON, of a daemon that may be newer than this client.
+
+A newer daemon may send members and values that this client does not know. Members are dropped. A
+string that is none of a `Literal`'s stays the string that it is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from msgspec import inspect
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_PLAIN: Final[dict[type[inspect.Type], type[Any]]] = {
+    inspect.StrType: str,
+    inspect.IntType: int,
+    inspect.FloatType: float,
+    inspect.BoolType: bool,
+    inspect.NoneType: type(None),
+}
+
+
+def decode_result(shape: type[S], data: bytes) -> S:
+    """Return `data` (JSON) as a `shape`. Raises `msgspec.DecodeError` if it is none."""
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except msgspec.ValidationError:
+        # Rare, so it may be slow.
+        return cast("S", _built(inspect.type_info(shape), msgspec.json.decode(data)))
+
+
+def from_members(members: dict[str, Any], default: S) -> S:
+    """Return `default` with those of `members` that have the right type."""
+    known: dict[str, Any] = {}
+    for field in msgspec.structs.fields(type(default)):
+        if field.encode_name in members:
+            try:
+                value = _built(inspect.type_info(field.type), members[field.encode_name])
+            except msgspec.ValidationError:
+                continue
+            known[field.name] = value
+    return msgspec.structs.replace(copy.deepcopy(default), **known)
+
+
+def _built(info: inspect.Type, value: Any) -> Any:
+    """Return `value` (of plain types) as what `info` says. Raises `msgspec.ValidationError`."""
+    built: Any
+    match info:
+        case inspect.Metadata():
+            built = _built(info.type, value)
+        case inspect.UnionType():
+            built = _one_of(info.types, value)
+        case inspect.StructType() if isinstance(value, dict):
+            built = _struct(info, cast("dict[str, Any]", value))
+        case inspect.ListType() if isinstance(value, list):
+            built = [_built(info.item_type, item) for item in cast("Sequence[Any]", value)]
+        case inspect.DictType() if isinstance(value, dict):
+            items = cast("dict[str, Any]", value).items()
+            built = {key: _built(info.value_type, item) for key, item in items}
+        case inspect.AnyType():
+            built = value
+        case inspect.LiteralType() if isinstance(value, str):
+            built = value
+        case _:
+            if type(info) not in _PLAIN:
+                raise msgspec.ValidationError("the value has another type")
+            built = msgspec.convert(value, _PLAIN[type(info)])
+    return built
+
+
+def _one_of(types: Iterable[inspect.Type], value: Any) -> Any:
+    for info in types:
+        try:
+            return _built(info, value)
+        except msgspec.ValidationError:
+            continue
+    raise msgspec.ValidationError("the value has none of the types")
+
+
+def _struct(info: inspect.StructType, members: dict[str, Any]) -> Any:
+    given: dict[str, Any] = {}
+    for field in info.fields:
+        if field.encode_name in members:
+            given[field.name] = _built(field.type, members[field.encode_name])
+        elif field.required:
+            raise msgspec.ValidationError(f"there is no {field.encode_name}")
+    return info.cls(**given)

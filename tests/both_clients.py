@@ -1,0 +1,78 @@
+"""`Client` and `AsyncClient` behind one face, for tests that hold for both, and peers for them.
+
+A peer here is a short script in place of the daemon. Pytest's own timeout ends a test that hangs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, cast
+
+import anyio.to_thread
+
+from shelld_client import AsyncClient, Client
+
+# Of a script in bash: answer the first call, which entering the client makes.
+GREETING = """read -r; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"""
+
+
+class Shell(Protocol):
+    """The methods of `AsyncClient` that these tests use."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def ping(self) -> None: ...
+
+    async def bash(self, command: str, **options: Any) -> Any: ...
+
+    async def call_tool(self, name: str) -> Any: ...
+
+
+class Spawn(Protocol):
+    def __call__(
+        self, command: Sequence[str] | None = None, **options: Any
+    ) -> AbstractAsyncContextManager[Shell]: ...
+
+
+class _Awaited:
+    """A `Client` whose methods run in threads and can be awaited."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @property
+    def pid(self) -> int:
+        return self._client.pid
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._client, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            call = functools.partial(method, *args, **kwargs)
+            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+
+        return call
+
+
+@asynccontextmanager
+async def _spawn_sync(
+    command: Sequence[str] | None = None, **options: Any
+) -> AsyncGenerator[Shell, None]:
+    # Entered and left on the event loop's thread: no other task has to run meanwhile.
+    with Client.spawn(command, **options) as client:
+        yield cast("Shell", _Awaited(client))
+
+
+def spawn_of(kind: str) -> Spawn:
+    """Return what starts a client: "sync", or "asyncio" or "trio" for the asynchronous one."""
+    if kind == "sync":
+        return _spawn_sync
+    return cast("Spawn", AsyncClient.spawn)
+
+
+def peer(script: str, *, greets: bool = True) -> list[str]:
+    """Return the command line of a peer that runs `script` in bash."""
+    return ["/bin/bash", "-c", f"{GREETING}\n{script}" if greets else script]

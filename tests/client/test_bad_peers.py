@@ -1,0 +1,175 @@
+"""Peers that greet like a daemon and then misbehave: each call, and the end, returns or raises."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from both_clients import Shell, Spawn, peer
+from shelld_client import DaemonExited, ProtocolError, ShellError
+from support import Gate, is_alive
+
+PONG = '{"jsonrpc":"2.0","id":2,"result":{}}'
+
+
+@pytest.fixture
+def anyio_backend(kind: str) -> str:
+    return "asyncio" if kind == "sync" else kind
+
+
+async def test_an_answer_before_garbage_arrives(spawn: Spawn) -> None:
+    # Not bash's own printf, which writes line by line.
+    script = rf"read -r; env printf '%s\nno json\n' '{PONG}'; cat > /dev/null"
+    async with spawn(peer(script)) as shell:
+        await shell.ping()
+        with pytest.raises(ProtocolError, match="no JSON-RPC message"):
+            await shell.ping()
+
+
+async def test_garbage_fails_all_calls_in_flight(spawn: Spawn) -> None:
+    failed: list[str] = []
+
+    async def call(shell: Shell) -> None:
+        with pytest.raises(ProtocolError):
+            await shell.ping()
+        failed.append("ping")
+
+    script = "read -r; read -r; read -r; echo no json; cat > /dev/null"
+    async with spawn(peer(script)) as shell, anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(call, shell)
+    assert len(failed) == 3
+
+
+async def test_exceptions_of_several_calls_are_their_own(spawn: Spawn) -> None:
+    errors: list[ShellError] = []
+    async with spawn(peer("read -r; exit 3")) as shell:
+        for _ in range(3):
+            with pytest.raises(DaemonExited) as raised:
+                await shell.ping()
+            errors.append(raised.value)
+    assert len(set(map(id, errors))) == 3
+    assert [str(error) for error in errors] == ["the daemon exited with code 3"] * 3
+
+
+@pytest.mark.parametrize("script", [f"read -r; printf '%s' '{PONG}'", "read -r; printf '{'"])
+async def test_a_daemon_that_dies_within_a_message_has_exited(spawn: Spawn, script: str) -> None:
+    async with spawn(peer(f"{script}; kill -SEGV $$")) as shell:
+        with pytest.raises(DaemonExited) as error:
+            await shell.ping()
+    assert error.value.signal == "SIGSEGV"
+
+
+async def test_a_daemon_that_closes_its_output_is_gone(spawn: Spawn, impatient: None) -> None:
+    async with spawn(peer("read -r; exec >&-; exec sleep 300")) as shell:
+        with pytest.raises(DaemonExited, match="the daemon closed its output") as error:
+            await shell.ping()
+        assert (error.value.exit_code, error.value.signal) == (None, None)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs an event for a process's end")
+async def test_a_daemon_whose_output_others_hold_is_gone(spawn: Spawn, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    script = rf"({gate.wait}) & read -r; printf '%s\nrest' '{PONG}'; exit 4"
+    async with spawn(peer(script)) as shell:
+        await shell.ping()
+        with pytest.raises(DaemonExited) as error:
+            await shell.ping()
+        assert error.value.exit_code == 4
+    gate.open()
+
+
+async def test_a_daemon_that_floods_stderr_is_heard(spawn: Spawn) -> None:
+    script = f"read -r; head -c 3000000 /dev/zero | tr '\\0' e >&2; echo '{PONG}'; read -r; exit 5"
+    async with spawn(peer(script)) as shell:
+        await shell.ping()
+        with pytest.raises(DaemonExited) as error:
+            await shell.ping()
+        assert error.value.stderr == "e" * 8192
+
+
+async def test_leaving_while_a_peer_floods_returns(spawn: Spawn, impatient: None) -> None:
+    async with spawn(peer("(exec yes >&2) & p=$!; cat > /dev/null; kill $p; wait")) as shell:
+        pid = shell.pid
+    assert not is_alive(pid)
+
+
+async def test_leaving_fails_calls_that_wait_for_a_reader(spawn: Spawn, impatient: None) -> None:
+    failed: list[ShellError] = []
+
+    async def call(shell: Shell) -> None:
+        with pytest.raises(DaemonExited) as error:
+            await shell.bash("cat", stdin="x" * 3_000_000)
+        failed.append(error.value)
+
+    async with anyio.create_task_group() as tasks, spawn(peer("exec sleep 300")) as shell:
+        for _ in range(3):
+            tasks.start_soon(call, shell)
+        with anyio.move_on_after(0.1):
+            await shell.ping()
+    assert len(failed) == 3
+
+
+async def test_a_call_waits_for_a_stopped_daemon(spawn: Spawn) -> None:
+    outputs: list[str] = []
+
+    async def call(shell: Shell, size: int) -> None:
+        outputs.append((await shell.bash("wc -c", stdin="x" * size)).stdout)
+
+    async with spawn() as shell:
+        os.kill(shell.pid, signal.SIGSTOP)
+        try:
+            async with anyio.create_task_group() as tasks:
+                for size in (300_000, 10, 200_000, 0):
+                    tasks.start_soon(call, shell, size)
+                await anyio.wait_all_tasks_blocked()
+                assert outputs == []
+                os.kill(shell.pid, signal.SIGCONT)
+        finally:
+            os.kill(shell.pid, signal.SIGCONT)
+    assert sorted(map(int, outputs)) == [0, 10, 200_000, 300_000]
+
+
+async def test_a_stopped_daemon_is_ended(spawn: Spawn, impatient: None) -> None:
+    async with spawn() as shell:
+        pid = shell.pid
+        os.kill(pid, signal.SIGSTOP)
+    assert not is_alive(pid)
+
+
+async def test_an_answer_of_200_megabytes_arrives(spawn: Spawn) -> None:
+    script = """
+import os, sys
+sys.stdin.buffer.readline()
+os.write(1, b'{"jsonrpc":"2.0","id":1,"result":{}}\\n')
+sys.stdin.buffer.readline()
+sys.stdout.write('{"jsonrpc":"2.0","id":2,"result":{"success":true,"output":"')
+for _ in range(200):
+    sys.stdout.write("x" * 1_000_000)
+print('"}}', flush=True)
+sys.stdin.buffer.read()
+"""
+    async with spawn([sys.executable, "-c", script]) as shell:
+        result = await shell.call_tool("Bash")
+        assert len(result.output) == 200_000_000
+
+
+async def test_an_answer_over_the_limit_is_a_protocol_error(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, impatient: None
+) -> None:
+    monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
+    async with spawn(peer("read -r; exec tr '\\0' x < /dev/zero")) as shell:
+        with pytest.raises(ProtocolError, match="size limit"):
+            await shell.ping()
+
+
+async def test_a_result_of_another_shape_is_a_protocol_error(spawn: Spawn) -> None:
+    script = 'read -r; echo \'{"jsonrpc":"2.0","id":2,"result":[]}\'; cat >/dev/null'
+    async with spawn(peer(script)) as shell:
+        with pytest.raises(ProtocolError, match="BashResult"):
+            await shell.bash("true")

@@ -1,0 +1,161 @@
+"""Clients that are left, cancelled or forgotten at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import anyio
+import pytest
+
+from both_clients import peer
+from shelld_client import AsyncClient, Client, DaemonExited
+from support import in_threads, is_alive, wait_for
+
+
+class Interposed:
+    """A coroutine; at its n-th wait, calls `interfere`."""
+
+    def __init__(self, coroutine: Any, step: int, interfere: Callable[[], object]) -> None:
+        self._coroutine = coroutine
+        self._interfere = interfere
+        self.steps_left = step
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        inner = self._coroutine.__await__()
+        resume: Callable[[], Any] = functools.partial(next, inner)
+        while True:
+            try:
+                waits_for = resume()
+            except StopIteration as end:
+                return end.value
+            self.steps_left -= 1
+            if self.steps_left == 0:
+                self._interfere()
+            try:
+                value = yield waits_for
+            except BaseException as error:
+                resume = functools.partial(inner.throw, error)
+            else:
+                resume = functools.partial(inner.send, value)
+
+
+async def use(command: list[str] | None, pids: list[int]) -> None:
+    async with AsyncClient.spawn(command) as client:
+        pids.append(client.pid)
+        await client.ping()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.bash, "echo 1")
+            await client.bash("cat", stdin="x" * 100_000)
+
+
+async def all_of(work: Awaitable[None]) -> None:
+    await work
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_cancelling_at_every_wait_ends_the_daemon(anyio_backend: str) -> None:
+    step, was_cancelled = 0, True
+    while was_cancelled:
+        step += 1
+        pids: list[int] = []
+        scope = anyio.CancelScope()
+        work = Interposed(use(None, pids), step, scope.cancel)
+        with scope:
+            await all_of(work)
+        was_cancelled = work.steps_left <= 0
+        assert not any(map(is_alive, pids))
+    assert step > 4
+
+
+def test_cancelling_the_task_at_every_wait_ends_the_daemon() -> None:
+    async def cancelled_at(step: int, pids: list[int]) -> bool:
+        task: asyncio.Task[None]
+        work = Interposed(use(None, pids), step, lambda: task.cancel())  # noqa: PLW0108 - it is not there yet
+        task = asyncio.create_task(all_of(work))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("shelld_client.child.CLOSE_TIMEOUT_S", 2)
+            await asyncio.wait([task])
+        assert task.cancelled() or task.exception() is None
+        return work.steps_left <= 0
+
+    step, was_cancelled = 0, True
+    while was_cancelled:
+        step += 1
+        pids: list[int] = []
+        was_cancelled = asyncio.run(cancelled_at(step, pids))
+        assert not any(map(is_alive, pids))
+    assert step > 4
+
+
+def test_leaving_fails_the_calls_of_all_threads() -> None:
+    client = Client.spawn()
+    client.__enter__()
+    ends: list[str] = []
+    running = threading.Barrier(9)
+
+    def work(number: int) -> None:
+        running.wait()
+        if number == 0:
+            client.__exit__(None, None, None)
+            return
+        with pytest.raises(DaemonExited):
+            while True:
+                client.bash("true", session=None, stdin="x" * 1000 * number)
+        ends.append("raised")
+
+    in_threads(9, work)
+    assert ends == ["raised"] * 8
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_a_client_that_was_not_entered_is_forgotten(client: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client.spawn()
+        gc.collect()
+
+
+FORGETFUL = {
+    "sync": "from shelld_client import Client; print(Client.spawn().__enter__().pid)",
+    "async": """
+import asyncio
+from shelld_client import AsyncClient
+async def main():
+    client = AsyncClient.spawn()
+    await client.__aenter__()
+    print(client.pid)
+asyncio.run(main())
+""",
+}
+
+
+@pytest.mark.parametrize("kind", FORGETFUL)
+def test_a_program_that_leaves_no_client_ends(kind: str) -> None:
+    program = subprocess.run(  # noqa: PLW1510
+        [sys.executable, "-c", FORGETFUL[kind]], capture_output=True, text=True, timeout=50
+    )
+    pid = int(program.stdout)
+    wait_for(lambda: not is_alive(pid), "the end of the daemon")
+
+
+async def test_an_async_client_is_left_in_its_own_task() -> None:
+    client = AsyncClient.spawn(peer("cat > /dev/null"))
+    pids: list[int] = []
+
+    async def enter() -> None:
+        await client.__aenter__()
+        pids.append(client.pid)
+
+    # What pytest-asyncio does with an asynchronous fixture, and anyio's plugin does not.
+    await asyncio.create_task(enter())
+    with pytest.raises(RuntimeError, match="different task"):
+        await asyncio.create_task(client.__aexit__(None, None, None))
+    assert not any(map(is_alive, pids))

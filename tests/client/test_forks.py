@@ -1,0 +1,110 @@
+"""Clients in a forked child, which has a copy of them but no daemon."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from shelld_client import AsyncClient, Client, DaemonExited
+
+
+@pytest.fixture(autouse=True)
+def forks_with_threads() -> Iterator[None]:
+    # Python 3.12 and later warn of it.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Do something in a forked child, and return its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except SystemExit as error:
+            code = int(str(error.code))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def refuses(client: Client) -> None:
+    with pytest.raises(DaemonExited, match="another process"):
+        client.bash("echo CHILD")
+
+
+def test_a_forked_child_cannot_use_the_client() -> None:
+    with Client.spawn() as client:
+        assert in_child(lambda: refuses(client)) == 0
+        assert client.bash("echo PARENT", session=None).stdout == "PARENT\n"
+
+
+def test_a_forked_child_does_not_wait_for_a_lock() -> None:
+    with Client.spawn() as client:
+        with client._lock:  # pyright: ignore[reportPrivateUsage]
+            assert in_child(lambda: refuses(client)) == 0
+        client.ping()
+
+
+def run_in_child(client: Client) -> None:
+    refuses(client)
+    sys.exit(7)
+
+
+def test_a_process_of_multiprocessing_cannot_use_the_client() -> None:
+    with Client.spawn() as client:
+        process = multiprocessing.get_context("fork").Process(target=run_in_child, args=(client,))
+        process.start()
+        process.join()
+        assert process.exitcode == 7
+        process.close()
+        client.ping()
+
+
+def test_leaving_in_a_forked_child_leaves_the_daemon() -> None:
+    with Client.spawn() as client:
+        assert in_child(lambda: client.__exit__(None, None, None)) == 0
+        assert client.bash("echo still").stdout == "still\n"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_forked_child_leaves_an_async_client(anyio_backend: str) -> None:
+    async with AsyncClient.spawn() as client:
+
+        def step(coroutine: Any) -> None:
+            # It has no event loop of its own, and what it does must not wait.
+            with pytest.raises(StopIteration):
+                coroutine.send(None)
+
+        def use() -> None:
+            with pytest.raises(DaemonExited, match="another process"):
+                client.bash("echo CHILD").send(None)
+            step(client.__aexit__(None, None, None))
+
+        assert in_child(use) == 0
+        # The child has taken nothing from the event loop that it shares with its parent.
+        with anyio.fail_after(20):
+            assert (await client.bash("echo still")).stdout == "still\n"
+
+
+def test_a_new_client_works_in_a_forked_child() -> None:
+    def work() -> None:
+        with Client.spawn() as own:
+            assert own.bash("echo own").stdout == "own\n"
+
+    with Client.spawn() as client:
+        assert in_child(work) == 0
+        client.ping()

@@ -1,0 +1,166 @@
+"""KeyboardInterrupt in `Client`, at every point at which Python can raise it."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from both_clients import peer
+from shelld_client import Client, ShellError
+from support import is_alive, wait_for
+
+# A peer that answers every request at once, and nothing else: it is quicker than a daemon.
+ANSWERING = r"""
+n=1
+while read -r line; do
+    case $line in
+    *cancelRequest*) ;;
+    *) n=${line##*'"id":'}; echo "{\"jsonrpc\":\"2.0\",\"id\":${n%%[,\}]*},\"result\":{}}" ;;
+    esac
+done
+"""
+
+
+@pytest.fixture(autouse=True)
+def interrupts_are_exceptions() -> Iterator[None]:
+    # In a process that was started in the background, SIGINT may be ignored.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+class Interrupter:
+    """Sends SIGINT to this thread at the n-th step of the interpreter in the client's code.
+
+    The signal is only marked as received, like by the C handler; the interpreter raises
+    KeyboardInterrupt where it next looks for signals, which is not everywhere.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.steps_left = step
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if "shelld_client" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        self.steps_left -= event == "opcode"
+        if self.steps_left == 0:
+            self.steps_left = -1
+            sys.settrace(None)
+            # Without a call: after that, the interpreter would look for signals right here.
+            [_] = map(_thread.interrupt_main, [signal.SIGINT])
+        return self
+
+
+def interrupted_at(step: int, work: Callable[[], object]) -> bool:
+    """Do some work with an interrupt at one step; return whether there was such a step."""
+    interrupter = Interrupter(step)
+    sys.settrace(interrupter)
+    try:
+        work()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return interrupter.steps_left < 0
+
+
+def bash(client: Client, size: int) -> None:
+    with suppress(ShellError):
+        client.bash("true", stdin="x" * size)
+
+
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_a_call_can_be_interrupted_at_every_step(size: int) -> None:
+    with Client.spawn(peer(ANSWERING)) as client:
+        step = 1
+        while interrupted_at(step, lambda: bash(client, size)):
+            # Still whole: no lock is held, nothing is half written, no answer is mixed up.
+            client.ping()
+            step += 1
+        assert step > 100
+
+
+@pytest.mark.parametrize("first", range(1, 12))
+def test_entering_can_be_interrupted_at_every_step(first: int) -> None:
+    def enter() -> None:
+        with Client.spawn(peer("cat > /dev/null")):
+            sys.settrace(None)
+
+    step = first
+    while interrupted_at(step, enter):
+        assert "shelld-client" not in [thread.name for thread in threading.enumerate()]
+        step += 11
+    assert step > 100
+
+
+def main_thread_sleeps() -> bool:
+    """Whether the main thread waits for something in other code than that of this file.
+
+    A signal just before a system call that blocks is lost on Python: the next one ends that.
+    """
+    main = threading.main_thread()
+    assert main.ident is not None
+    frame = sys._current_frames()[main.ident]  # pyright: ignore[reportPrivateUsage]
+    stat = Path(f"/proc/self/task/{main.native_id}/stat").read_text()
+    return frame.f_code.co_filename != __file__ and stat.rpartition(")")[2].split()[0] == "S"
+
+
+def interrupt_soon(waits: Callable[[], bool] = lambda: True) -> threading.Thread:
+    """Send SIGINT to the main thread once it sleeps and `waits` is true."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        wait_for(lambda: waits() and main_thread_sleeps())
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    return thread
+
+
+def test_a_call_to_a_stopped_daemon_can_be_interrupted() -> None:
+    with Client.spawn() as client:
+        os.kill(client.pid, signal.SIGSTOP)
+        sent = threading.Event()
+        thread = interrupt_soon(sent.is_set)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                sent.set()
+                client.bash("cat", stdin="x" * 3_000_000)
+        finally:
+            os.kill(client.pid, signal.SIGCONT)
+        thread.join()
+        # The daemon reads the whole request and its cancellation, in this order.
+        client.ping()
+        wait_for(lambda: not any(info.is_running for info in client.list_shells()))
+
+
+def test_entering_a_stopped_peer_can_be_interrupted(impatient: None) -> None:
+    client = Client.spawn(["/bin/bash", "-c", "kill -STOP $$"], start_timeout=None)
+    thread = interrupt_soon(lambda: client._child is not None)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(KeyboardInterrupt):
+        client.__enter__()
+    thread.join()
+    assert not is_alive(client.pid)
+
+
+def test_leaving_can_be_interrupted_and_kills_the_peer(tmp_path: Path) -> None:
+    script = f"trap '' TERM; cat > /dev/null; touch {tmp_path}/left; while :; do sleep 0.05; done"
+    client = Client.spawn(peer(script))
+    thread = interrupt_soon((tmp_path / "left").exists)
+    with pytest.raises(KeyboardInterrupt), client:
+        pass
+    thread.join()
+    assert not is_alive(client.pid)

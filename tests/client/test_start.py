@@ -1,0 +1,155 @@
+"""Entering a client: what was started answers, or there is an exception that says why not."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from both_clients import Spawn, peer
+from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError, ShellError
+from shelld_client.pump import Pump
+
+
+@pytest.fixture
+def anyio_backend(kind: str) -> str:
+    return "asyncio" if kind == "sync" else kind
+
+
+async def enter(spawn: Spawn, script: str, **options: Any) -> None:
+    async with spawn(peer(script, greets=False), **options):
+        raise AssertionError("entered")
+
+
+async def test_a_peer_that_echoes_is_a_protocol_error(spawn: Spawn) -> None:
+    with pytest.raises(ProtocolError, match="echoes our requests"):
+        await enter(spawn, "exec cat", start_timeout=None)
+
+
+async def test_a_peer_that_never_answers_is_a_protocol_error(spawn: Spawn) -> None:
+    with pytest.raises(ProtocolError, match=r"did not answer within 0\.05 s"):
+        await enter(spawn, "exec sleep 300", start_timeout=0.05)
+
+
+async def test_a_peer_that_never_reads_is_a_protocol_error(spawn: Spawn) -> None:
+    with pytest.raises(ProtocolError, match="did not answer"):
+        await enter(spawn, "exec sleep 300 <&-", start_timeout=0.05)
+
+
+async def test_a_failed_start_ends_and_reaps_the_peer(
+    spawn: Spawn, tmp_path: Any, impatient: None
+) -> None:
+    script = f"trap '' TERM; echo $$ > {tmp_path}/pid; echo ready; while :; do sleep 0.05; done"
+    with pytest.raises(ProtocolError, match="it wrote 'ready'"):
+        await enter(spawn, script, start_timeout=2)
+    pid = int((tmp_path / "pid").read_text())
+    # Not even as a zombie.
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_what_a_silent_peer_wrote_is_quoted(spawn: Spawn) -> None:
+    script = "echo; printf 'Welcome\\r\\nPassword: '; echo 'cannot read' >&2; exec sleep 300"
+    with pytest.raises(ProtocolError) as error:
+        await enter(spawn, script, start_timeout=1)
+    assert str(error.value) == (
+        "the peer did not answer within 1 s (start_timeout); it wrote 'Welcome Password:'\n"
+        "cannot read"
+    )
+
+
+async def test_a_peer_that_exits_is_daemon_exited(spawn: Spawn) -> None:
+    with pytest.raises(DaemonExited) as error:
+        await enter(spawn, "echo Welcome; echo 'no shelld here' >&2; exit 127")
+    assert (error.value.exit_code, error.value.signal) == (127, None)
+    assert error.value.stderr == "no shelld here"
+    assert str(error.value) == "the daemon exited with code 127; it wrote 'Welcome'\nno shelld here"
+
+
+async def test_a_peer_that_is_killed_names_the_signal(spawn: Spawn) -> None:
+    with pytest.raises(DaemonExited) as error:
+        await enter(spawn, "kill -KILL $$")
+    assert str(error.value) == "the daemon was killed by SIGKILL"
+    assert (error.value.exit_code, error.value.signal) == (None, "SIGKILL")
+
+
+async def test_a_peer_that_writes_without_end_is_a_protocol_error(spawn: Spawn) -> None:
+    with pytest.raises(ProtocolError, match="it wrote 'y y y"):
+        await enter(spawn, "exec yes", start_timeout=None)
+
+
+async def test_another_json_rpc_server_is_a_protocol_error(spawn: Spawn) -> None:
+    error = '{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Unknown method ping"}}'
+    with pytest.raises(ProtocolError, match="no shelld: Unknown method ping"):
+        await enter(spawn, f"read -r; echo '{error}'; cat > /dev/null")
+
+
+async def test_an_answer_of_another_shape_is_a_protocol_error(spawn: Spawn) -> None:
+    answer = '{"jsonrpc":"2.0","id":1,"result":[]}'
+    with pytest.raises(ProtocolError, match="the peer's result is no Empty"):
+        await enter(spawn, f"read -r; echo '{answer}'; cat > /dev/null")
+
+
+@pytest.mark.parametrize(
+    "banner",
+    [
+        "echo 'Welcome to host'; sleep 0.05; echo; echo '{'",
+        "printf 'Password: '; sleep 0.05; printf 'again: '",
+        "printf '\\xff\\x00\\x1b[1m\\r\\n'; head -c 60000 /dev/zero",
+        """echo '{"motd": "hello"}'; printf 'Connected\\r\\n'""",
+    ],
+)
+async def test_a_banner_before_the_daemon_is_skipped(spawn: Spawn, banner: str) -> None:
+    shelld = [sys.executable, "-P", "-m", "shelld"]
+    command = ["/bin/bash", "-c", f'{banner}; exec "$@"', "bash", *shelld]
+    async with spawn(command) as shell:
+        assert (await shell.bash("echo hi")).stdout == "hi\n"
+
+
+async def test_a_client_is_entered_once(spawn: Spawn, kind: str) -> None:
+    client: Any = Client.spawn() if kind == "sync" else AsyncClient.spawn()
+    if kind == "sync":
+        with client, pytest.raises(RuntimeError, match="once"):
+            client.__enter__()
+        with pytest.raises(RuntimeError, match="once"):
+            client.__enter__()
+    else:
+        async with client:
+            with pytest.raises(RuntimeError, match="once"):
+                await client.__aenter__()
+        with pytest.raises(RuntimeError, match="once"):
+            await client.__aenter__()
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_start_timeout_that_is_no_time_is_refused(client: Any, seconds: float) -> None:
+    with pytest.raises(ValueError, match="start_timeout"):
+        client.spawn(start_timeout=seconds)
+
+
+@pytest.mark.parametrize("seconds", [None, float("inf"), 1e308])
+async def test_a_start_timeout_can_be_without_limit(spawn: Spawn, seconds: float | None) -> None:
+    async with spawn(peer("cat > /dev/null"), start_timeout=seconds):
+        pass
+
+
+def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    class Slow(Pump):
+        def start(self) -> None:
+            super().start()
+            assert ended.wait(20)
+
+    class Told(Client):
+        def _fail(self, failure: ShellError) -> None:
+            super()._fail(failure)
+            ended.set()
+
+    monkeypatch.setattr("shelld_client.sync.Pump", Slow)
+    with pytest.raises(DaemonExited, match="code 3"):
+        Told.spawn(peer("exit 3", greets=False), start_timeout=1).__enter__()
