@@ -164,3 +164,17 @@ async def test_a_background_task_that_fails_is_started_again() -> None:
     with anyio.fail_after(20):
         await faults.keep_running(task, "a task")
     assert (runs, faults.count() - before) == (3, 2)
+
+
+async def test_a_condition_that_fails_is_the_waiters_failure() -> None:
+    def fails() -> bool:
+        if shell.pid is not None:
+            raise ValueError("unforeseen")
+        return False
+
+    async with ShellManager() as manager:
+        shell = await manager.start(StartRequest("exit 3"))
+        with anyio.fail_after(20), pytest.raises(ValueError, match="unforeseen"):
+            await shell.wait_until(fails)
+        await end_of(shell)
+        assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)

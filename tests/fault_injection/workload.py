@@ -89,7 +89,6 @@ class Workload:
         self._run_in_background()
         self._cancel()
         self._use_tools()
-        self._clean_up()
 
     def run_shortly(self) -> None:
         """Ask for little, all of which must be right."""
@@ -187,6 +186,7 @@ class Workload:
         self.ask("tools/call", {**call, "_meta": meta}, lambda result: not result["isError"])
 
     def _clean_up(self) -> None:
-        """Close the session, which ends what it has running and its spare shells."""
-        for name in ("main",):
-            self.ask("close_session", {"session": name}, lambda result: "survivors" not in result)
+        """Close all sessions, which ends what they have running and their spare shells."""
+        for session in self._daemon.call("list_sessions")["sessions"]:
+            params = {"session": session["session"]}
+            self.ask("close_session", params, lambda result: not result.get("survivors"))

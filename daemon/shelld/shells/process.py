@@ -305,9 +305,9 @@ class ShellProcess:
 
     def notify(self) -> None:
         """Something happened: wake those for whom it makes a difference."""
-        for waiter in [waiter for waiter in self._waiters if waiter.condition()]:
-            self._waiters.remove(waiter)
+        for waiter in [waiter for waiter in self._waiters if _is_met(waiter)]:
             waiter.met.set()
+            self._waiters.remove(waiter)
 
     async def end_tree(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
@@ -363,6 +363,14 @@ class ShellProcess:
         self.completed_at = time.time()
         if math.isnan(self._lasted):
             self.stop_clock()
+
+
+def _is_met(waiter: _Waiter) -> bool:
+    try:
+        return waiter.condition()
+    except Exception:
+        # It asks again itself, and it is the one that fails then.
+        return True
 
 
 def join_streams(stdout: str, stderr: str = "") -> str:

@@ -181,8 +181,7 @@ class SpareLaunch(Launch):
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
             raise ProcessLookupError(errno.ESRCH, "it has ended")
         # It goes on now.
-        self._theirs.remove(self._gate)
-        os.close(self._gate)
+        os.close(self._theirs.pop(self._theirs.index(self._gate)))
         self.is_waiting = False
 
     def _check_directory(self, request: StartRequest) -> None:
