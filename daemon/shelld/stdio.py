@@ -35,8 +35,8 @@ from shelld.readiness import new_watch
 # What a pipe holds; more would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
 
-# Errors of read(2) that say nothing about the stream.
-_READ_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
+# Errors of read(2) and write(2) that say nothing about the stream.
+_TRY_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 
 _HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
@@ -84,7 +84,7 @@ class Input:
         try:
             return os.read(self._descriptor, READ_BYTES)
         except OSError as error:
-            return None if error.errno in _READ_AGAIN else b""
+            return None if error.errno in _TRY_AGAIN else b""
 
 
 def _room_of_empty_pipe(descriptor: int) -> int:
@@ -95,8 +95,11 @@ def _room_of_empty_pipe(descriptor: int) -> int:
     if not hasattr(fcntl, "F_GETPIPE_SZ"):
         return 0
     unread = bytearray(4)
-    fcntl.ioctl(descriptor, termios.FIONREAD, unread)
-    return 0 if any(unread) else fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    try:
+        fcntl.ioctl(descriptor, termios.FIONREAD, unread)
+        return 0 if any(unread) else fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    except OSError:
+        return 0
 
 
 class Output:
@@ -127,21 +130,26 @@ class Output:
         threading.Thread(target=self._run, name="shelld-stdout", daemon=True).start()
 
     def write(self, data: bytes) -> None:
-        """Write `data` as one piece, now or as soon as the client takes it. Never raises.
-
-        If our own code fails in the middle of a message, the stream is broken.
-        """
+        """Write `data` as one piece, now or as soon as the client takes it. Never raises."""
         if self.is_broken or self._closed:
             return
         try:
             if not self.backlog:
                 data = data[self._write_at_once(data) :]
-            if data and not self.is_broken:
-                with self._lock:
-                    self._queue.append(data)
-                    self.backlog += len(data)
-                    self._queued.notify()
         except Exception:
+            # Then nothing was written. The thread tries again.
+            faults.report("the writer of answers")
+        if data and not self.is_broken:
+            self._enqueue(data)
+
+    def _enqueue(self, data: bytes) -> None:
+        try:
+            with self._lock:
+                self._queue.append(data)
+                self.backlog += len(data)
+                self._queued.notify()
+        except Exception:
+            # Part of a message may be out, so nothing can follow it.
             faults.report("the writer of answers")
             self._break()
 
@@ -156,10 +164,9 @@ class Output:
                     return os.write(self._descriptor, data)
                 if room := _room_of_empty_pipe(self._descriptor):
                     return os.write(self._descriptor, memoryview(data)[:room])
-        except BlockingIOError:
-            return 0
         except OSError as error:
-            self._break(error)
+            if error.errno not in _TRY_AGAIN:
+                self._break(error)
         return 0
 
     def _break(self, error: OSError | None = None) -> None:
@@ -211,7 +218,9 @@ class Output:
         """Write a part of `data`, waiting as long as it takes. Raises OSError."""
         try:
             return os.write(self._descriptor, data)
-        except BlockingIOError:
+        except OSError as error:
+            if error.errno not in _TRY_AGAIN:
+                raise
             writable = select.poll()
             writable.register(self._descriptor, select.POLLOUT)
             writable.poll()

@@ -28,14 +28,15 @@ from support import RawDaemon, descendants, is_alive, running_below, spares_of, 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
-# A line that cannot raise: it passes control, moves a value, adds it to a list or a set, or closes a
-# descriptor of a kind whose close(2) never fails.
+# A line that cannot raise: it passes control, moves a value, adds it to a list or a set, or closes
+# a descriptor of a kind whose close(2) never fails.
 _VALUE = r"(?:not )?(?:[\w.]+|b?f?\"[^\"{]*\")"
+_TEST = rf"{_VALUE}(?: is (?:not )?\w+)?"
 _SAFE_LINE = re.compile(
     rf"(?:try|else|finally|while True):|pass|break|continue|return(?: {_VALUE})?|raise\b.*"
     rf"|[\w.]+(?:: [^=]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
-    rf"|(?:if|while|elif) {_VALUE}(?: is (?:not )?\w+)?:"
-    rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|os\.close\({_VALUE}\)"
+    rf"|(?:if|while|elif) {_TEST}(?: (?:and|or) {_TEST})*:|for \w+ in \({_VALUE}, {_VALUE}\):"
+    rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|os\.close\((?:{_VALUE}|[\w.]+\.pop\(\))\)"
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
 

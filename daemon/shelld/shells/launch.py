@@ -111,6 +111,10 @@ class Launch:
             while descriptors:
                 os.close(descriptors.pop())
 
+    def __del__(self) -> None:
+        # Whatever fails between its making and its supervision, no descriptor is left.
+        self.close()
+
     def _open_streams(self, stdin: str | None) -> None:
         if stdin is None:
             self._give(os.open(os.devnull, os.O_RDONLY))
@@ -121,7 +125,8 @@ class Launch:
     def _add_output(self) -> int:
         read, write = os.pipe()
         self._ours.append(read)
-        self._give(write)
+        self._theirs.append(write)
+        self._descriptors.append(write)
         os.set_blocking(read, False)
         return read
 

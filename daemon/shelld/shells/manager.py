@@ -337,8 +337,10 @@ class ShellManager:
         used; the default one always exists.
         """
         scope = self._running_scope
-        scope.sessions.forget(name)
+        scope.sessions.known(name)
+        # First, so that a failure here leaves a session that can be closed again.
         scope.spares.end(name)
+        scope.sessions.forget(name)
         return await self._kill(
             [shell for shell in self._shells.values() if shell.session == name],
             self.options.grace_ms,

@@ -141,8 +141,8 @@ class Scope:
 
     def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
         """Whether a bash that has waited runs the command now."""
-        supervision, shell = spare.supervision, spare.supervision.shell
         try:
+            supervision, shell = spare.supervision, spare.supervision.shell
             self._check_open(session)
             working_dir = session.resolve(request.cwd)
             shell.begin()
@@ -159,7 +159,7 @@ class Scope:
             self.spares.note_use(succeeded=True)
             self._enter(supervision, by_spare=True)
         except BaseException:
-            supervision.discard()
+            spare.supervision.discard()
             raise
         return True
 
@@ -212,19 +212,20 @@ class Scope:
                 on_end=self._on_end,
                 release=self._released,
             )
-            # The last thing that can fail.
             launch.hand_over(channel)
+            self._supervised.add(supervision)
+            self._supervisors.start(supervision)
         except BaseException:
             if supervision is not None:
+                self._supervised.discard(supervision)
                 supervision.cancel_start()
             if output is not None:
                 self.retention.forget(output)
             if channel is not None:
-                self.pool.release(channel)
+                # The runner may have the command already: it ends with the channel.
+                channel.close()
             launch.close()
             raise
-        self._supervised.add(supervision)
-        self._supervisors.start(supervision)
         return supervision
 
     def _enter(self, supervision: Supervision, *, by_spare: bool) -> None:

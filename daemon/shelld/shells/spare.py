@@ -124,8 +124,9 @@ class SpareLaunch(Launch):
         # Empty as long as it waits.
         self._last_lines = self._add_file(b"")
         read, self._gate = os.pipe()
-        self._give(read)
+        self._theirs.append(read)
         self._theirs.append(self._gate)
+        self._descriptors.append(read)
 
     @property
     def session_name(self) -> str | None:
@@ -199,6 +200,10 @@ class Spare(NamedTuple):
     def age(self) -> float:
         """In seconds."""
         return time.monotonic() - self.launch.since
+
+    def suits(self, session: Session, request: StartRequest) -> bool:
+        """Whether it can run this request, and is not being ended."""
+        return not self.supervision.is_being_ended and self.launch.suits(session, request)
 
 
 class StartTimes:
@@ -282,7 +287,7 @@ class Spares:
         """Return one that can run this request now; it is the caller's."""
         _forgive(session)
         for spare in self._waiting:
-            if spare.launch.suits(session, request):
+            if spare.suits(session, request):
                 break
         else:
             return None
@@ -296,7 +301,7 @@ class Spares:
             shell = spare.supervision.shell
             await shell.wait_until(lambda: launch.has_started or shell.is_empty)
             # Others have had their turn meanwhile.
-            if spare not in self._waiting or not launch.suits(session, request):
+            if spare not in self._waiting or not spare.suits(session, request):
                 return None
             _look(launch)
         if not launch.is_ready:
@@ -320,8 +325,8 @@ class Spares:
                 return
 
     def _end(self, spare: Spare) -> None:
-        self._waiting.remove(spare)
         spare.supervision.discard()
+        self._waiting.remove(spare)
 
     def end(self, name: str | None) -> None:
         """End those that wait for a session's next command."""

@@ -110,7 +110,8 @@ class Supervision:
         self._tree_empty = False
         # And all that it wrote has been taken.
         self._is_over = False
-        self._last_steps = [self._start_is_over, self._close, self._tell_empty]
+        # Of `_finish`, once that has begun: before, they would be a cycle.
+        self._last_steps: list[Callable[[], None]] | None = None
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
@@ -140,6 +141,11 @@ class Supervision:
         self._oom_kills_before = self._oom_kills.count()
         if not self.shell.in_foreground:
             self.launch.close()
+
+    @property
+    def is_being_ended(self) -> bool:
+        """Whether a kill was asked for."""
+        return self._kill_event is not None
 
     def discard(self) -> None:
         """End a bash that is not to run anything."""
@@ -243,10 +249,17 @@ class Supervision:
             shell.reason = "lost"
             shell.end(signal.SIGKILL, self._kill_event or ShellEvent.KILLED)
             self._tell_end()
+        elif shell.leftover:
+            # It had ended, but what it left behind was killed.
+            shell.reason = "lost"
         shell.leftover = shell.survivors
 
     def _finish(self) -> None:
-        """Let go of everything; each step is taken once, whatever happens in the others."""
+        """Let go of everything; each step is taken, whatever happens in the others."""
+        if self._last_steps is None:
+            # Each of these does nothing the second time, unless the first has failed.
+            repeatable = [self._start_is_over, self._close, self._tell_empty]
+            self._last_steps = [*repeatable, *repeatable, self._give_back]
         while self._last_steps:
             step = self._last_steps.pop(0)
             try:
@@ -276,6 +289,8 @@ class Supervision:
         # What is retained of a shell is what can be asked of it.
         shell.supervision = None
         shell.notify()
+
+    def _give_back(self) -> None:
         self._release(self, self._channel if self._is_intact else None)
 
     def _next_deadline(self) -> float:
