@@ -8,8 +8,8 @@ from typing import Final
 
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.policy import Policy
+from shelld.guard.verdict import MAX_SEGMENT, Finding
 
-MAX_SEGMENT: Final = 200
 MAX_TRACE: Final = 200
 MAX_STEPS: Final = 3_000
 # What takes as long as a step: about ten microseconds.
@@ -21,11 +21,12 @@ MAX_DEPTH: Final = 72
 
 
 class Blocked(Exception):
-    def __init__(self, rule: str, segment: str, reason: str) -> None:
-        super().__init__(rule)
-        self.rule = rule
+    """The command must not run. `segment` is the part of it that the finding is about."""
+
+    def __init__(self, finding: Finding, segment: str) -> None:
+        super().__init__(finding.rule)
+        self.finding = finding
         self.segment = segment.strip()[:MAX_SEGMENT]
-        self.reason = reason
 
 
 class Exhausted(Exception):

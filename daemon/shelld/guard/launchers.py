@@ -283,7 +283,8 @@ def _awk(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return shell.written_by(["awk", *arguments], stdin)
 
 
-STARTERS: Final[dict[str, Handler]] = {
+# By the values of `vocabulary.STARTERS`.
+HANDLERS: Final[dict[str, Handler]] = {
     "xargs": _xargs,
     "parallel": _parallel,
     "find": _find,

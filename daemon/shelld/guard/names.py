@@ -243,7 +243,7 @@ class Names(abc.ABC):
         if not finding.is_certain:
             self.unresolved(finding.reason)
             return
-        raise Blocked(finding.rule, segment or self.segment, finding.reason)
+        raise Blocked(finding, segment or self.segment)
 
     def unresolved(self, reason: str) -> None:
         self.budget.unresolved = self.budget.unresolved or reason
