@@ -1,4 +1,4 @@
-"""Where an unexpected exception stops, and what it is called on the wire.
+"""What happens to an unexpected exception, and to a shortage of the system.
 
 An unexpected exception that reached the daemon's task group would end the daemon with all its
 shells. So there are boundaries, each of which ends one thing; ARCHITECTURE.md lists them. A

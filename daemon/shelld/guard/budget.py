@@ -1,4 +1,4 @@
-"""What one judgement may take, and how it gets out of a walk once it knows."""
+"""The limits of one judgement, and the exceptions that end it early."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Blocked(Exception):
 
 
 class Exhausted(Exception):
-    """A judgement takes more steps than it was given."""
+    """A judgement would take more steps than it was given."""
 
 
 class Budget:

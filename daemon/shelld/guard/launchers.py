@@ -104,7 +104,7 @@ def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
         items = stdin.splitlines() if replaced else stdin.split()
     items = items[:_MAX_ITEMS]
     child = shell.copy()
-    # Somebody has found all there is below the others.
+    # `find` has written the known items, and unknown ones for everything below them.
     child.is_for_each = UNKNOWN in items
     if replaced is not None:
         commands = [[word.replace(replaced, item) for word in command] for item in items]
