@@ -28,13 +28,13 @@ from support import RawDaemon, descendants, is_alive, running_below, wait_for
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
-# A line that cannot raise: it passes control, or moves a value.
+# A line that cannot raise: it passes control, moves a value, or closes a descriptor of ours.
 _VALUE = r"(?:not )?(?:[\w.]+|b?f?\"[^\"{]*\")"
 _SAFE_LINE = re.compile(
     rf"(?:try|else|finally|while True):|pass|break|continue|return(?: {_VALUE})?|raise\b.*"
     rf"|[\w.]+(?:: [^=]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
     rf"|(?:if|while|elif) {_VALUE}(?: is (?:not )?\w+)?:"
-    r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
+    r"|os\.close\([\w.]+\)|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
 
 # Descriptors that come and go with idle runners: a socket for each.

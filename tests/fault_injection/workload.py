@@ -188,5 +188,5 @@ class Workload:
 
     def _clean_up(self) -> None:
         """Close the session, which ends what it has running and its spare shells."""
-        for name in ("main",):
-            self.ask("close_session", {"session": name}, lambda result: "survivors" not in result)
+        session = {"session": "main"}
+        self.ask("close_session", session, lambda result: "survivors" not in result)
