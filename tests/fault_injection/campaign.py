@@ -34,7 +34,8 @@ _SAFE_LINE = re.compile(
     rf"(?:try|else|finally|while True):|pass|break|continue|return(?: {_VALUE})?|raise\b.*"
     rf"|[\w.]+(?:: [^=]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
     rf"|(?:if|while|elif) {_VALUE}(?: is (?:not )?\w+)?:"
-    r"|os\.close\([\w.]+\)|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
+    r"|os\.close\([\w.]+\)"
+    r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
 
 # Descriptors that come and go with idle runners: a socket for each.
