@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shelld import faults, serve
+from shelld import faults
 from shelld.dispatch import as_method
 from shelld.methods.context import Context, Daemon
 from shelld.options import Options
@@ -28,6 +28,7 @@ from shelld.stdio import Input, Output
 from shelld.workers import Workers
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.framing import FrameReader
+from shelld_protocol.jsonrpc import decode_message
 from shelld_protocol.structs import NoParams
 
 SECRET = "/home/secret/path"
@@ -271,7 +272,7 @@ async def test_a_reader_that_always_fails_ends_the_stream(monkeypatch: pytest.Mo
 async def test_a_message_that_the_server_fails_at_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serve, "decode_message", failing(serve.decode_message, 1))
+    monkeypatch.setattr("shelld.serve.decode_message", failing(decode_message, 1))
     async with served() as peer:
         peer.send(request("nothing", 1), request("nothing", 2))
         error = {"code": -32603, "message": "Internal error", "data": {"kind": "internal_error"}}

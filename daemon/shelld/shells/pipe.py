@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sys
@@ -44,7 +45,9 @@ class Pipe:
             count = os.readv(self.descriptor, (_buffer[:max_bytes],))
         except BlockingIOError:
             return True
-        except OSError:
+        except OSError as error:
+            # What is left in the pipe is lost, and the result of the command says so.
+            self._stream.store.error = errno.errorcode.get(error.errno or 0, "EIO")
             return False
         self._output.append(self._stream, _buffer[:count])
         if count >= _USUAL_PIPE_BYTES and not self._is_large:
