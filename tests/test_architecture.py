@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,3 +114,35 @@ def test_nothing_prints() -> None:
         ]
         names = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
         assert "print" not in names
+
+
+def handlers(node: ast.AST, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ast.AST]]:
+    """Yield each `except` below a node, with the names of the classes and functions around it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from handlers(child, (*names, child.name))
+        else:
+            if isinstance(child, ast.ExceptHandler):
+                yield names, child
+            yield from handlers(child, names)
+
+
+def is_catch_all(handler: ast.AST) -> bool:
+    """Whether a handler takes any exception and does not raise at its end."""
+    assert isinstance(handler, ast.ExceptHandler)
+    if isinstance(handler.body[-1], ast.Raise):
+        return False
+    caught = [] if handler.type is None else [ast.unparse(each) for each in ast.walk(handler.type)]
+    return handler.type is None or not {"Exception", "BaseException"}.isdisjoint(caught)
+
+
+def test_exceptions_only_stop_at_boundaries_that_the_document_names() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    section = text.partition("## Where an unexpected exception stops")[2].partition("\n## ")[0]
+    documented = set(re.findall(r"`([\w.]+)`", section))
+    for path in [path for path in SOURCES if package_of(path) == "shelld"]:
+        for names, handler in handlers(ast.parse(path.read_text()), ()):
+            if is_catch_all(handler):
+                # A class, a method of it, or a function of a module.
+                places = {names[0], ".".join(names[:2]), f"{path.stem}.{names[0]}"}
+                assert places & documented, f"{path.name}: {'.'.join(names)}"

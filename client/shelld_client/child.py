@@ -22,6 +22,12 @@ CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
 
+# How long a `close` that was interrupted waits for the end of what it has killed.
+INTERRUPTED_S: Final = 1.0
+
+# How often to look whether the process has ended, where there is no event to wait for.
+EXIT_POLL_S: Final = 0.02
+
 # For the exit code once the daemon's stdout has ended, and for its stderr to end too.
 POST_MORTEM_S: Final = 1.0
 LAST_WORDS_S: Final = 0.2
@@ -65,10 +71,8 @@ class Child:
             # Only our end: each end of a pipe has flags of its own.
             os.set_blocking(stream.fileno(), False)
 
-    def discard(self) -> None:
-        """End it at once, before anybody has talked to it."""
-        self.process.kill()
-        self.process.wait()
+    def close_streams(self) -> None:
+        """Close our ends of the pipes."""
         for stream in (self.stdin, self.stdout, self.stderr):
             stream.close()
 

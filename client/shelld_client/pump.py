@@ -6,6 +6,7 @@ KeyboardInterrupt can break off what is done here: Python raises it in the main 
 
 from __future__ import annotations
 
+import enum
 import math
 import os
 import queue
@@ -14,20 +15,26 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
 from shelld_client import child
-from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S, READ_BYTES, Child, exit_handle
+from shelld_client.child import (
+    EXIT_POLL_S,
+    INTERRUPTED_S,
+    LAST_WORDS_S,
+    POST_MORTEM_S,
+    READ_BYTES,
+    Child,
+    exit_handle,
+)
 from shelld_client.errors import ProtocolError
 
-# How often to look whether the process has ended, where there is no event to wait for.
-_EXIT_POLL_S: Final = 0.02
 
-# How long an interrupted `close` waits for what it has hurried.
-_INTERRUPTED_S: Final = 1.0
+class Haste(enum.IntEnum):
+    """How the daemon is ended: with all three steps, without the first, or by SIGKILL at once."""
 
-# How the daemon is ended: with all three steps, without the first, or by SIGKILL at once.
-_PATIENTLY, _AT_ONCE, _BY_FORCE = range(3)
+    PATIENTLY = enum.auto()
+    AT_ONCE = enum.auto()
+    BY_FORCE = enum.auto()
 
 
 class Pump:
@@ -56,7 +63,7 @@ class Pump:
         # Whether the daemon could be started.
         self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._outbox = bytearray()
-        self._haste: int | None = None
+        self._haste: Haste | None = None
         self._error: ProtocolError | None = None
         self._actions: dict[int, Callable[[], None]] = {}
         self._sources = select.poll()
@@ -97,17 +104,17 @@ class Pump:
     def close(self, *, patiently: bool = True) -> None:
         """End the daemon, and return once it is reaped. An interrupt kills it."""
         try:
-            self._hurry(_PATIENTLY if patiently else _AT_ONCE)
+            self._hurry(Haste.PATIENTLY if patiently else Haste.AT_ONCE)
             if not self._owner.acquire(blocking=False):
                 # A `join` that is interrupted takes the thread for ended, in some Pythons.
                 self._finished.wait()
                 self._thread.join()
         except BaseException:
-            self._hurry(_BY_FORCE)
-            self._finished.wait(_INTERRUPTED_S)
+            self._hurry(Haste.BY_FORCE)
+            self._finished.wait(INTERRUPTED_S)
             raise
 
-    def _hurry(self, haste: int) -> None:
+    def _hurry(self, haste: Haste) -> None:
         with self._lock:
             self._haste = haste
             self._wake_thread()
@@ -121,8 +128,7 @@ class Pump:
     def release(self) -> None:
         """Close our descriptors. For the thread, or where there is none, as in a forked child."""
         self._wake_end = None
-        for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
-            stream.close()
+        self._child.close_streams()
         while self._descriptors:
             os.close(self._descriptors.pop())
 
@@ -143,12 +149,17 @@ class Pump:
             self._started.put(error)
             return
         try:
-            self._open()
-            self._started.put(None)
-            self._serve()
-        except OSError as error:
-            self._hurry(_BY_FORCE)
-            self._started.put(error)
+            try:
+                self._open()
+            except Exception as error:
+                self._hurry(Haste.BY_FORCE)
+                self._started.put(error)
+            else:
+                self._started.put(None)
+                self._serve()
+        except OSError:
+            # There is no memory to wait for anything with.
+            self._hurry(Haste.BY_FORCE)
         finally:
             # Whatever went wrong here, nobody waits in vain.
             self._ended(self._error)
@@ -193,9 +204,9 @@ class Pump:
             self._child.stdin.close()
         process = self._child.process
         for haste, seconds, end in (
-            (_PATIENTLY, child.CLOSE_TIMEOUT_S, process.terminate),
-            (_AT_ONCE, child.TERMINATE_TIMEOUT_S, process.kill),
-            (_BY_FORCE, child.KILL_TIMEOUT_S, lambda: None),
+            (Haste.PATIENTLY, child.CLOSE_TIMEOUT_S, process.terminate),
+            (Haste.AT_ONCE, child.TERMINATE_TIMEOUT_S, process.kill),
+            (Haste.BY_FORCE, child.KILL_TIMEOUT_S, lambda: None),
         ):
             if self._turn_until(self._is_reaped, seconds, haste):
                 return
@@ -205,11 +216,11 @@ class Pump:
         return self._child.process.poll() is not None
 
     def _turn_until(
-        self, condition: Callable[[], bool], seconds: float = math.inf, haste: int | None = None
+        self, condition: Callable[[], bool], seconds: float = math.inf, haste: Haste | None = None
     ) -> bool:
         """Do what there is to do until `condition` holds, time is up, or there is more haste."""
         end_at = time.monotonic() + seconds
-        interval = _EXIT_POLL_S if self._exit is None and seconds < math.inf else math.inf
+        interval = EXIT_POLL_S if self._exit is None and seconds < math.inf else math.inf
         while not condition():
             left = end_at - time.monotonic()
             if left <= 0 or (self._haste is not None and (haste is None or self._haste > haste)):

@@ -1,7 +1,7 @@
 """Results from JSON, of a daemon that may be newer than this client.
 
-A newer daemon may send members and values that this client does not know. Members are dropped. A
-string that is none of a `Literal`'s stays the string that it is.
+A newer daemon may send members and values that this client does not know. Such members are dropped.
+A string that is not among those of a `Literal` is returned as it is.
 """
 
 from __future__ import annotations

@@ -16,12 +16,7 @@ from typing import IO, Final
 import anyio
 
 from shelld_client import child
-from shelld_client.child import READ_BYTES, Child, exit_handle
-
-_EXIT_POLL_S: Final = 0.02
-
-# How long an interrupted `close` waits for the end of what it has killed.
-_INTERRUPTED_S: Final = 1.0
+from shelld_client.child import EXIT_POLL_S, INTERRUPTED_S, READ_BYTES, Child, exit_handle
 
 # What reading and writing end with when the stream is closed under them, by either side.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
@@ -99,7 +94,7 @@ class Transport:
             finally:
                 os.close(handle)
         while process.poll() is None:  # noqa: ASYNC110 - where there is no event to wait for
-            await anyio.sleep(_EXIT_POLL_S)
+            await anyio.sleep(EXIT_POLL_S)
 
     async def close(self, *, patiently: bool) -> None:
         """End the daemon: end of file, then SIGTERM, then SIGKILL; returns once it is reaped.
@@ -123,7 +118,7 @@ class Transport:
         except BaseException:
             process.kill()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_INTERRUPTED_S)
+                process.wait(INTERRUPTED_S)
             raise
         finally:
             # Not read to their ends: what a daemon's prefix left behind may never close them.
@@ -132,8 +127,7 @@ class Transport:
 
     def release(self) -> None:
         """Close our copies of the descriptors in a forked child."""
-        for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
-            stream.close()
+        self._child.close_streams()
 
 
 async def _receive(stream: IO[bytes]) -> bytes:

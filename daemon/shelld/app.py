@@ -1,8 +1,7 @@
 """The daemon's life: the parts put together, the reasons to stop, and the stop itself.
 
-Every stage of the stop has a deadline, and comes whether or not the one before has failed. What
-they leave undone, the runners do: they see the daemon's end as end of file and kill what they
-guard.
+Every stage of the stop has a deadline, and begins even if the one before it failed. The runners do
+what is left undone: they see the daemon's end as end of file and kill what they guard.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""Where an unexpected exception stops, and what it is called on the wire.
+"""What happens to an unexpected exception, and to a shortage of the system.
 
-No exception that nobody expected may reach the daemon's task group, as that would end the daemon
-with all its shells. So there are boundaries, each of which ends one thing:
+An unexpected exception that reached the daemon's task group would end the daemon with all its
+shells. So there are boundaries, each of which ends one thing; ARCHITECTURE.md lists them. A
+boundary reports the exception here: it is logged with its traceback, once, and counted in
+``server_info``.
 
-* a message or a request (`serve`): it is answered with an error;
-* a shell (`shells.supervision`): it is killed and reported as "lost";
-* a background task of the daemon (`keep_running`): it is started again;
-* a preload (the guard, the tools): whoever needs it loads it.
+A *shortage* is no fault: the system has no thread, descriptor, memory or disk for one request, and
+that request is answered with ``resource_exhausted``.
 
-A boundary reports the exception here: it is logged with its traceback, once, and counted in
-``server_info``. A *shortage* is no fault: the system has no thread, descriptor, memory or disk for
-one request, and that request is answered with ``resource_exhausted``.
-
-This module holds one counter for the process. It never raises.
+This module holds one counter for the process. To report never raises.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from shelld_protocol.errors import (
 
 logger = logging.getLogger("shelld")
 
-# Before a background task is started again that has failed twice in a row.
+# A background task is started again at once after its first failure, and after this pause later on.
 RESTART_PAUSE_S: Final = 1.0
 
 # What dlopen(3) says, in an ImportError, when it is the system that is short of something.
@@ -55,16 +51,16 @@ def count() -> int:
 
 
 def report(where: str) -> None:
-    """Log and count the exception that is being handled; `where` says what it has ended."""
+    """Log and count the exception that is being handled; `where` names what it ended."""
     global _count  # noqa: PLW0603 - one counter for the process
     _count += 1
-    # The traceback names code, not the command nor its environment. To log may fail too.
+    # The traceback names code, not the command or its environment. Logging may fail too.
     with suppress(Exception):
         logger.exception("unexpected error in %s", where)
 
 
 def shortage(error: BaseException) -> RpcError | None:
-    """Return the ``resource_exhausted`` error that an exception stands for, None if it is none."""
+    """Return the ``resource_exhausted`` error for an exception; None if it is no shortage."""
     limit: str | None = None
     if isinstance(error, MemoryError):
         limit = "memory"
@@ -80,7 +76,7 @@ def shortage(error: BaseException) -> RpcError | None:
 
 
 def answer_for(error: BaseException, where: str) -> RpcError:
-    """Return what a request is answered with that `error` has ended; report it if unexpected."""
+    """Return the answer to a request that ended with `error`; report an unexpected one."""
     if isinstance(error, RpcError):
         return error
     if (failure := shortage(error)) is not None:
@@ -106,7 +102,7 @@ async def keep_running(task: Callable[[], Awaitable[None]], where: str) -> None:
 
 
 async def run_once(task: Callable[[], Awaitable[None]], where: str) -> None:
-    """Run a background task whose work others do on demand if it fails."""
+    """Run a background task once. If it fails, others do its work on demand."""
     try:
         await task()
     except Exception as error:

@@ -26,13 +26,13 @@ def configure_logging(level: str, path: str | None) -> None:
 
 
 class StderrHandler(logging.Handler):
-    """Writes lines to a descriptor that it does not own. `dropped`: lines since the last one."""
+    """Writes to a descriptor that it does not own. `dropped`: lines lost since the last written."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self.dropped = 0
         self._descriptor = descriptor
-        # A line was cut, so what comes next belongs to another one.
+        # Only a part of the last line was written, without its end.
         self._is_cut = False
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -4,8 +4,8 @@ Owns the set of requests in flight. A request is *accepted* when it is entered t
 anything is awaited; from then on every way it can end (result, error, cancel, shutdown, a result
 that cannot be encoded, a bug) leads to its one `settle`.
 
-A message, or a request, that makes our own code fail is answered with an error, and the next one is
-read (`faults`).
+If our own code fails at a message or a request, that one is answered with an error, and the next
+one is read (see `faults`).
 
 Never lets one request delay another, and never lets a client that does not read delay a command:
 when too many requests or too many unread answers are outstanding, it stops *reading* requests,
@@ -61,7 +61,7 @@ logger = logging.getLogger("shelld.serve")
 # Answers that wait for the client to read them, before no more requests are read.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
-# So many failures in a row of our own code that reads the stream, and the stream is given up.
+# After this many failures in a row of our code that reads requests, the stream counts as ended.
 MAX_READ_FAILURES: Final = 3
 
 # While no requests are read: how often to look whether the client is still there.
@@ -157,7 +157,7 @@ class Server:
         self._frames = FrameReader(daemon.options.max_message_bytes)
         # What was read and not framed yet; b"" is the end of file.
         self._received: bytes | None = None
-        # Of our own code, in a row.
+        # Attempts to read that have failed in a row.
         self._read_failures = 0
         # All has been read.
         self._at_end = False
@@ -184,7 +184,7 @@ class Server:
             self._workers.close()
 
     async def _read(self) -> None:
-        # First what is here already, should the last attempt have failed.
+        # If the last attempt failed, what it has read is still to be processed.
         self._frame_received()
         while not (self._is_over or self._start_requests()):
             await self._wait_for_room()
@@ -324,11 +324,11 @@ class Server:
             self._settle(entry, reply)
 
     def _fail(self, entry: InFlight) -> None:
-        """Settle a request whose task has failed, which was reported."""
+        """Settle a request whose task has failed. The failure was reported."""
         self._settle(entry, encode_error(entry.raw_id, internal_error()))
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
-        """Deliver the one answer of a request; anything after the first is nothing."""
+        """Deliver the answer of a request, unless that has been done."""
         if not entry.settled:
             silent = entry.id is None or entry.cancellation is Cancellation.SILENT
             entry.deliver(None if silent else reply)

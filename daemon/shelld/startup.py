@@ -28,9 +28,9 @@ Ctrl-D ends the daemon. `shelld --help` lists its options, and `shelld doctor`
 checks what works on this machine.
 """
 
-# Only for a program that is not bash and waits for something.
+# For `--bash`, to show that it is bash. Only another program takes this long.
 _BASH_TRIAL_S: Final = 5.0
-# What no other program is likely to return.
+# An exit code that no other program is likely to return.
 _IS_BASH: Final = 42
 
 

@@ -178,7 +178,7 @@ class Output:
         self._signal_progress()
 
     def _run(self) -> None:
-        # The calls below hold what is written. This frame, which waits, keeps none of it.
+        # Only the calls below hold data, so none is kept alive while this frame waits.
         try:
             while self._wait_for_queue():
                 self._write_queued()

@@ -120,7 +120,10 @@ class Toolbox:
     async def execute(
         self, name: str, arguments: Mapping[str, Any] | None, context: RequestContext
     ) -> tuple[ToolResult, msgspec.Raw]:
-        """Return what came of it, and that as JSON; a result that has none is a failure."""
+        """Execute a tool; return its result, plain and as JSON.
+
+        A result that JSON cannot express is replaced by a failure.
+        """
         executor = await self.ready()
         result = await executor.execute(name, context, **(arguments or {}))
         try:

@@ -12,6 +12,7 @@ import pytest
 from both_clients import Spawn, peer
 from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError, ShellError
 from shelld_client.pump import Pump
+from support import is_alive
 
 
 @pytest.fixture
@@ -153,3 +154,17 @@ def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("shelld_client.sync.Pump", Slow)
     with pytest.raises(DaemonExited, match="code 3"):
         Told.spawn(peer("exit 3", greets=False), start_timeout=1).__enter__()
+
+
+@pytest.mark.parametrize("error", [MemoryError, ValueError])
+def test_a_thread_that_fails_at_its_start_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fail(_pid: int) -> None:
+        raise error
+
+    monkeypatch.setattr("shelld_client.pump.exit_handle", fail)
+    client = Client.spawn(peer("exec sleep 300", greets=False))
+    with pytest.raises(error):
+        client.__enter__()
+    assert not is_alive(client.pid)

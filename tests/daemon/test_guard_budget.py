@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
+from shelld import faults
 from shelld.guard import Circumstances, judgement
 from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
@@ -131,6 +132,16 @@ def test_shortage_is_no_verdict(monkeypatch: pytest.MonkeyPatch, error: Exceptio
     monkeypatch.setattr(Evaluation, "run_script", fail)
     with pytest.raises(type(error)):
         anyio.run(verdict_on, context(), BashParams("sudo true"))
+
+
+def test_failure_of_guard_is_unresolved_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(Evaluation, "run_script", fail)
+    before = faults.count()
+    assert judge("sudo true", HERE).verdict == "unresolved"
+    assert faults.count() == before + 1
 
 
 def test_budget_counts_steps_and_characters() -> None:

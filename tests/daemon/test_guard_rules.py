@@ -28,7 +28,6 @@ MOVED = "it moves the whole file system"
 SYSTEM_MOVED = "it moves a system directory or a home"
 DISK = "it overwrites a disk"
 MADE = "it makes a new file system, and what was there is lost"
-ALLOWING = '; --guard-rules with the line allow = ["{}"] allows it'
 SYNCED = "it removes what is not in its source from the whole file system"
 
 
@@ -78,8 +77,8 @@ SYNCED = "it removes what is not in its source from the whole file system"
         ("mkfs.ext2 /dev/a", "mkfs", MADE),
         ("mke2fs /dev/a", "mkfs", MADE),
         ("mkfs -V -t ext4 /dev/sda", "mkfs", MADE),
-        ("mkfs.ext4 a.img", "mkfs", MADE + ALLOWING.format("mkfs.ext4 a.img")),
-        ("mkfs -t xfs a.img", "mkfs", MADE + ALLOWING.format("mkfs -t xfs a.img")),
+        ("mkfs.ext4 a.img", "mkfs", MADE),
+        ("mkfs -t xfs a.img", "mkfs", MADE),
         *[(f"{name} a /dev/sda", "redirect-disk", DISK) for name in ("tee", "shred", "cp")],
         *[(f"{name} /dev/sda", "redirect-disk", DISK) for name in ("tee", "blkdiscard")],
         ("tee -a /dev/sda b", "redirect-disk", DISK),
@@ -107,7 +106,9 @@ SYNCED = "it removes what is not in its source from the whole file system"
 )
 def test_what_must_not_run_is_found(command: str, rule: str, reason: str) -> None:
     program, *arguments = command.split()
-    assert check(program, arguments, PLACE) == (rule, reason, True)
+    finding = check(program, arguments, PLACE)
+    assert finding is not None
+    assert finding[:3] == (rule, reason, True)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,9 @@ def test_what_must_not_run_is_found(command: str, rule: str, reason: str) -> Non
 )
 def test_what_could_be_everything_is_not_certain(command: str, rule: str, reason: str) -> None:
     program, *arguments = command.split()
-    assert check(program, arguments, PLACE) == (rule, reason, False)
+    finding = check(program, arguments, PLACE)
+    assert finding is not None
+    assert finding[:3] == (rule, reason, False)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from guard_lines import HERE
@@ -9,9 +11,10 @@ from shelld.guard import vocabulary
 from shelld.guard.disks import targets_of
 from shelld.guard.globs import matches, matches_most_letters
 from shelld.guard.judgement import judge
-from shelld.guard.launchers import STARTERS as HANDLERS
+from shelld.guard.launchers import HANDLERS
 from shelld.guard.markers import ANY, ONE, SET
 from shelld.guard.options import all_options, leading_options
+from shelld.guard.policy import Policy
 from shelld.guard.rules import is_judged
 from shelld.guard.specification import specification
 from shelld.guard.units import joined_lines
@@ -189,11 +192,27 @@ def test_continued_lines_are_joined_as_in_bash(text: str, joined: str) -> None:
     assert joined_lines(text) == joined
 
 
-def test_refusal_of_mkfs_on_file_names_line_that_allows_it() -> None:
-    verdict = judge("mkfs.ext4 -L root disk.img", HERE)
-    assert verdict.reason is not None
-    line = verdict.reason.partition("with the line ")[2].removesuffix(" allows it")
-    assert line == 'allow = ["mkfs.ext4 -L root disk.img"]'
-    on_disk = judge("mkfs.ext4 /dev/sda1", HERE).reason
-    assert on_disk is not None
-    assert "allow" not in on_disk
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkfs.ext4 -L root disk.img",
+        "mke2fs disk.img",
+        "sudo /sbin/mkfs.ext4  disk.img",
+        "truncate -s 1G disk.img && mkfs.ext4 disk.img",
+        r"""mkfs.ext4 "my disk.img"; echo 'a\b' [*?]""",
+    ],
+)
+def test_refusal_of_mkfs_on_file_quotes_line_that_allows_it(command: str) -> None:
+    reason = judge(command, HERE).reason
+    assert reason is not None
+    line = reason.partition("with the line ")[2].removesuffix(" allows it")
+    policy = Policy(allow=tomllib.loads(line)["allow"])
+    assert judge(command, HERE, policy).verdict == "allow"
+    assert judge("mkfs.ext4 other.img", HERE, policy).verdict == "block"
+
+
+@pytest.mark.parametrize("target", ["/dev/sda1", "$(cat name)", "disk*.img"])
+def test_refusal_of_mkfs_on_what_may_be_disk_suggests_nothing(target: str) -> None:
+    reason = judge(f"mkfs.ext4 {target}", HERE).reason
+    assert reason is not None
+    assert "allow" not in reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,9 @@ from shelld.shells.pipe import Pipe
 from shelld.shells.spare import Spares
 from shelld.shells.supervision import Supervision
 from shelld.toolbox import Toolbox
+from shelld.tools.bash import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.tools import ExecutionContext
 from support import is_alive
 
 
@@ -178,3 +181,27 @@ async def test_a_condition_that_fails_is_the_waiters_failure() -> None:
             await shell.wait_until(fails)
         await end_of(shell)
         assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "reported"),
+    [
+        (OSError(errno.EMFILE, "secret"), "resource_exhausted", 0),
+        (ValueError("secret"), "internal_error", 1),
+    ],
+)
+async def test_an_unexpected_exception_in_a_tool_is_counted(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, kind: str, reported: int
+) -> None:
+    def fail(*_args: object) -> None:
+        raise error
+
+    monkeypatch.setattr("shelld.tools.bash.run_command", fail)
+    before = faults.count()
+    async with ShellManager() as manager:
+        tool = BashTool(Daemon(Options(), manager))
+        result = await tool.execute(ExecutionContext("/"), command="true")
+    assert not result.success
+    assert "secret" not in (result.error or "")
+    assert result.metadata["kind"] == kind
+    assert faults.count() == before + reported

@@ -124,7 +124,7 @@ def test_a_larger_pipe_that_is_refused_is_done_without(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM, errno.EINTR, errno.EBADF])
-def test_a_pipe_that_cannot_be_read_is_at_its_end(
+def test_a_pipe_that_cannot_be_read_is_reported_as_lost_output(
     pipes: list[Piped], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     piped = pipes[0]
@@ -140,6 +140,7 @@ def test_a_pipe_that_cannot_be_read_is_at_its_end(
         assert not piped.pipe.pump()
         piped.pipe.drain()
     assert piped.output.stdout.store.written == 3
+    assert piped.output.error == errno.errorcode[number]
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM, errno.EINTR])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
+import math
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,13 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shelld import faults
 from shelld.dispatch import as_method
 from shelld.methods.context import Context, Daemon
 from shelld.options import Options
-from shelld.serve import MAX_BACKLOG_BYTES, Server
+from shelld.serve import MAX_BACKLOG_BYTES, MAX_READ_FAILURES, Server
 from shelld.shells.manager import ShellManager
 from shelld.stdio import Input, Output
+from shelld.workers import Workers
 from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.framing import FrameReader
+from shelld_protocol.jsonrpc import decode_message
 from shelld_protocol.structs import NoParams
 
 SECRET = "/home/secret/path"
@@ -233,6 +239,56 @@ async def test_an_error_of_ours_arrives_as_it_is() -> None:
             "message": "no",
             "data": {"kind": "spawn_failed", "errno": "ENOENT"},
         }
+
+
+def failing(function: Callable[..., Any], times: float) -> Callable[..., Any]:
+    """Return a function that raises so many times before it does what `function` does."""
+    calls = itertools.count(1)
+
+    def fail_first(*args: Any) -> Any:
+        if next(calls) <= times:
+            raise ValueError(SECRET)
+        return function(*args)
+
+    return fail_first
+
+
+async def test_a_reader_that_fails_loses_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_twice = failing(FrameReader.receive_data, MAX_READ_FAILURES - 1)
+    monkeypatch.setattr(FrameReader, "receive_data", failing_twice)
+    async with served() as peer:
+        peer.send(request("nothing", 1), request("nothing", 2))
+        assert [(await peer.receive())["id"] for _ in range(2)] == [1, 2]
+
+
+async def test_a_reader_that_always_fails_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FrameReader, "receive_data", failing(FrameReader.receive_data, math.inf))
+    before = faults.count()
+    async with served() as peer:
+        peer.send(request("nothing", 1))
+    assert faults.count() == before + MAX_READ_FAILURES
+
+
+async def test_a_message_that_the_server_fails_at_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shelld.serve.decode_message", failing(decode_message, 1))
+    async with served() as peer:
+        peer.send(request("nothing", 1), request("nothing", 2))
+        error = {"code": -32603, "message": "Internal error", "data": {"kind": "internal_error"}}
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": None, "error": error}
+        assert (await peer.receive())["id"] == 2
+
+
+async def test_a_request_that_the_server_fails_at_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Workers, "start", failing(Workers[Any].start, 1))
+    async with served() as peer:
+        peer.send(request("nothing", 1), request("nothing", 2))
+        first, second = await peer.receive(), await peer.receive()
+        assert (first["id"], first["error"]["code"]) == (1, -32603)
+        assert (second["id"], second["result"]) == (2, None)
 
 
 async def test_shielded_cleanup_of_a_cancelled_method_is_finished() -> None:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from fault_injection.campaign import Outcome, Point, record_points, try_points
+from fault_injection.campaign import Point, record_points, try_points
 
 SAMPLE = 40
 
 
-def violations(points: list[Point], folder: Path) -> list[Outcome]:
-    return [outcome for outcome in try_points(points, folder) if outcome.violation is not None]
+def check(points: list[Point], folder: Path) -> None:
+    outcomes = list(try_points(points, folder))
+    assert [outcome for outcome in outcomes if outcome.violation is not None] == []
+    # Not every run gets to its point. If few do, nothing was tried.
+    assert sum(outcome.fired for outcome in outcomes) > len(outcomes) // 2
 
 
 def test_a_sample_of_faults_breaks_no_promise(tmp_path: Path) -> None:
@@ -24,9 +27,9 @@ def test_a_sample_of_faults_breaks_no_promise(tmp_path: Path) -> None:
     in_daemon = [point for point in points if point.role == "daemon"]
     in_helpers = [point for point in points if point.role != "daemon"]
     sample = [*random.sample(in_daemon, SAMPLE), *random.sample(in_helpers, SAMPLE // 8)]
-    assert violations(sample, tmp_path) == []
+    check(sample, tmp_path)
 
 
 @pytest.mark.long
 def test_no_fault_breaks_a_promise(tmp_path: Path) -> None:
-    assert violations(record_points(tmp_path), tmp_path) == []
+    check(record_points(tmp_path), tmp_path)

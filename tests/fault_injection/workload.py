@@ -64,7 +64,7 @@ class Workload:
         while True:
             try:
                 message: Json = self._daemon.receive(ANSWER_S)
-            except AssertionError as error:
+            except (AssertionError, ValueError) as error:
                 raise ViolationError(f"no answer to {method}: {str(error)[-1500:]}") from None
             if message.get("id") == request_id:
                 return message

@@ -1,4 +1,4 @@
-"""What one judgement may take, and how it gets out of a walk once it knows."""
+"""The limits of one judgement, and the exceptions that end it early."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.policy import Policy
+from shelld.guard.verdict import MAX_SEGMENT, Finding
 
-MAX_SEGMENT: Final = 200
 MAX_TRACE: Final = 200
 MAX_STEPS: Final = 3_000
 # What takes as long as a step: about ten microseconds.
@@ -21,15 +21,16 @@ MAX_DEPTH: Final = 72
 
 
 class Blocked(Exception):
-    def __init__(self, rule: str, segment: str, reason: str) -> None:
-        super().__init__(rule)
-        self.rule = rule
+    """The command must not run. `segment` is the part of it that the finding is about."""
+
+    def __init__(self, finding: Finding, segment: str) -> None:
+        super().__init__(finding.rule)
+        self.finding = finding
         self.segment = segment.strip()[:MAX_SEGMENT]
-        self.reason = reason
 
 
 class Exhausted(Exception):
-    """A judgement takes more steps than it was given."""
+    """A judgement would take more steps than it was given."""
 
 
 class Budget:

@@ -17,7 +17,7 @@ def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[
         return []
     spec = specification(line)
     if program == "tar" and arguments and not arguments[0].startswith("-"):
-        # As it was written before there were dashes.
+        # The old form of tar's options, without a dash.
         arguments = ["-" + arguments[0], *arguments[1:]]
     options, operands = all_options(arguments, spec.letters, spec.names)
     said = {name for name, _ in options}

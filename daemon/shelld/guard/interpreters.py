@@ -1,7 +1,7 @@
 """Code for an interpreter: the commands that it starts and the files that it removes or writes.
 
-Pure, and no parser: calls are found by their names, and what they are given only if it is written
-there, or in a variable next to it. What is only printed or compared is no call.
+Pure, and no parser. A call is found by the name of its function. An argument is known if it is a
+literal, or a variable that the same code sets to one. What stands in quotes is no call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from shelld.guard.markers import plain
 from shelld.guard.vocabulary import LANGUAGES, VERSION
 
-# Of code, how much is looked at, and how many calls of it are followed.
+# How much of the code is searched, and how many of its calls are followed.
 _MAX_CODE: Final = 16 * 1024
 _MAX_CALLS: Final = 32
 

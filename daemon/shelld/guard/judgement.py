@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Final
 
 from shelld import faults
@@ -10,7 +12,7 @@ from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import cleaned
 from shelld.guard.policy import DEFAULT_POLICY, Policy
-from shelld.guard.verdict import Verdict
+from shelld.guard.verdict import MAX_SEGMENT, Verdict
 
 # What a judgement on the event loop may take: a few milliseconds.
 MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
@@ -67,7 +69,10 @@ def _judge(command: str, circumstances: Circumstances, budget: Budget) -> Verdic
         shell.cwd, shell.home = circumstances.cwd, circumstances.env.get("HOME")
         shell.run_script(cleaned(command), cleaned(circumstances.stdin))
     except Blocked as blocked:
-        return Verdict("block", blocked.rule, blocked.segment, blocked.reason, budget.trace)
+        finding, reason = blocked.finding, blocked.finding.reason
+        if finding.suggests_allowing and len(command) <= MAX_SEGMENT:
+            reason = f"{reason}; --guard-rules with the line {_allowing(command)} allows it"
+        return Verdict("block", finding.rule, blocked.segment, reason, budget.trace)
     except Exhausted:
         raise
     except RecursionError:
@@ -82,6 +87,12 @@ def _judge(command: str, circumstances: Circumstances, budget: Budget) -> Verdic
     if budget.unresolved is not None:
         return Verdict("unresolved", reason=budget.unresolved, trace=budget.trace)
     return Verdict("allow", trace=budget.trace)
+
+
+def _allowing(command: str) -> str:
+    """Return the line of a policy file (TOML) that allows this command and no other."""
+    pattern = re.sub(r"[*?[]", r"[\g<0>]", command.strip())
+    return f"allow = [{json.dumps(pattern, ensure_ascii=False)}]"
 
 
 def is_prepared(script: str) -> bool:

@@ -104,7 +104,7 @@ def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
         items = stdin.splitlines() if replaced else stdin.split()
     items = items[:_MAX_ITEMS]
     child = shell.copy()
-    # Somebody has found all there is below the others.
+    # `find` has written the known items, and unknown ones for everything below them.
     child.is_for_each = UNKNOWN in items
     if replaced is not None:
         commands = [[word.replace(replaced, item) for word in command] for item in items]
@@ -283,7 +283,8 @@ def _awk(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return shell.written_by(["awk", *arguments], stdin)
 
 
-STARTERS: Final[dict[str, Handler]] = {
+# By the values of `vocabulary.STARTERS`.
+HANDLERS: Final[dict[str, Handler]] = {
     "xargs": _xargs,
     "parallel": _parallel,
     "find": _find,

@@ -77,7 +77,7 @@ class Names(abc.ABC):
         # The text that is being looked at, and whether it names a variable that is not set.
         self.segment = ""
         self.has_unset = False
-        # What runs is run for each file below its operands.
+        # Whether programs are run on every file below their operands, as by find.
         self.is_for_each = False
 
     def copy(self, budget: Budget | None = None) -> Self:
@@ -243,7 +243,7 @@ class Names(abc.ABC):
         if not finding.is_certain:
             self.unresolved(finding.reason)
             return
-        raise Blocked(finding.rule, segment or self.segment, finding.reason)
+        raise Blocked(finding, segment or self.segment)
 
     def unresolved(self, reason: str) -> None:
         self.budget.unresolved = self.budget.unresolved or reason

@@ -13,7 +13,7 @@ from shelld.guard.builtins import BUILTINS
 from shelld.guard.fork_bomb import FORK_BOMB
 from shelld.guard.globs import has_glob, matches
 from shelld.guard.interpreters import code_of, commands_in, language_of
-from shelld.guard.launchers import STARTERS as HANDLERS
+from shelld.guard.launchers import HANDLERS
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.names import Names
 from shelld.guard.outputs import Surroundings, output_of

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from shelld.guard.disks import targets_of
 from shelld.guard.globs import has_glob, matches, matches_most_letters
-from shelld.guard.markers import ANY, ONE, SET, UNKNOWN, plain
+from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
 from shelld.guard.options import all_options
 from shelld.guard.verdict import Finding
 from shelld.guard.vocabulary import JUDGED, WRITERS
@@ -230,20 +230,16 @@ _EXT_LETTERS: Final = "bCdDeEfgGiIJLlmMNoOrtTUz"
 
 
 def _mkfs(program: str, arguments: Sequence[str], place: Place) -> Finding | None:
-    kind = program.removeprefix("mkfs.")
+    kind = "ext2" if program == "mke2fs" else program.removeprefix("mkfs.")
     letters = _EXT_LETTERS if kind in ("ext2", "ext3", "ext4") else ""
     parsed = parse_arguments(arguments, letters)
     if parsed.flags & {"version", "help"} or _is_dry_run_of_mkfs(kind, arguments, parsed):
         return None
     paths = [normalized(operand, place.cwd) for operand in parsed.operands]
-    line = plain(" ".join([program, *arguments]))
-    is_known = UNKNOWN not in line and not any(map(has_glob, arguments))
-    if paths and is_known and not any(path.startswith("/dev/") for path in paths):
-        quoted = line.replace("\\", "\\\\").replace('"', '\\"')
-        return Finding(
-            "mkfs", f'{_MAKES}; --guard-rules with the line allow = ["{quoted}"] allows it'
-        )
-    return Finding("mkfs", _MAKES)
+    is_known = not any(UNKNOWN in each or has_glob(each) for each in arguments)
+    is_on_disk = any(path.startswith("/dev/") for path in paths)
+    suggests_allowing = bool(paths) and is_known and not is_on_disk
+    return Finding("mkfs", _MAKES, suggests_allowing=suggests_allowing)
 
 
 def _is_dry_run_of_mkfs(kind: str, arguments: Sequence[str], parsed: Arguments) -> bool:
@@ -293,13 +289,11 @@ _FAMILIES: Final = ("mkfs.", "partclone.")
 
 def check(program: str, arguments: Sequence[str], place: Place) -> Finding | None:
     """Return what is wrong with running a program, by its name without directories."""
-    kind = "mkfs." if program.startswith("mkfs.") else JUDGED.get(program)
-    if kind is not None:
-        judge = _CHECKS.get(kind)
-        if judge is None:
-            return _mkfs("mkfs.ext2" if program == "mke2fs" else program, arguments, place)
-        if (finding := judge(arguments, place)) is not None:
-            return finding
+    kind = "mkfs" if program.startswith("mkfs.") else JUDGED.get(program)
+    if kind == "mkfs":
+        return _mkfs(program, arguments, place)
+    if kind is not None and (finding := _CHECKS[kind](arguments, place)) is not None:
+        return finding
     for target in targets_of(program, arguments, place.stdin):
         rule = "dd-disk" if program in _COPIERS else "redirect-disk"
         if (finding := overwrites(target, place, rule)) is not None:

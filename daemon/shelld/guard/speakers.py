@@ -16,7 +16,7 @@ from shelld.guard.options import all_options
 from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import SPEAKERS
 
-# Of what a program says, how much is looked at, and how many commands of it are followed.
+# How much of a text is searched, and how many of its commands are followed.
 _MAX_TEXT: Final = 16 * 1024
 _MAX_COMMANDS: Final = 32
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
 from msgspec import Struct
 
@@ -24,15 +25,15 @@ class Specification(Struct, frozen=True):
         return name in self.options.get(kind, ())
 
 
-# So many operands that there is nothing behind them.
-ALL_OPERANDS = 99
-# What is said of options that take no value.
-_WITHOUT_VALUE = frozenset({"idle", "if", "sub", "order", "env"})
+# Every operand comes before the program.
+ALL_OPERANDS: Final = 99
+# The kinds of options that take no value.
+_WITHOUT_VALUE: Final = frozenset({"idle", "if", "sub", "order", "env"})
 
 
 @cache
 def specification(line: str) -> Specification:
-    """Return what a line says. It is kept, as there is one for each program at most."""
+    """Return what a line says. Results are cached: there are only as many as lines."""
     letters, *words = line.split()
     letters = letters.strip("-")
     names: set[str] = set()

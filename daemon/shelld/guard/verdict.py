@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from shelld_protocol.structs import GuardVerdict
 
+# Of a command or a part of one that is quoted, how many characters are shown.
+MAX_SEGMENT: Final = 200
+
 
 class Finding(NamedTuple):
-    """`rule` is a stable name, `reason` a sentence. `is_certain` false: it may be harmless."""
+    """`rule` is a stable name, `reason` a sentence. `is_certain` false: it may be harmless.
+
+    `suggests_allowing`: the refusal quotes the line for ``--guard-rules`` that allows the command.
+    """
 
     rule: str
     reason: str
     is_certain: bool = True
+    suggests_allowing: bool = False
 
 
 class Verdict(Struct, frozen=True):

@@ -38,7 +38,7 @@ from typing import Final
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
 
-# What `rules` judges by itself.
+# What `rules` judges by itself, and by the rules of which program.
 JUDGED: Final = {
     "rm": "rm",
     "chmod": "chmod",
@@ -47,7 +47,7 @@ JUDGED: Final = {
     "mv": "mv",
     "rsync": "rsync",
     "mkfs": "mkfs",
-    "mke2fs": "mkfs.ext4",
+    "mke2fs": "mkfs",
 }
 
 # What is lost when one of these is run on each file of a tree.

@@ -160,7 +160,7 @@ class RunnerPool:
 
     @property
     def is_blind(self) -> bool:
-        """Whether even the list of such processes cannot be had, for a second now."""
+        """Whether such processes could not even be listed during the last second."""
         return self._strangers.is_blind
 
     def tend(self) -> int | None:
@@ -249,7 +249,7 @@ class RunnerPool:
                     keeper = self._other_keeper(self._keeper)
                     keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
                 if not self.adopts and self._keeper_pid is not None:
-                    # Only who reaps all children is told that one was stopped.
+                    # Without reaping all children, nobody learns that the keeper was stopped.
                     with contextlib.suppress(OSError):
                         os.kill(self._keeper_pid, signal.SIGCONT)
             except BaseException:

@@ -51,7 +51,7 @@ from shelld.keeper.tree import (
     set_process_name,
 )
 
-# What a command uses too much of, it shall die of, not the daemon or who started that.
+# When memory runs out, the kernel is to kill a command, not the daemon or its parents.
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096

@@ -310,7 +310,7 @@ class Descendants:
         return living_descendants()
 
     def remaining(self, *, childless: bool) -> list[int] | None:
-        """Return `living`; `childless`, that no child is left to wait for, is the proof of none."""
+        """Return `living`. `childless`: no child is left to wait for, so nothing runs."""
         return [] if childless else self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
@@ -374,7 +374,7 @@ class SessionMembers:
         return self.living()
 
     def signal(self, number: int, leader: int | None) -> bool:
-        """As `kill`."""
+        """Send a signal to each process; False if nobody can tell what there is."""
         found = self.living()
         others = [pid for pid in found or () if leader is None or _is_outside(pid, leader)]
         if leader is not None:

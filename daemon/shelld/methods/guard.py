@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from shelld.guard import Circumstances
 from shelld.guard.quick import is_plainly_harmless
-from shelld.guard.verdict import Verdict
+from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import Context
 from shelld.shells.session import Session
 from shelld_protocol.errors import blocked, invalid_params
@@ -20,9 +20,6 @@ from shelld_protocol.shell_methods import BashParams
 
 # After the start; until then the first command has been answered, if it came with that.
 LOAD_DELAY_S: Final = 0.03
-
-# Of a command whose dangerous part is not known.
-MAX_SEGMENT: Final = 200
 
 _ALLOWED: Final = Verdict("allow")
 # Nobody has looked.

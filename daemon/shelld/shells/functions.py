@@ -16,7 +16,8 @@ from shelld.shells.harmless import BUILTINS
 MAX_ENV_VALUE_BYTES: Final = 64 * 1024
 MAX_ENV_BYTES: Final = 1024 * 1024
 
-# In `declare -f`. Bash writes "function" before a name that is a reserved word.
+# The first line of a function in the output of `declare -f`. Bash writes "function" before a name
+# that is a reserved word.
 _HEAD: Final = re.compile(rb"^(?:function )?([^\n]*) \(\) \n", re.MULTILINE)
 # Bash imports more names than these. None of these means anything in a script or a pattern.
 _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
@@ -25,7 +26,7 @@ _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
 class Definitions(NamedTuple):
     """`script` is run by a bash that was started with `entries` in its environment.
 
-    `private`: the line that takes back the export of those that were not exported.
+    `private` is the line that takes back the export of functions that were not exported.
     """
 
     entries: dict[bytes, bytes]
@@ -61,7 +62,7 @@ def definitions(
         is_plain = _PLAIN_NAME.fullmatch(name) and name.decode() not in BUILTINS
         is_short = len(body) <= MAX_ENV_VALUE_BYTES
         fits = is_short and size + len(key) + len(body) <= MAX_ENV_BYTES
-        # One that is named as a builtin would be in the way of the script.
+        # A function with the name of a builtin would interfere with the script.
         if by_environment and is_plain and fits and flags in {b"-f", b"-fx"} and body[:2] == b"{ ":
             entries[key] = b"() " + body
             size += len(key) + len(body)
@@ -69,7 +70,7 @@ def definitions(
                 private.append(name)
         else:
             script.append(_definition(flags, name, source, is_plain=bool(is_plain)))
-    # What is imported is exported, too.
+    # Bash exports every function that it imports.
     line = b"\\builtin export -nf -- %s\n" % b" ".join(private) if private else b""
     return Definitions(entries, b"".join(script), line)
 

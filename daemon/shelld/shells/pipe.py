@@ -46,7 +46,7 @@ class Pipe:
         except BlockingIOError:
             return True
         except OSError as error:
-            # What else the command writes is lost, and the result says so.
+            # What is left in the pipe is lost, and the result of the command says so.
             self._stream.store.error = errno.errorcode.get(error.errno or 0, "EIO")
             return False
         self._output.append(self._stream, _buffer[:count])

@@ -15,7 +15,7 @@ from typing import Final
 from shelld.shells.functions import quote
 from shelld.shells.state import DUMP, TRAPS_VARIABLE, ShellState
 
-# What a command has in it that may set a trap. In all others nothing stands for `trap`.
+# Matches every command that may set a trap. No word of another command can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 

@@ -31,14 +31,14 @@ from shelld_protocol.errors import session_not_found
 
 DEFAULT_SESSION: Final = "main"
 
-# More than that is not kept: to read it takes time from others.
+# A larger state is not kept, as parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 
-# A longer dump is read in a thread. To see whether one of this length is readable takes a few
-# tenths of a millisecond, to read it one or two.
+# A longer dump is parsed in a thread. To check one of this length takes a few tenths of a
+# millisecond, to parse it one or two.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-# Why what a command left was not kept.
+# The reasons for not keeping what a command left.
 MISSING: Final = "missing"
 INCOMPLETE: Final = "incomplete"
 TOO_LARGE: Final = "too_large"
@@ -46,20 +46,21 @@ UNREADABLE: Final = "unreadable"
 SIGNAL: Final = "signal"
 UNAVAILABLE: Final = "unavailable"
 
-# Of one process, or told by `cwd`.
+# Variables that belong to one process, or that `cwd` stands for.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
 class Left(NamedTuple):
-    """What a command has left, which was started in `started_in` and with `changes`, if given.
+    """What a command left, and what its call had set for it.
 
-    Those are for that command only, as far as it did not change them itself.
+    `started_in` and `changes` are `cwd` and `env` of the call. They hold for that command only,
+    unless the command itself has changed them.
     """
 
     dump: bytes
     started_in: str | None = None
     changes: dict[str, str | None] | None = None
-    # In the order in which commands ended.
+    # Counts commands in the order in which they ended.
     number: int = 0
 
 
@@ -70,12 +71,12 @@ class Session:
         self.name = name
         self.base = base
         self._state = base
-        # Known to be readable. It is read when it is asked for, after the answer.
+        # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
         self._has_failed = False
-        # How many commands have ended that left something, and which of them was kept last.
+        # The numbers of the last command that left something, and of the last one that was kept.
         self._ended = self._kept = 0
-        # Of how many commands a thread reads what they left. Until then the session is as it was.
+        # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
         # When its last command ended, as of time.monotonic(); and how many more bashes for its next
@@ -95,7 +96,8 @@ class Session:
         try:
             self._take(left, parse_dump(left.dump))
         except Exception:
-            # A shortage may pass, so the next one to ask tries again; a mistake of ours would not.
+            # It may be a shortage that passes, so the next use tries again. After a second failure
+            # the dump is given up.
             if not self._has_failed:
                 self._has_failed = True
                 raise
@@ -158,10 +160,11 @@ class Session:
         return env
 
     def keep(self, left: Left) -> Left | str | None:
-        """Keep what a command left; return why it cannot be kept, or what is to be settled.
+        """Keep what a command left.
 
-        The command is being answered. To read a short dump takes a sixth of a millisecond, to see
-        that it can be read a fifth of that; so only this is done now. `settle` reads a long one.
+        Returns None if it is kept, the reason if it cannot be, or a long dump for `settle` to
+        parse. The answer to the command waits for this, so a short dump is only checked: that takes
+        a fifth of the time of parsing it.
         """
         if not is_whole(left.dump):
             return INCOMPLETE if left.dump else MISSING
@@ -173,20 +176,20 @@ class Session:
         if is_long:
             self._settling += 1
             return left
-        # First what an earlier one has left.
+        # Parse what an earlier command left before this replaces it.
         _ = self.state
         self._unread, self._kept = left, left.number
         return None
 
     async def settle(self, left: Left) -> str | None:
-        """Read in a thread what a command left; return why it cannot be kept."""
+        """Parse a long dump in a thread; return why it cannot be kept, or None."""
         reason: str | None = None
         try:
             state = await _parsed(left.dump)
             if state is None:
                 reason = UNREADABLE
             elif left.number > self._kept:
-                # Else another has ended later.
+                # Otherwise a command that ended later was kept already.
                 _ = self.state
                 self._take(left, state)
                 self._kept = left.number
@@ -198,7 +201,7 @@ class Session:
         return reason
 
     def when_settled(self, callback: Callable[[], None]) -> bool:
-        """Whether something is being read; `callback` is called when that is done."""
+        """Return whether dumps are being parsed; if so, `callback` is called when that is done."""
         if self._settling:
             self._when_settled = callback
         return self._settling > 0
@@ -278,10 +281,10 @@ class Sessions:
 
 
 class Recorder:
-    """Takes down what one command leaves behind; owns the file that its bash writes to.
+    """Records the state that one command leaves; owns the file that its bash writes it to.
 
-    The command has no descriptor of that. Its bash opens it at the end by `path`, where a process
-    of the same user can.
+    The command has no descriptor of that file. Its bash opens it by `path` at the end, as any
+    process of the same user could.
     """
 
     def __init__(
@@ -293,7 +296,7 @@ class Recorder:
         self._descriptor: int | None = anonymous_file(b"")
         self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
         self._unsettled: Left | None = None
-        # Why what the command left was not kept.
+        # Why the state was not kept, if it was not.
         self.reason: str | None = None
 
     def keep(self, *, has_exited: bool) -> None:
@@ -317,10 +320,7 @@ class Recorder:
         self.reason = UNREADABLE
 
     async def settle(self) -> None:
-        """Wait until what the command left is what its session's next one starts from.
-
-        To be awaited before the answer, once.
-        """
+        """Wait until the session has what the command left. Await this once, before the answer."""
         left, self._unsettled = self._unsettled, None
         if left is not None:
             with anyio.CancelScope(shield=True):
@@ -343,7 +343,7 @@ async def _parsed(dump: bytes) -> ShellState | None:
     except RuntimeError as error:
         if faults.shortage(error) is None:
             raise
-        # There is no thread. What a command left must not be lost for that.
+        # Without a thread it is parsed here: a state must not be lost for that.
         return parse_dump(dump)
 
 

@@ -60,7 +60,7 @@ DUMP: Final = (
 _PARTS: Final = 9
 _END: Final = b"\0\0"
 
-# Of one bash and no other, or set by it.
+# Variables that belong to one bash, or that every bash sets itself.
 _OWN_VARIABLES: Final = frozenset(
     b"""BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
     BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL
@@ -107,26 +107,27 @@ _ANSI_C_LETTERS: Final = {
 
 
 class ShellState(Struct, frozen=True):
-    """`env`: the exported variables. `script` and `options` make the rest in a bash that has those.
+    """The state of a bash: `env` has the exported variables, `script` and `options` make the rest.
 
-    But for `later`, which no process can be started with; the script has them as well. Its parts
-    are in the order in which bash has to run them. An empty `cwd`: bash could not tell its own.
+    Variables whose names are in `later` cannot be in the environment of a process that is started,
+    so the script sets them. The parts of the script are in the order in which bash has to run them.
+    `cwd` is empty if bash did not know its directory.
     """
 
     cwd: bytes
     env: dict[bytes, bytes]
     variables: bytes = b""
-    # Of shopt, without which some functions cannot be read; the umask, the stack of directories,
-    # and which variables of bash are unset.
+    # Options of shopt, without which bash cannot parse some functions; the umask, the directory
+    # stack, and the variables of bash that are unset.
     switches: bytes = b""
     # Functions and aliases.
     definitions: bytes = b""
-    # Those of `set`, in one line. With tracing on, what follows it would show.
+    # Options of `set`, in one line, which runs last: a trace would show all lines after it.
     options: bytes = b""
     later: frozenset[bytes] = frozenset()
-    # Of functions and aliases.
+    # The names of functions and aliases.
     names: frozenset[bytes] = frozenset()
-    # What functions are as environment entries, if those are in no script.
+    # Functions that are passed as environment entries, and so are not in the script.
     functions: dict[bytes, bytes] = {}
     # Whether a function or an alias has the word `trap` in it.
     sets_traps: bool = False
@@ -185,7 +186,7 @@ def _absolute(line: bytes) -> bytes:
 
 
 def parse_dump(dump: bytes) -> ShellState | None:
-    """Return the state that a dump describes; None if it is not whole, or nothing that we know."""
+    """Return the state that a dump describes; None if it is incomplete or has another form."""
     parts = _parts(dump)
     if parts is None or not is_readable(dump):
         return None
@@ -205,7 +206,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 enabled = frozenset(unquote(value).split(b":"))
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:
-            # Comes with the option, which is set last.
+            # The option posix sets this variable, and is set last.
             continue
         if b"x" in kind and value is not None and value[:1] != b"(":
             env[name] = unquote(value)
@@ -216,10 +217,10 @@ def parse_dump(dump: bytes) -> ShellState | None:
             elif kind == b"x":
                 continue
         if name.startswith(_LOCALE):
-            # Of a locale that is not there, bash would say so.
+            # Bash complains about a locale that is not installed.
             declarations.append(b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1])
         elif kind == b"-" and value is not None:
-            # Takes bash half the time.
+            # This takes bash half as long as `declare`.
             declarations.append(b"%s=%s\n" % (name, value))
         else:
             declarations.append(match[0])
@@ -252,7 +253,8 @@ def parse_dump(dump: bytes) -> ShellState | None:
 def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
     """Return the state with a changed locale set by the script, not by the environment.
 
-    Bash says at its start that it does not know a locale. The command that chose it has been told.
+    Bash complains at its start about a locale that it does not know. It has done so once, in the
+    command that set the locale.
     """
     names = [
         name
@@ -283,7 +285,7 @@ def _pushed(directories: bytes) -> bytes:
 
 
 def unquote(word: bytes) -> bytes:
-    """Return what a word stands for that bash has quoted: "..." or $'...'."""
+    """Return the value of a word that bash has quoted as "..." or $'...'."""
     if word[:1] == b'"':
         return _ESCAPED.sub(rb"\1", word[1:-1])
     return _ANSI_C.sub(_ansi_c, word[2:-1])

@@ -1,6 +1,6 @@
 """Paths and values as text, whatever the locale says.
 
-The kernel and bash know bytes, requests and answers are UTF-8. Where bytes are no UTF-8, the text
+The kernel and bash know bytes, requests and answers are UTF-8. Where bytes are not UTF-8, the text
 holds surrogates that stand for them, so the way back gives the same bytes. Such text must not
 leave the process: `shown` is what an answer holds.
 """
@@ -17,5 +17,5 @@ def to_text(data: bytes) -> str:
 
 
 def shown(text: str) -> str:
-    """Return text that can be encoded, with U+FFFD for what is no UTF-8."""
+    """Return text that can be encoded, with U+FFFD for what is not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -24,7 +24,7 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 MAX_OUTPUT_SIZE: Final = 30_000
 
-# A caller may ask for any number of seconds; a year is as good as more, and a number of ms.
+# A caller may ask for any number of seconds. More than a year is taken for a year.
 _LONGEST_TIMEOUT_S: Final = 365 * 24 * 3600
 
 _REASONS: Final[Mapping[EndReason, str]] = {

@@ -8,23 +8,20 @@ program it uses ``ShellManager()``, which runs where it is needed.
 from __future__ import annotations
 
 import abc
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from shelld.faults import answer_for
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.options import Options
 from shelld.shells.manager import ShellManager
 from shelld.tools.base import BaseTool
-from shelld_protocol.errors import RpcError
 from shelld_protocol.parameters import parameters_of
 from shelld_protocol.structs import Params
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolParameter, ToolResult
-
-logger = logging.getLogger("shelld.tools")
 
 DEFAULT_SESSION = "main"
 
@@ -96,9 +93,7 @@ class ExecutionTool(BaseTool):
             manager = ShellManager()
             daemon = Daemon(Options(), manager)
             return await manager.run(body, Context(daemon), context, params)
-        except RpcError as error:
-            return ToolResult.fail(error.message, **error.data)
-        except Exception:
-            # Not what it says: that can be anything.
-            logger.exception("unexpected error in tool %s", self.name)
-            return ToolResult.fail("Internal error", kind="internal_error")
+        except Exception as error:
+            # Not what an unexpected one says: that can be anything.
+            answer = answer_for(error, f"the tool {self.name}")
+            return ToolResult.fail(answer.message, **answer.data)
