@@ -252,8 +252,11 @@ async def test_what_a_runner_says_of_itself_is_none_while_there_can_be_none(
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_command_whose_keeper_died_with_the_request_starts_all_the_same(
-    times: int,
+    monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
+    kill = os.kill
+    # A keeper that was stopped would be continued, and answer the request.
+    monkeypatch.setattr(os, "kill", lambda *to: to[1] == signal.SIGCONT or kill(*to))
     async with ShellManager() as manager:
         # The first command has taken the runner that there was.
         busy = await manager.start_and_wait(StartRequest("sleep 300"))
