@@ -255,8 +255,13 @@ async def test_a_command_whose_keeper_died_with_the_request_starts_all_the_same(
     monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     kill = os.kill
-    # A keeper that was stopped would be continued, and answer the request.
-    monkeypatch.setattr(os, "kill", lambda *to: to[1] == signal.SIGCONT or kill(*to))
+
+    def kill_for_good(pid: int, number: int) -> None:
+        # A keeper that was stopped would be continued, and answer the request.
+        if number != signal.SIGCONT:
+            kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", kill_for_good)
     async with ShellManager() as manager:
         # The first command has taken the runner that there was.
         busy = await manager.start_and_wait(StartRequest("sleep 300"))
