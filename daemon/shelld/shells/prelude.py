@@ -32,7 +32,7 @@ _WRAPPER: Final = b" ".join(
     line.strip()
     for line in rb"""
 trap() {
-  { \builtin local -; \builtin set +eux; } 2>&-;
+  { \builtin local -; \builtin set -B +eukx; } 2>&-;
   \builtin local __shelld_s=0 __shelld_a __shelld_k __shelld_t __shelld_f=;
   \builtin local -a __shelld_n __shelld_r;
   \builtin local __shelld_d=ACTION;
@@ -90,7 +90,7 @@ trap() {
     __shelld_t=${__shelld_t//"${BASH_SOURCE[0]}: line $LINENO: "/"$__shelld_k"};
     \builtin printf "%s\n" "$__shelld_t" >&2;
   fi;
-  if [[ ${BASHPID-$$} != $$ ]]; then \builtin return $__shelld_s; fi;
+  if [[ ${BASHPID-$$} != $$ ]]; then \builtin return "$__shelld_s"; fi;
   if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="( $__shelld_d )"; fi;
   \builtin trap -- "${TABLE[EXIT]-}"$'\n'"$__shelld_d" EXIT;
   if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
@@ -104,7 +104,7 @@ trap() {
       __shelld_t+="\\builtin trap -- ${__shelld_k@Q} DEBUG"; fi;
     \builtin trap -- "$__shelld_t" RETURN;
   fi;
-  \builtin return $__shelld_s;
+  \builtin return "$__shelld_s";
 }
 """.strip().splitlines()
 ).replace(b"TABLE", TRAPS_VARIABLE)
