@@ -18,6 +18,8 @@ from shelld.shells.state import DUMP, TRAPS_VARIABLE, ShellState
 # What a command has in it that may set a trap. In all others nothing stands for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
+# To look at the words of a longer command takes time from others.
+_MAX_WORDS_BYTES: Final = 64 * 1024
 
 # For a command that may set traps: bash has one trap on EXIT, and it is ours, so this makes one of
 # the command's and ours. A table has the command's traps that bash does not show in a function:
@@ -123,7 +125,9 @@ def may_trap(command: bytes, state: ShellState) -> bool:
     """Whether a command may set or list traps: itself, or by what it calls."""
     if _MAY_TRAP.search(command):
         return True
-    return state.sets_traps and not state.names.isdisjoint(_WORD.findall(command))
+    if not state.sets_traps:
+        return False
+    return len(command) > _MAX_WORDS_BYTES or not state.names.isdisjoint(_WORD.findall(command))
 
 
 def dump_at_exit(path: str, *, shares_trap: bool) -> bytes:
