@@ -21,6 +21,7 @@ import socket
 import stat
 import termios
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -46,6 +47,10 @@ _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 # What is handed to the kernel in one go by the thread: many small answers in one call.
 _WRITE_BYTES: Final = 1024 * 1024
 
+# Before the thread tries again where it cannot wait for the client: poll(2) fails if it is given
+# more descriptors than the limit on open files, which may be 0.
+_RETRY_S: Final = 0.01
+
 
 class Input:
     """The stream of requests, whatever it is: pipe, socket, terminal, file or null device."""
@@ -64,7 +69,9 @@ class Input:
         """Whether the other side has closed the stream, although there may be more to read."""
         poll = select.poll()
         poll.register(self._descriptor, _HUNG_UP)
-        return any(events & _HUNG_UP for _, events in poll.poll(0))
+        with suppress(OSError):
+            return any(events & _HUNG_UP for _, events in poll.poll(0))
+        return False
 
     async def watch(self, on_readable: Callable[[], bool]) -> None:
         """Call `on_readable`, which is to `read`, when there is something, until it says True."""
@@ -158,7 +165,7 @@ class Output:
         try:
             if self._socket is not None:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
-            if stat.S_ISFIFO(self._mode) and self._poll.poll(0):
+            if stat.S_ISFIFO(self._mode) and self._takes_some():
                 # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
                 if len(data) <= select.PIPE_BUF:
                     return os.write(self._descriptor, data)
@@ -168,6 +175,12 @@ class Output:
             if error.errno not in _TRY_AGAIN:
                 self._break(error)
         return 0
+
+    def _takes_some(self) -> bool:
+        """Whether the stream surely takes something now."""
+        with suppress(OSError):
+            return bool(self._poll.poll(0))
+        return False
 
     def _break(self, error: OSError | None = None) -> None:
         if error is not None:
@@ -223,7 +236,10 @@ class Output:
                 raise
             writable = select.poll()
             writable.register(self._descriptor, select.POLLOUT)
-            writable.poll()
+            try:
+                writable.poll()
+            except OSError:
+                time.sleep(_RETRY_S)
             return 0
 
     def _wake_loop(self) -> None:

@@ -28,3 +28,39 @@ def test_dangerous_line_of_a_class_is_blocked(name: str, line: str) -> None:
 @pytest.mark.parametrize(("name", "line"), HARMLESS)
 def test_harmless_line_of_a_class_is_not(name: str, line: str) -> None:
     assert not is_blocked(line), name
+
+
+@pytest.mark.parametrize(
+    "prefix", ["builtin", r"\builtin --", "command", "command -p", "builtin command"]
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cd /; rm -rf etc",
+        "declare x=/; rm -rf $x",
+        "printf -v x /; rm -rf $x",
+        "eval 'x=/'; rm -rf $x",
+        "alias -- x='rm -rf /'\nx",
+        "cd() { :; }\n{prefix} cd /; rm -rf etc",
+    ],
+)
+def test_builtin_run_by_name_changes_the_shell(prefix: str, line: str) -> None:
+    line = line.replace("{prefix}", prefix) if "{prefix}" in line else f"{prefix} {line}"
+    assert is_blocked(f"shopt -s expand_aliases\n{line}")
+
+
+@pytest.mark.parametrize("line", ["command -v cd /; rm -rf etc", "builtin echo cd /; rm -rf etc"])
+def test_builtin_that_is_only_named_changes_nothing(line: str) -> None:
+    assert not is_blocked(line)
+
+
+@pytest.mark.parametrize("first", ["ls", "x=1", "cd /tmp", "ls | cat", "x=$(ls)", "! true", "ls\n"])
+@pytest.mark.parametrize("second", [r"\rm -rf /", r"\cd /; rm -rf etc", r"\eval 'rm -rf /'"])
+def test_line_that_begins_with_a_backslash_is_a_command(first: str, second: str) -> None:
+    assert is_blocked(f"{first}\n{second}")
+
+
+def test_line_that_goes_on_is_still_one_command() -> None:
+    assert is_blocked("rm \\\n\\\n -rf \\\n/")
+    assert not is_blocked("echo \\\nrm -rf /")
+    assert not is_blocked("echo 'a\n\\rm -rf /'")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shelld.shells.functions import quote
 from shelld.shells.harmless import changes_nothing
-from shelld.shells.prelude import prelude, startable
+from shelld.shells.prelude import may_trap, prelude, startable
 from shelld.shells.session import Left, Session
 from shelld.shells.state import (
     DUMP,
@@ -228,3 +228,10 @@ def test_what_bash_must_not_be_started_with_is_set_by_the_prelude() -> None:
     script = text.decode() + "printenv BASH_ENV POSIXLY_CORRECT; shopt -qo posix && echo posix"
     shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout == "x'y\n1\nposix\n"
+
+
+def test_words_of_a_long_command_are_not_searched_for_traps() -> None:
+    state = ShellState(b"/", {}, names=frozenset({b"f"}), sets_traps=True)
+    assert not may_trap(b"echo " + b"a " * 100, state)
+    assert may_trap(b"echo " + b"a " * 100_000, state)
+    assert not may_trap(b"echo " + b"a " * 100_000, BASE)

@@ -67,6 +67,26 @@ def test_a_shortage_of_files_does_not_end_the_daemon_when_it_loads_the_rest() ->
         assert daemon.call("server_info")["counters"]["internalErrors"] == 0
 
 
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_limit_of_no_files_loses_no_answer(blocking: bool) -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, blocking)
+    with raw_daemon(stderr_is_silent=False, stdout=write) as daemon, open(read, "rb") as stdout:
+        os.close(write)
+        daemon.request("bash", {"command": "seq 100000"})
+        assert json.loads(stdout.readline())["result"]["stdoutBytes"] == 588_895
+        # poll(2) itself fails at this limit.
+        with limited(daemon.pid, resource.RLIMIT_NOFILE, 0):
+            bash_id = "shell_unknown"
+            requests = [daemon.request("bash_output", {"bash_id": bash_id}) for _ in range(2_000)]
+            answers = [json.loads(stdout.readline()) for _ in requests]
+            assert sorted(answer["id"] for answer in answers) == requests
+            daemon.request("bash", {"command": "true", "session": "new"})
+            assert json.loads(stdout.readline())["error"]["data"]["limit"] == "files"
+        daemon.request("bash", {"command": "echo on"})
+        assert json.loads(stdout.readline())["result"]["stdout"] == "on\n"
+
+
 def test_many_commands_at_few_files_are_answered_and_the_daemon_lives() -> None:
     with raw_daemon(prefix=["prlimit", "--nofile=128:128"], stderr_is_silent=False) as daemon:
         ids = [daemon.request("bash", {"command": "sleep 1"}) for _ in range(30)]

@@ -47,6 +47,10 @@ KEPT = [
     ("X=1; command() { echo no; }; printf() { echo no; }", "echo $X; printf", "1\nno\n"),
     ("X=1; unset() { echo u; }; declare() { echo d; }", "echo $X; unset; declare", "1\nu\nd\n"),
     ("shopt -s expand_aliases; alias builtin=no unset=no printf=no; X=1", "echo $X", "1\n"),
+    ("alias() { echo no; }; builtin alias b=c", "builtin alias; alias", "alias b='c'\nno\n"),
+    ("shopt -s expand_aliases; alias alias='echo no' b=c", r"\alias b", "alias b='c'\n"),
+    ("alias a=\\' b=\"it's\" c= d=\"''\"", "alias", None),
+    ("alias -- -a=$'x\\nalias b=y' +c=z", "alias", None),
     ("X=1; set -o posix; alias a=b", "echo $X; alias a; shopt -qo posix; echo $?", None),
     ("shopt -s expand_aliases; shopt -u sourcepath interactive_comments; X=1", None, None),
     ("trap 'echo dbg' DEBUG; X=1", "echo $X", "1\n"),
@@ -93,6 +97,27 @@ def test_the_next_command_has_what_the_last_one_left(
     result = daemon.bash(after, session=session)
     assert result["stdout"] == shown
     assert result["stderr"] == "" or "set -x" in before
+
+
+@pytest.mark.parametrize("options", ["IFS=0", "IFS=12", "set +B", "set -k"])
+def test_traps_work_whatever_the_options_are(daemon: RawDaemon, session: str, options: str) -> None:
+    command = f"{options}; trap 'echo usr' USR1; echo $?; trap 'echo bye' EXIT; trap x NO; trap"
+    plain = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    result = daemon.bash(f"{command}; X=1", session=session)
+    assert (result["stdout"], result["stderr"]) == (plain.stdout, plain.stderr)
+    assert reason_of(result) is None
+    assert daemon.bash("trap", session=session)["stdout"] == ""
+
+
+def test_an_alias_of_a_reserved_word_disturbs_no_trap(daemon: RawDaemon, session: str) -> None:
+    daemon.bash(
+        "shopt -s expand_aliases; alias for=no do=no case=no esac=no in=no", session=session
+    )
+    for number in range(3):
+        result = daemon.bash(f"trap 'echo bye' EXIT; X={number}", session=session)
+        assert (result["stdout"], result["stderr"]) == ("bye\n", "")
+        assert reason_of(result) is None
+        assert daemon.bash("echo $X", session=session)["stdout"] == f"{number}\n"
 
 
 def test_a_remembered_function_may_set_a_trap(daemon: RawDaemon, session: str) -> None:

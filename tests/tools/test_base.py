@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -265,3 +266,30 @@ async def test_a_changed_default_is_not_that_of_the_next_call() -> None:
     for _ in range(2):
         assert (await tool.execute(CONTEXT)).output == (0, 0)
     assert tool.parameters[0].default == []
+
+
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
+def test_a_tool_that_would_end_its_caller_fails(error: type[BaseException]) -> None:
+    async def end(_context: ExecutionContext, message: str) -> Any:
+        # As from a task of the tool's own that was cancelled.
+        raise error
+
+    result = asyncio.run(Sample(work=end).execute(CONTEXT, message="hi"))
+    assert (result.success, result.error) == (False, error.__name__)
+
+
+def test_a_tool_whose_caller_is_cancelled_is_too() -> None:
+    async def cancel() -> None:
+        started = asyncio.Event()
+
+        async def wait(_context: ExecutionContext, message: str) -> Any:
+            started.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(Sample(work=wait).execute(CONTEXT, message="hi"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())

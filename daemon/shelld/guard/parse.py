@@ -46,6 +46,9 @@ def load() -> None:
 
 def parse(text: str) -> Node:
     """Return the root of the tree, which has errors where the text is no script."""
+    if "\n\\" in text:
+        # The parser takes a line end that a backslash follows for a blank, as in "ls\n\\rm x".
+        text = text.replace("\n\\", "\n \\")
     return _parsers().parser.parse(text.encode("utf-8", "replace")).root_node
 
 

@@ -67,8 +67,11 @@ class Programs(Names):
             self.budget.depth -= 1
 
     def _execute(self, program: str, argv: list[str], stdin: str) -> str:
-        function = self.functions.get(argv[0])
-        if function is not None:
+        inner = _named_builtin(program, argv)
+        if inner:
+            # It changes this shell, and no function takes its place.
+            program, argv = inner[0], inner
+        elif (function := self.functions.get(argv[0])) is not None:
             return self._call(function, argv[1:], stdin)
         builtin = BUILTINS.get(program)
         if builtin is not None:
@@ -240,6 +243,16 @@ class Programs(Names):
             self.copy().run_script(script, "")
         for argv in commands.argvs:
             self.copy().execute(list(argv), "")
+
+
+def _named_builtin(program: str, argv: list[str]) -> list[str]:
+    """Return the builtin and arguments that ``builtin`` or ``command`` runs, [] if it runs none."""
+    if program not in ("builtin", "command"):
+        return []
+    rest = argv[1:]
+    while rest and rest[0] in ("--", "-p", "builtin", "command"):
+        rest.pop(0)
+    return rest if rest and rest[0] in BUILTINS else []
 
 
 def _paths_like(pattern: str) -> Iterator[str]:

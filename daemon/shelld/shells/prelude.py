@@ -18,6 +18,8 @@ from shelld.shells.state import DUMP, TRAPS_VARIABLE, ShellState
 # Matches every command that may set a trap. No word of another command can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
+# To look at the words of a longer command takes time from others.
+_MAX_WORDS_BYTES: Final = 64 * 1024
 
 # For a command that may set traps: bash has one trap on EXIT, and it is ours, so this makes one of
 # the command's and ours. A table has the command's traps that bash does not show in a function:
@@ -32,7 +34,7 @@ _WRAPPER: Final = b" ".join(
     line.strip()
     for line in rb"""
 trap() {
-  { \builtin local -; \builtin set +eux; } 2>&-;
+  { \builtin local -; \builtin set -B +eukx; } 2>&-;
   \builtin local __shelld_s=0 __shelld_a __shelld_k __shelld_t __shelld_f=;
   \builtin local -a __shelld_n __shelld_r;
   \builtin local __shelld_d=ACTION;
@@ -90,7 +92,7 @@ trap() {
     __shelld_t=${__shelld_t//"${BASH_SOURCE[0]}: line $LINENO: "/"$__shelld_k"};
     \builtin printf "%s\n" "$__shelld_t" >&2;
   fi;
-  if [[ ${BASHPID-$$} != $$ ]]; then \builtin return $__shelld_s; fi;
+  if [[ ${BASHPID-$$} != $$ ]]; then \builtin return "$__shelld_s"; fi;
   if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="( $__shelld_d )"; fi;
   \builtin trap -- "${TABLE[EXIT]-}"$'\n'"$__shelld_d" EXIT;
   if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
@@ -104,7 +106,7 @@ trap() {
       __shelld_t+="\\builtin trap -- ${__shelld_k@Q} DEBUG"; fi;
     \builtin trap -- "$__shelld_t" RETURN;
   fi;
-  \builtin return $__shelld_s;
+  \builtin return "$__shelld_s";
 }
 """.strip().splitlines()
 ).replace(b"TABLE", TRAPS_VARIABLE)
@@ -123,7 +125,9 @@ def may_trap(command: bytes, state: ShellState) -> bool:
     """Whether a command may set or list traps: itself, or by what it calls."""
     if _MAY_TRAP.search(command):
         return True
-    return state.sets_traps and not state.names.isdisjoint(_WORD.findall(command))
+    if not state.sets_traps:
+        return False
+    return len(command) > _MAX_WORDS_BYTES or not state.names.isdisjoint(_WORD.findall(command))
 
 
 def dump_at_exit(path: str, *, shares_trap: bool) -> bytes:

@@ -69,8 +69,10 @@ _ENV_END: Final = 51 - 3
 _STAT_BYTES: Final = 4_096
 _ARGUMENTS: Final = (b"bash", b"-c")
 
-# What its last lines are made of.
-_NEEDED: Final = frozenset((b"builtin", b"exec"))
+# What its last lines are made of. Aliases may have the names of reserved words.
+_NEEDED: Final = frozenset(
+    b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then".split()
+)
 _serial_numbers: Final = itertools.count(1)
 
 

@@ -90,7 +90,8 @@ _FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
 _SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
 _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
 _IMPORTED: Final = re.compile(rb"BASH_FUNC_(.*)%%", re.DOTALL)
-_ALIAS: Final = re.compile(rb"^alias (?:-- )?([^=\n]+)=", re.MULTILINE)
+_ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
+_ALIASES: Final = re.compile(rb"(?:%s)*+" % _ALIAS.pattern)
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 _ANSI_C: Final = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 _ANSI_C_LETTERS: Final = {
@@ -159,13 +160,14 @@ def is_readable(dump: bytes) -> bool:
     parts = _parts(dump)
     if parts is None:
         return False
-    variables, flags, options, listing, _functions, _aliases, umask, _directories, _cwd = parts
+    variables, flags, options, listing, _functions, aliases, umask, _directories, _cwd = parts
     return (
         OPTIONS_VARIABLE + b"=" in variables
         and _VARIABLES.fullmatch(variables) is not None
         and _SWITCHES.fullmatch(flags) is not None
         and _SWITCHES.fullmatch(options) is not None
         and _FUNCTIONS.fullmatch(listing) is not None
+        and _ALIASES.fullmatch(aliases) is not None
         and _UMASK.fullmatch(umask) is not None
     )
 
@@ -241,10 +243,13 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 defined.private,
             )
         ),
-        definitions=defined.script + aliases,
+        # A function or another alias may be named "alias".
+        definitions=defined.script + _ALIAS.sub(rb"\\builtin alias -- \1", aliases),
         options=_set_options(flags, enabled),
         later=frozenset(later),
-        names=frozenset((*(name for _, name in names), *_ALIAS.findall(aliases))),
+        names=frozenset(
+            (*(name for _, name in names), *(found[2] for found in _ALIAS.finditer(aliases)))
+        ),
         functions=defined.entries,
         sets_traps=b"trap" in functions or b"trap" in aliases,
     )

@@ -8,6 +8,7 @@ a `ToolResult`: an exception, a timeout, a result that is none.
 from __future__ import annotations
 
 import abc
+import asyncio
 import copy
 import logging
 import math
@@ -107,7 +108,9 @@ class BaseTool(abc.ABC):
             if not isinstance(result, ToolResult):
                 return ToolResult.fail(f"Tool '{self.name}' returned no ToolResult")
             return _within(context.max_output_size, result)
-        except Exception as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
             logger.debug("tool %s raised", self.name, exc_info=True)
             return ToolResult.fail(_message_of(error), exception=type(error).__name__)
 
@@ -178,7 +181,13 @@ def _within(limit: int, result: ToolResult) -> ToolResult:
     return msgspec.structs.replace(result, output=text[:limit] + notice, metadata=metadata)
 
 
-def _message_of(error: Exception) -> str:
+def _is_cancelled() -> bool:
+    """Whether this task is cancelled, and not only something that it waited for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _message_of(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
