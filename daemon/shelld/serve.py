@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -159,6 +160,8 @@ class Server:
         self._received: bytes | None = None
         # Attempts to read that have failed in a row.
         self._read_failures = 0
+        # Members of a batch that are still to be started.
+        self._members: deque[tuple[Single, Deliver]] = deque()
         # All has been read.
         self._at_end = False
         # Or not yet, but the client is known to be gone.
@@ -214,9 +217,12 @@ class Server:
 
     def _start_requests(self) -> bool:
         """Start what has arrived; False if there is no room for all of it."""
-        while self.exit_code is None:
+        while self.exit_code is None or self._members:
             if not self._has_room:
                 return False
+            if self._members:
+                self._accept(*self._members.popleft())
+                continue
             event = self._frames.next_event()
             if event is NEED_DATA:
                 break
@@ -258,7 +264,7 @@ class Server:
         if isinstance(message, Batch):
             batch = BatchReply(len(message.members), self._write)
             for position, member in enumerate(message.members):
-                self._accept(member, partial(batch.take, position))
+                self._members.append((member, partial(batch.take, position)))
         else:
             self._accept(message, self._write)
 

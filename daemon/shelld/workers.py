@@ -83,7 +83,10 @@ class Workers(Generic[J]):
                 worker.job = None
                 if not worker.is_cancelled:
                     await self._wait_for_job(worker)
-        except Exception:
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException:
+            # Also what ends programs elsewhere: a plug-in may raise SystemExit.
             self._fail(worker)
         finally:
             # A task that was cancelled keeps the error, whose traceback leads to this frame.

@@ -161,7 +161,13 @@ async def test_who_waits_keeps_nothing_of_its_last_job() -> None:
         workers.close()
 
 
-async def test_a_job_that_raises_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(), SystemExit(), KeyboardInterrupt(), BaseExceptionGroup("", [GeneratorExit()])],
+)
+async def test_a_job_that_raises_ends_alone(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
     failed: list[str] = []
     done: list[str] = []
     before = faults.count()
@@ -169,7 +175,7 @@ async def test_a_job_that_raises_ends_alone(caplog: pytest.LogCaptureFixture) ->
     async def work(job: str) -> None:
         await anyio.lowlevel.checkpoint()
         if job == "bad":
-            raise ValueError("unforeseen")
+            raise error
         done.append(job)
 
     async with anyio.create_task_group() as tasks:

@@ -112,6 +112,20 @@ def test_no_depth_of_nesting_ends_the_daemon(daemon: RawDaemon, message: bytes) 
     assert daemon.call("ping") == {}
 
 
+def test_a_large_batch_is_started_as_room_allows() -> None:
+    with raw_daemon("--max-in-flight", "4") as daemon:
+        members = [
+            {"jsonrpc": "2.0", "id": number, "method": "bash", "params": {"command": "echo $$"}}
+            for number in range(30)
+        ]
+        daemon.send([*members, {"jsonrpc": "2.0", "method": "exit"}])
+        daemon.send({"jsonrpc": "2.0", "id": "late", "method": "ping"})
+        answers = daemon.receive()
+        assert sorted(answer["id"] for answer in answers) == list(range(30))
+        assert all(answer["result"]["exitCode"] == 0 for answer in answers)
+        assert daemon.wait() == 1
+
+
 def test_a_flood_that_nobody_reads_is_stopped_at_the_source_and_then_answered() -> None:
     requests = 5_000
     with raw_daemon() as daemon:
