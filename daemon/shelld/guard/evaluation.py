@@ -56,7 +56,12 @@ class Evaluation(Compounds):
                 self.unresolved("it is too long to be followed")
                 self._run_fragments(text)
                 return UNKNOWN
-            root = parse.parse(text)
+            try:
+                root = parse.parse(text, self.budget.parse_seconds)
+            except parse.TooSlow:
+                self.budget.too_slow()
+                self._run_fragments(text)
+                return UNKNOWN
             output = self._run(root, stdin)
             if root.has_error:
                 self._run_fragments(text)
