@@ -164,3 +164,10 @@ def test_parser_forgets_what_it_gave_up() -> None:
 
 def test_script_that_parses_slowly_goes_to_a_thread() -> None:
     assert judge_at_once(")" * 4_000, HERE) is None
+
+
+@pytest.mark.parametrize("length", [60_000, 100_000, 1_000_000])
+def test_length_of_rest_hides_no_danger(length: int) -> None:
+    for rest in ("# " + "x" * length, "echo " + "x " * length, f"cat <<'E'\n{'x y' * length}\nE"):
+        assert judge(f"rm -rf /\n{rest}", HERE).verdict == "block"
+    assert judge(f"cat > f <<'E'\n{'x y' * length}\nE\nrm -rf /", HERE).verdict == "block"
