@@ -65,12 +65,16 @@ def parse(text: str, seconds: float = math.inf) -> Node:
         return parser.parse(data).root_node
     # Of this thread: on a busy machine, a verdict must not be another.
     stop_at = time.thread_time() + seconds
+
+    def read(offset: int, _point: object) -> bytes:
+        return data[offset:]
+
+    def is_too_slow(_offset: int, _has_error: bool) -> bool:
+        return time.thread_time() > stop_at
+
     try:
         # Only a text that is read piece by piece can be given up.
-        tree = parser.parse(
-            lambda offset, _point: data[offset:],
-            progress_callback=lambda _offset, _has_error: time.thread_time() > stop_at,
-        )
+        tree = parser.parse(read, progress_callback=is_too_slow)
     except ValueError as error:
         # It would go on with what it was given up on.
         parser.reset()
