@@ -21,7 +21,7 @@ from shelld.options import Options, parse_options
 from shelld.startup import (
     StartupError,
     claim_stdio,
-    greet_person,
+    greeting_for,
     problem_with_bash,
     raise_file_limit,
     require_proc,
@@ -78,7 +78,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
     from shelld.app import run  # noqa: PLC0415
     from shelld.audit import AuditLog  # noqa: PLC0415
     from shelld.guard.policy import DEFAULT_POLICY  # noqa: PLC0415
-    from shelld.logs import configure_logging  # noqa: PLC0415
+    from shelld.logs import configure_logging, write_without_waiting  # noqa: PLC0415
 
     try:
         configure_logging(options.log_level, options.log_file)
@@ -105,7 +105,8 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
             return _refuse(f"cannot write the interaction log: {error.strerror}")
-    greet_person(streams[0])
+    # Nobody may read it, or be able to.
+    write_without_waiting(2, greeting_for(streams[0]).encode())
     return run(options, streams, pool, audit, policy)
 
 

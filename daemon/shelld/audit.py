@@ -70,7 +70,9 @@ class AuditLog:
             self._failing = True
 
     def _rotate(self) -> None:
-        for number in range(OLD_FILES, 0, -1):
+        # There is none if the last attempt could not open a new one. Then the old files stay.
+        numbers = range(OLD_FILES, 0, -1) if self._path.exists() else ()
+        for number in numbers:
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):
                 source.rename(self._numbered(number))

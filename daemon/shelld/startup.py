@@ -122,14 +122,13 @@ def _open_descriptors() -> list[int]:
     return [descriptor for name in os.listdir(directory) if (descriptor := int(name)) > 2]
 
 
-def greet_person(incoming: int) -> None:
-    """Say on stderr what this program is, if requests come from a terminal."""
-    if sys.stderr is None or not os.isatty(incoming):
-        return
+def greeting_for(incoming: int) -> str:
+    """Return what to tell a person: nothing unless requests come from a terminal."""
+    if not os.isatty(incoming):
+        return ""
     from shelld import __version__  # noqa: PLC0415
 
-    sys.stderr.write(_GREETING.format(version=__version__))
-    sys.stderr.flush()
+    return _GREETING.format(version=__version__)
 
 
 def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
+from anyio import get_cancelled_exc_class
 from anyio.lowlevel import current_token
 
 from shelld import faults
@@ -125,12 +126,27 @@ class Toolbox:
         A result that JSON cannot express is replaced by a failure.
         """
         executor = await self.ready()
-        result = await executor.execute(name, context, **(arguments or {}))
+        try:
+            result = await executor.execute(name, context, **(arguments or {}))
+        except Exception:
+            raise
+        except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()) and _is_cancelled():
+                raise
+            # A plug-in that calls sys.exit(), or awaits a task that was cancelled, must not end
+            # the daemon.
+            faults.report("a tool")
+            result = ToolResult.fail("Internal error", kind="internal_error")
         try:
             return result, msgspec.Raw(msgspec.json.encode(result))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             failure = ToolResult.fail(f"The result of {name} has no JSON")
             return failure, msgspec.Raw(msgspec.json.encode(failure))
+
+
+def _is_cancelled() -> bool:
+    """Whether the request of this task is cancelled."""
+    return anyio.current_effective_deadline() == -math.inf
 
 
 def _call_context(request: Context, given: CallContext) -> RequestContext:

@@ -13,7 +13,7 @@ import pytest
 
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
 from shelld import faults
-from shelld.guard import Circumstances, judgement
+from shelld.guard import Circumstances, judgement, parse
 from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.judgement import is_prepared, judge, judge_at_once
@@ -154,3 +154,31 @@ def test_budget_counts_steps_and_characters() -> None:
     budget = Budget(policy=DEFAULT_POLICY, traces=False, steps=2)
     assert budget.take()
     assert not budget.take()
+
+
+@pytest.mark.parametrize("noise", [")" * 10_000, "$[" * 10_000, "case x in " * 3_000])
+def test_script_that_parses_slowly_is_still_judged(noise: str) -> None:
+    began = time.thread_time()
+    verdict = judge(f"rm -rf /\n{noise}", HERE)
+    assert time.thread_time() - began < 1
+    # Bash runs the first line before it finds what is wrong with the second.
+    assert verdict.verdict == "block"
+    assert judge(f"ls\n{noise}", HERE).verdict != "block"
+
+
+def test_parser_forgets_what_it_gave_up() -> None:
+    with pytest.raises(parse.TooSlow):
+        parse.parse(")" * 40_000, 0.01)
+    assert not parse.parse("ls\n" * 400).has_error
+    assert not parse.parse("ls").has_error
+
+
+def test_script_that_parses_slowly_goes_to_a_thread() -> None:
+    assert judge_at_once(")" * 4_000, HERE) is None
+
+
+@pytest.mark.parametrize("length", [60_000, 100_000, 1_000_000])
+def test_length_of_rest_hides_no_danger(length: int) -> None:
+    for rest in ("# " + "x" * length, "echo " + "x " * length, f"cat <<'E'\n{'x y' * length}\nE"):
+        assert judge(f"rm -rf /\n{rest}", HERE).verdict == "block"
+    assert judge(f"cat > f <<'E'\n{'x y' * length}\nE\nrm -rf /", HERE).verdict == "block"

@@ -78,3 +78,9 @@ def test_the_short_way_is_not_for_names_that_stand_for_something_else(
     assert is_plainly_harmless(command)
     assert not is_plainly_harmless(command, defined=frozenset((b"other", name.encode())))
     assert is_plainly_harmless(command, defined=frozenset((b"other", b"ff", b"fx")))
+
+
+def test_short_way_leaves_long_commands_to_others() -> None:
+    words = "a " * 2_000
+    assert is_plainly_harmless(f"echo {words}")
+    assert not is_plainly_harmless(f"echo {words * 2}")

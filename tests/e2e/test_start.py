@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shelld.startup import problem_with_bash
-from support import DAEMON_COMMAND, RawDaemon, raw_daemon
+from support import DAEMON_COMMAND, DEADLINE_S, RawDaemon, raw_daemon
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 END_OF_FILE = b"\x04"
@@ -50,6 +51,42 @@ def test_daemon_on_a_terminal_says_what_to_type() -> None:
         os.write(terminal, END_OF_FILE)
         assert daemon.wait() == 0
         assert daemon.read_stderr().decode() == greeting
+
+
+@pytest.mark.parametrize("kind", ["full pipe", "closed pipe", "full disk"])
+def test_daemon_on_a_terminal_serves_without_stderr(kind: str) -> None:
+    ours, theirs = os.openpty()
+    reader, stderr = os.pipe()
+    if kind == "full pipe":
+        os.set_blocking(stderr, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(stderr, bytes(4096))
+        os.set_blocking(stderr, True)
+    elif kind == "closed pipe":
+        os.close(reader)
+    else:
+        os.close(stderr)
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    process = subprocess.Popen(
+        DAEMON_COMMAND, stdin=theirs, stdout=subprocess.PIPE, stderr=stderr, bufsize=0
+    )
+    try:
+        assert process.stdout is not None
+        os.write(ours, PING)
+        assert select.select([process.stdout], [], [], DEADLINE_S)[0]
+        assert process.stdout.readline() == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+        os.write(ours, END_OF_FILE)
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+        for descriptor in (ours, theirs, stderr):
+            os.close(descriptor)
+        if kind != "closed pipe":
+            os.close(reader)
 
 
 def test_daemon_on_a_pipe_says_nothing() -> None:

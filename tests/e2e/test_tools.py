@@ -243,7 +243,7 @@ def test_a_tool_that_fails_is_not_logged_unless_asked_for(tmp_path: Path) -> Non
 
 def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDaemon) -> None:
     names = [tool["function"]["name"] for tool in plugged.call("list_tools")["tools"]]
-    assert names == ["Bash", "BashOutput", "KillShell", "Reverse", "Unshowable"]
+    assert names == ["Bash", "BashOutput", "KillShell", "Reverse", "Unshowable", "Nested", "Ending"]
     assert call(plugged, "Reverse", {"text": "abc"}) == {
         "success": True,
         "output": "cba",
@@ -256,6 +256,7 @@ def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDa
     assert call(plugged, "Unshowable", {"text": "x"})["error"] == (
         "The result of Unshowable has no JSON"
     )
+    assert call(plugged, "Nested", {"text": "x"})["error"] == "The result of Nested has no JSON"
     stderr = plugged.read_stderr().decode()
     for name, reason in (
         ("a_broken", "RuntimeError: broken on purpose"),
@@ -267,6 +268,19 @@ def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDa
         assert f"the tools of plug-in {name} are skipped: {reason}" in stderr
     assert "this must not end up among the answers" in stderr
     assert stderr.count("are skipped") == 5
+
+
+@pytest.mark.parametrize("way", ["exit", "interrupt", "group", "cancelled"])
+def test_tool_that_ends_programs_only_fails(plugged: RawDaemon, way: str) -> None:
+    job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
+    assert call(plugged, "Ending", {"text": way}) == {
+        "success": False,
+        "output": None,
+        "error": "Internal error",
+        "metadata": {"kind": "internal_error"},
+    }
+    assert plugged.call("list_shells")["shells"][0]["bash_id"] == job["bash_id"]
+    assert is_alive(job["pid"])
 
 
 def test_plugins_are_loaded_without_being_asked_for(plugged: RawDaemon) -> None:

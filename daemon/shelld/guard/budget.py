@@ -15,6 +15,10 @@ MAX_STEPS: Final = 3_000
 # What takes as long as a step: about ten microseconds.
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
+# Of that for one script, which leaves some for the commands of one that cannot be parsed in time.
+# Valid scripts take a tenth of it.
+MAX_PARSE_SECONDS: Final = 0.1
+MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
 # To look at the clock takes a tenth of a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
@@ -52,6 +56,7 @@ class Budget:
         # If not, what is found does not count.
         self.reports = reports
         self.steps: float = steps
+        self.parse_seconds = MAX_PARSE_SECONDS_AT_ONCE if gives_up else MAX_PARSE_SECONDS
         self._gives_up = gives_up
         self._taken = 0
         # Of this thread: on a busy machine, a verdict must not be another.
@@ -81,6 +86,12 @@ class Budget:
 
     def has_time(self) -> bool:
         return self.steps > 0 and time.thread_time() < self._give_up_at
+
+    def too_slow(self) -> None:
+        """A script could not be parsed in time. Raises `Exhausted`."""
+        if self._gives_up:
+            raise Exhausted
+        self.unresolved = self.unresolved or "it takes too long to be followed"
 
     def note(self, argv: Sequence[str]) -> None:
         """Put a command into the trace, if there is one."""

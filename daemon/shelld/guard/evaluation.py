@@ -47,7 +47,7 @@ class Evaluation(Compounds):
             return UNKNOWN
         self.budget.depth += 1
         text = joined_lines(plain(text))
-        self.spend(len(text) * _PARSING)
+        self.spend(min(len(text), MAX_PARSED))
         try:
             if len(text) > MAX_PARSED:
                 text = without_heredocs(text)
@@ -56,7 +56,14 @@ class Evaluation(Compounds):
                 self.unresolved("it is too long to be followed")
                 self._run_fragments(text)
                 return UNKNOWN
-            root = parse.parse(text)
+            # Not for what is left out: a long text must not keep the rest from being judged.
+            self.spend(len(text) * _PARSING)
+            try:
+                root = parse.parse(text, self.budget.parse_seconds)
+            except parse.TooSlow:
+                self.budget.too_slow()
+                self._run_fragments(text)
+                return UNKNOWN
             output = self._run(root, stdin)
             if root.has_error:
                 self._run_fragments(text)

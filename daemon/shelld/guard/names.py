@@ -189,7 +189,10 @@ class Names(abc.ABC):
             name = name[:-1]
             value = (self.value_of(name) or "") + value
         if "[" in name:
-            self.substitutions(parse.parse(name), "")
+            try:
+                self.substitutions(parse.parse(name, self.budget.parse_seconds), "")
+            except parse.TooSlow:
+                self.budget.too_slow()
             self.arrays.setdefault(name.partition("[")[0], []).append(value)
         return name, value
 

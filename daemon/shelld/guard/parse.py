@@ -7,13 +7,18 @@ nests.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
 Node = Any
+
+# Of bytes, which the parser reads in a few milliseconds whatever they are.
+_MAX_SHORT: Final = 1024
 
 
 @cache
@@ -44,12 +49,40 @@ def load() -> None:
     _parsers()
 
 
-def parse(text: str) -> Node:
-    """Return the root of the tree, which has errors where the text is no script."""
+class TooSlow(Exception):
+    """The parser was stopped."""
+
+
+def parse(text: str, seconds: float = math.inf) -> Node:
+    """Return the root of the tree, which has errors where the text is no script.
+
+    The parser lets no other thread run, and where there are errors, what it takes grows with the
+    square of the length. So it is stopped when it has taken `seconds`, unless the text is short.
+    Raises `TooSlow` then.
+    """
     if "\n\\" in text:
         # The parser takes a line end that a backslash follows for a blank, as in "ls\n\\rm x".
         text = text.replace("\n\\", "\n \\")
-    return _parsers().parser.parse(text.encode("utf-8", "replace")).root_node
+    parser, data = _parsers().parser, text.encode("utf-8", "replace")
+    if len(data) <= _MAX_SHORT:
+        return parser.parse(data).root_node
+    # Of this thread: on a busy machine, a verdict must not be another.
+    stop_at = time.thread_time() + seconds
+
+    def read(offset: int, _point: object) -> bytes:
+        return data[offset:]
+
+    def is_too_slow(_offset: int, _has_error: bool) -> bool:
+        return time.thread_time() > stop_at
+
+    try:
+        # Only a text that is read piece by piece can be given up.
+        tree = parser.parse(read, progress_callback=is_too_slow)
+    except ValueError as error:
+        # It would go on with what it was given up on.
+        parser.reset()
+        raise TooSlow from error
+    return tree.root_node
 
 
 def text_of(node: Node) -> str:

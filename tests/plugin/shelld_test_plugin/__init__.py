@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -41,8 +43,40 @@ class Unshowable(Reverse):
         return ToolResult.ok(object())
 
 
+class Nested(Unshowable):
+    """Whose result contains itself."""
+
+    @property
+    def name(self) -> str:
+        return "Nested"
+
+    async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        output: list[Any] = []
+        output.append(output)
+        return ToolResult.ok(output)
+
+
+class Ending(Reverse):
+    """Raises what ends a program."""
+
+    @property
+    def name(self) -> str:
+        return "Ending"
+
+    async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        if params["text"] == "cancelled":
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            task.cancel()
+            await task
+        if params["text"] == "exit":
+            sys.exit(3)
+        if params["text"] == "interrupt":
+            raise KeyboardInterrupt
+        raise BaseExceptionGroup("several", [SystemExit(3)])
+
+
 def several() -> list[BaseTool]:
-    return [Unshowable()]
+    return [Unshowable(), Nested(), Ending()]
 
 
 def broken() -> NoReturn:
