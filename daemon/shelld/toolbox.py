@@ -128,13 +128,10 @@ class Toolbox:
         executor = await self.ready()
         try:
             result = await executor.execute(name, context, **(arguments or {}))
-        except Exception:
+        except (Exception, get_cancelled_exc_class()):
             raise
-        except BaseException as error:
-            if isinstance(error, get_cancelled_exc_class()) and _is_cancelled():
-                raise
-            # A plug-in that calls sys.exit(), or awaits a task that was cancelled, must not end
-            # the daemon.
+        except BaseException:
+            # `BaseTool` leaves these to the program, and they would end the daemon.
             faults.report("a tool")
             result = ToolResult.fail("Internal error", kind="internal_error")
         try:
@@ -142,11 +139,6 @@ class Toolbox:
         except (TypeError, ValueError, RecursionError):
             failure = ToolResult.fail(f"The result of {name} has no JSON")
             return failure, msgspec.Raw(msgspec.json.encode(failure))
-
-
-def _is_cancelled() -> bool:
-    """Whether the request of this task is cancelled."""
-    return anyio.current_effective_deadline() == -math.inf
 
 
 def _call_context(request: Context, given: CallContext) -> RequestContext:

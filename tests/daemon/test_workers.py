@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 
 import anyio
@@ -168,6 +169,7 @@ async def test_who_waits_keeps_nothing_of_its_last_job() -> None:
 async def test_a_job_that_raises_ends_alone(
     caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
+    caplog.set_level(logging.ERROR, logger="shelld")
     failed: list[str] = []
     done: list[str] = []
     before = faults.count()

@@ -184,7 +184,8 @@ def test_hundreds_of_shells_at_once() -> None:
         family = descendants(daemon.pid)
         assert len(family) >= 800
         threads = len(list(Path(f"/proc/{daemon.pid}/task").iterdir()))
-        assert threads <= 2
+        # The event loop's, the writer's, and one that has loaded something.
+        assert threads <= 3
         daemon.end_input()
         assert daemon.wait() == 0
     wait_for(lambda: not any(map(is_alive, family)), "the end of all of them")

@@ -123,8 +123,12 @@ class Supervision:
         self._held_until = math.inf
         self._stuck_at = self._clock() + START_TIMEOUT_S
         self._poller = new_poller()
-        for descriptor in (channel.fileno(), *self._pipes):
-            self._poller.register(descriptor, READABLE)
+        try:
+            for descriptor in (channel.fileno(), *self._pipes):
+                self._poller.register(descriptor, READABLE)
+        except BaseException:
+            self._poller.close()
+            raise
         self._watch = new_watch()
 
     def set_timeout(self, policy: TimeoutPolicy | None) -> None:
