@@ -37,6 +37,8 @@ _SAFE_LINE = re.compile(
     rf"|[\w.]+(?:: [^=]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
     rf"|(?:if|while|elif) {_TEST}(?: (?:and|or) {_TEST})*:|for \w+ in \({_VALUE}, {_VALUE}\):"
     rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|os\.close\((?:{_VALUE}|[\w.]+\.pop\(\))\)"
+    # Python is at this line again when it leaves the block, where nothing of ours runs.
+    r"|(?:async )?with .*"
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
 
