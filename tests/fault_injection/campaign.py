@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from fault_injection.inject import FAILURES, SIZE, Control
 from fault_injection.workload import MARK, ViolationError, Workload
+from shelld.app import STDOUT_FAILED
 from support import RawDaemon, descendants, is_alive, running_below, spares_of, wait_for
 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
@@ -41,6 +42,9 @@ _SAFE_LINE = re.compile(
     r"|(?:async )?with .*"
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
+
+# Exit codes of a daemon whose client is gone, and of one that cannot write its answers.
+ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 # Descriptors that come and go with idle runners: a socket for each.
 _MAX_IDLE_RUNNERS = 8
@@ -212,7 +216,7 @@ def _try(faulty: Faulty, point: Point) -> Outcome:
 def _has_stopped_in_order(faulty: Faulty) -> bool:
     """Whether the daemon has ended as it does when a protocol stream is broken."""
     try:
-        return faulty.daemon.wait(5) == 0
+        return faulty.daemon.wait(5) in ENDS_OF_STREAMS
     except subprocess.TimeoutExpired:
         return False
 
