@@ -110,9 +110,14 @@ class Scope:
         """
         session = self.sessions.get(request.session)
         spare = await self._take_spare(session, request)
-        if spare is not None and self._start_in(spare, request, session):
-            self._prepare_next(self.spares.command_started, session, spare)
-            return spare.supervision.shell
+        try:
+            if spare is not None and self._start_in(spare, request, session):
+                self._prepare_next(self.spares.command_started, session, spare)
+                return spare.supervision.shell
+        except BaseException:
+            if spare is not None:
+                spare.supervision.discard()
+            raise
         await self._starting.acquire()
         return self._start_new(request, session)
 
@@ -140,27 +145,23 @@ class Scope:
         return self._runner_info
 
     def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
-        """Whether a bash that has waited runs the command now."""
+        """Whether a spare shell runs the command now. If this raises, the caller discards it."""
+        supervision, shell = spare.supervision, spare.supervision.shell
+        self._check_open(session)
+        working_dir = session.resolve(request.cwd)
+        shell.begin()
         try:
-            supervision, shell = spare.supervision, spare.supervision.shell
-            self._check_open(session)
-            working_dir = session.resolve(request.cwd)
-            shell.begin()
-            try:
-                spare.launch.run(request)
-            except OSError:
-                # Somebody has ended it, say.
-                supervision.discard()
-                self.spares.note_use(succeeded=False)
-                return False
-            # It runs. What follows is done meanwhile.
-            shell.assign(self._ids.next(), request, working_dir)
-            supervision.command_runs(request)
-            self.spares.note_use(succeeded=True)
-            self._enter(supervision, by_spare=True)
-        except BaseException:
-            spare.supervision.discard()
-            raise
+            spare.launch.run(request)
+        except OSError:
+            # Somebody has ended it, say.
+            supervision.discard()
+            self.spares.note_use(succeeded=False)
+            return False
+        # It runs. What follows is done meanwhile.
+        shell.assign(self._ids.next(), request, working_dir)
+        supervision.command_runs(request)
+        self.spares.note_use(succeeded=True)
+        self._enter(supervision, by_spare=True)
         return True
 
     def _start_new(self, request: StartRequest, session: Session) -> ShellProcess:

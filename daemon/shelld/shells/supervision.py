@@ -126,10 +126,10 @@ class Supervision:
         try:
             for descriptor in (channel.fileno(), *self._pipes):
                 self._poller.register(descriptor, READABLE)
+            self._watch = new_watch()
         except BaseException:
             self._poller.close()
             raise
-        self._watch = new_watch()
 
     def set_timeout(self, policy: TimeoutPolicy | None) -> None:
         """From now on the command has that long."""
