@@ -106,6 +106,8 @@ class Faulty:
         self.control.arm(None)
         again = Workload(self.daemon)
         again.run_shortly()
+        # Collect garbage: see `inject`.
+        self.daemon.process.send_signal(signal.SIGALRM)
         left: list[Any] = []
 
         def is_clean() -> bool:

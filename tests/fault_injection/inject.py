@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import errno
 import fcntl
+import gc
 import inspect
 import json
 import mmap
@@ -203,9 +204,14 @@ class Injector:
             signal.setitimer(signal.ITIMER_REAL, 0.02)
 
     def start_tracing(self) -> None:
-        signal.signal(signal.SIGALRM, lambda _number, _frame: sys.settrace(self.trace))
+        signal.signal(signal.SIGALRM, self._on_alarm)
         threading.settrace(self.trace)
         sys.settrace(self.trace)
+
+    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
+        sys.settrace(self.trace)
+        # What only a traceback refers to, that of the injected error above all, is not left.
+        gc.collect()
 
     # -- system calls -----------------------------------------------------------------------
 
