@@ -24,11 +24,16 @@ def test_a_sample_of_faults_breaks_no_promise(tmp_path: Path) -> None:
     assert {point.role for point in points} == {"daemon", "keeper", "runner"}
     assert {point.call is None for point in points} == {True, False}
     # Faults of the helpers need a daemon of their own each, so they are fewer.
-    in_daemon = [point for point in points if point.role == "daemon"]
+    calls = [point for point in points if point.role == "daemon" and point.call is not None]
+    lines = [point for point in points if point.role == "daemon" and point.call is None]
     in_helpers = [point for point in points if point.role != "daemon"]
     # The same for everybody, as far as the lines are.
     chosen = random.Random(0)
-    sample = [*chosen.sample(in_daemon, SAMPLE), *chosen.sample(in_helpers, SAMPLE // 8)]
+    sample = [
+        *chosen.sample(calls, SAMPLE * 3 // 4),
+        *chosen.sample(lines, SAMPLE // 4),
+        *chosen.sample(in_helpers, SAMPLE // 8),
+    ]
     check(sample, tmp_path)
 
 

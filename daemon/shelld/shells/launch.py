@@ -132,7 +132,8 @@ class Launch:
 
     def _add_file(self, content: bytes) -> int:
         descriptor = anonymous_file(content)
-        self._give(descriptor)
+        self._theirs.append(descriptor)
+        self._descriptors.append(descriptor)
         return descriptor
 
     def _give(self, descriptor: int) -> None:
