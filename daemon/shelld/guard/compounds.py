@@ -1,6 +1,6 @@
 """Loops, conditions and functions: which of their statements run, and with what values.
 
-All branches are followed but those that certainly do not run, such as that of ``if false``.
+The guard follows every branch, except one that cannot run, such as that of ``if false``.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Compounds(Programs):
         return output + self._run(right, stdin)
 
     def _if(self, node: Node, stdin: str) -> str:
-        """Follow all branches but those that cannot be reached."""
+        """Follow all branches, except those that cannot be reached."""
         conditions: list[Node] = []
         branch: list[Node] = []
         others: list[Node] = []

@@ -36,7 +36,7 @@ def _matcher(step: str) -> re.Pattern[str] | None:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a path is one of those that a pattern stands for."""
+    """Whether a pattern matches a path."""
     steps, names = pattern.split("/"), path.split("/")
     if len(steps) != len(names):
         return False

@@ -221,7 +221,7 @@ def _sed(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _docker(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    """A container is another world, but for what of this one is mounted in it."""
+    """A container sees only those files of the host that are mounted in it."""
     mounts = {
         target: host
         for target, host in _mounts(arguments)

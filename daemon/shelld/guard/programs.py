@@ -30,7 +30,7 @@ from shelld.guard.vocabulary import (
 )
 from shelld.guard.wrappers import Inner, unwrapped
 
-# Where a pattern finds programs, and how many of those that it could be are followed.
+# Where a pattern is looked up as a program, and how many of its matches are followed.
 _BIN_DIRECTORIES: Final = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
 _MAX_CANDIDATES: Final = 32
 # How much longer it takes to look for commands in text than to copy it.
