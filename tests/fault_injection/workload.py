@@ -157,7 +157,8 @@ class Workload:
         shell = {"bash_id": started["bash_id"]}
         self.ask("bash_output", {**shell, "wait": 10_000}, lambda result: "s" in result["stdout"])
         for pattern in ("^st.rt$", "(?=s)start"):
-            read = {**shell, "stdout_offset": 0, "filter": pattern}
+            # The read before may have failed before there was something to read.
+            read = {**shell, "stdout_offset": 0, "filter": pattern, "wait": 10_000}
             self.ask("bash_output", read, lambda result: result["stdout"] == "start\n")
         self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
         kill = {"shell_id": started["bash_id"]}

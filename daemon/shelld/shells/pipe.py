@@ -84,5 +84,5 @@ class Pipe:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            Pipe._large_pipes -= self._is_large
             os.close(self.descriptor)
+            Pipe._large_pipes -= self._is_large
