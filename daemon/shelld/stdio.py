@@ -126,7 +126,7 @@ class Output:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._lock = threading.Lock()
-        self._queue: collections.deque[bytes] = collections.deque()
+        self._queue: collections.deque[memoryview] = collections.deque()
         self._queued = threading.Condition(self._lock)
         self.backlog = 0
         self.is_broken = False
@@ -140,25 +140,30 @@ class Output:
         """Write `data` as one piece, now or as soon as the client takes it. Never raises."""
         if self.is_broken or self._closed:
             return
+        written = 0
         try:
             if not self.backlog:
-                data = data[self._write_at_once(data) :]
-        except Exception:
-            # Then nothing was written. The thread tries again.
-            faults.report("the writer of answers")
-        if data and not self.is_broken:
-            self._enqueue(data)
-
-    def _enqueue(self, data: bytes) -> None:
-        try:
-            with self._lock:
-                self._queue.append(data)
-                self.backlog += len(data)
-                self._queued.notify()
+                written = self._try_to_write(data)
+            if written < len(data) and not self.is_broken:
+                self._enqueue(memoryview(data)[written:])
         except Exception:
             # Part of a message may be out, so nothing can follow it.
             faults.report("the writer of answers")
             self._break()
+
+    def _enqueue(self, data: memoryview) -> None:
+        with self._lock:
+            self._queue.append(data)
+            self.backlog += len(data)
+            self._queued.notify()
+
+    def _try_to_write(self, data: bytes) -> int:
+        try:
+            return self._write_at_once(data)
+        except Exception:
+            # Then nothing was written. The thread tries again.
+            faults.report("the writer of answers")
+            return 0
 
     def _write_at_once(self, data: bytes) -> int:
         """Write what surely does not block, saving the hop to the thread; return how much."""
@@ -212,10 +217,11 @@ class Output:
         with self._lock:
             pieces = [self._queue.popleft()]
             size = len(pieces[0])
-            while self._queue and size < _WRITE_BYTES:
+            while self._queue and size + len(self._queue[0]) <= _WRITE_BYTES:
                 pieces.append(self._queue.popleft())
                 size += len(pieces[-1])
-        view = memoryview(b"".join(pieces))
+        # A large one is never copied: the memory for that may not be there.
+        view = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
         try:
             while view:
                 view = view[self._write_some(view) :]

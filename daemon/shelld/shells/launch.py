@@ -113,7 +113,8 @@ class Launch:
 
     def __del__(self) -> None:
         # Whatever fails between its making and its supervision, no descriptor is left.
-        self.close()
+        if self._theirs or self._ours:
+            self.close()
 
     def _open_streams(self, stdin: str | None) -> None:
         if stdin is None:

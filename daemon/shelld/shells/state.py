@@ -74,8 +74,9 @@ _SET_AT_START: Final = tuple(
     COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
-# Set once, when bash starts, or, those that begin with "compat", by the variable BASH_COMPAT.
-_FIXED_OPTIONS: Final = (b"login_shell", b"restricted_shell", b"compat")
+# The names of options in the output of `shopt -p` and `set +o`. Left out are those that are set
+# once, when bash starts, or, if they begin with "compat", by the variable BASH_COMPAT.
+_OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat)([^ \n]++)\n")
 
 _LOCALE: Final = (b"LC_", b"LANG")
 
@@ -227,7 +228,6 @@ def parse_dump(dump: bytes) -> ShellState | None:
         else:
             declarations.append(match[0])
     unset = [name for name in _SET_AT_START if name not in seen]
-    shopt = [line.split(b" ")[-1] for line in options.split(b"\n")[:-1]]
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
     defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
     return ShellState(
@@ -236,7 +236,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
         variables=b"".join(declarations),
         switches=b"".join(
             (
-                _switches(shopt, enabled),
+                _switches(options, enabled),
                 b"\\builtin umask %s" % umask,
                 b"\\builtin unset -v %s\n" % b" ".join(unset) if unset else b"",
                 _pushed(directories),
@@ -305,17 +305,22 @@ def _ansi_c(match: re.Match[bytes]) -> bytes:
     return _ANSI_C_LETTERS.get(code, code)
 
 
-def _switches(options: list[bytes], enabled: frozenset[bytes]) -> bytes:
-    text = b""
-    options = [name for name in options if not name.startswith(_FIXED_OPTIONS)]
-    for letter, wanted in ((b"s", True), (b"u", False)):
-        names = [name for name in options if (name in enabled) is wanted]
-        if names:
-            text += b"\\builtin shopt -%s %s\n" % (letter, b" ".join(names))
-    return text
+def _switches(lines: bytes, enabled: frozenset[bytes]) -> bytes:
+    on, off = _sorted_options(lines, enabled)
+    return b"".join(
+        b"\\builtin shopt -%s %s\n" % (letter, b" ".join(names))
+        for letter, names in ((b"s", on), (b"u", off))
+        if names
+    )
 
 
 def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
-    names = [line.split(b" ")[-1] for line in lines.split(b"\n")[:-1]]
-    words = [b"%so %s" % (b"-" if name in enabled else b"+", name) for name in names]
+    on, off = _sorted_options(lines, enabled)
+    words = [b"-o " + name for name in on] + [b"+o " + name for name in off]
     return b"\\builtin set %s\n" % b" ".join(words)
+
+
+def _sorted_options(lines: bytes, enabled: frozenset[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Return which options of `lines` are on, and which are off."""
+    names = frozenset(_OPTION.findall(lines))
+    return sorted(names & enabled), sorted(names - enabled)

@@ -112,6 +112,8 @@ class Supervision:
         self._is_over = False
         # Of `_finish`, once that has begun: before, they would be a cycle.
         self._last_steps: list[Callable[[], None]] | None = None
+        # One of them has failed.
+        self._has_stumbled = False
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
@@ -261,26 +263,27 @@ class Supervision:
     def _finish(self) -> None:
         """Let go of everything; each step is taken, whatever happens in the others."""
         if self._last_steps is None:
-            # Each of these does nothing the second time, unless the first has failed.
-            repeatable = [self._start_is_over, self._close, self._tell_empty]
-            self._last_steps = [*repeatable, *repeatable, self._give_back]
+            self._last_steps = [self._start_is_over, self._close, self._tell_empty, self._give_back]
         while self._last_steps:
             step = self._last_steps.pop(0)
             try:
                 step()
             except Exception:
                 faults.report("the end of a shell")
+                # All but the last can be repeated: what was done is not done again.
+                if self._last_steps and not self._has_stumbled:
+                    self._has_stumbled = True
+                    self._last_steps.insert(0, step)
 
     def _close(self) -> None:
-        with contextlib.ExitStack() as stack:
-            for pipe in self._pipes.values():
-                stack.callback(pipe.close)
-            if self.launch.recorder is not None:
-                stack.callback(self.launch.recorder.close)
-            if not self._is_intact:
-                stack.callback(self._channel.close)
-            stack.callback(self.launch.close)
-            stack.callback(self._poller.close)
+        for pipe in self._pipes.values():
+            pipe.close()
+        if self.launch.recorder is not None:
+            self.launch.recorder.close()
+        if not self._is_intact:
+            self._channel.close()
+        self.launch.close()
+        self._poller.close()
 
     @property
     def _is_intact(self) -> bool:
