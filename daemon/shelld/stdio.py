@@ -188,8 +188,8 @@ class Output:
         return False
 
     def _break(self, error: OSError | None = None) -> None:
-        if error is not None:
-            self._note_failure(error)
+        """No more can be written. Without an `error`, our own code has failed."""
+        self._note_failure(error)
         with self._lock:
             self.is_broken = True
             self._queued.notify()
@@ -202,7 +202,7 @@ class Output:
                 self._write_queued()
         except Exception:
             faults.report("the writer of answers")
-            self.is_broken = True
+            self._note_failure(None)
             self._wake_loop()
 
     def _wait_for_queue(self) -> bool:
@@ -253,10 +253,15 @@ class Output:
         with suppress(RuntimeError):
             anyio.from_thread.run_sync(self._signal_progress, token=self._token)
 
-    def _note_failure(self, error: OSError) -> None:
+    def _says_client_is_gone(self, error: OSError) -> bool:
         # EIO is how a write fails on a terminal that was closed.
         is_closed_terminal = error.errno == errno.EIO and stat.S_ISCHR(self._mode)
-        if error.errno not in _CLIENT_IS_GONE and not is_closed_terminal:
+        return error.errno in _CLIENT_IS_GONE or is_closed_terminal
+
+    def _note_failure(self, error: OSError | None) -> None:
+        if error is None:
+            self.failure = "an unexpected error"
+        elif not self._says_client_is_gone(error):
             self.failure = error.strerror
         self.is_broken = True
 

@@ -300,6 +300,19 @@ def stopped_keeper(killed: list[int]) -> int:
     return pid
 
 
+async def test_what_an_ended_command_left_is_named_or_said_to_be_lost() -> None:
+    # As soon as bash has been reaped, what it left behind kills the runner.
+    left = "(trap '' HUP; while kill -0 $$; do :; done 2>/dev/null; kill -9 $PPID) & exit 0"
+    async with ShellManager() as manager:
+        shell = await manager.start_and_wait(StartRequest(left, in_foreground=True))
+        with anyio.fail_after(20):
+            await shell.wait_until(lambda: shell.has_ended)
+        assert shell.leftover or shell.reason == "lost"
+        with anyio.fail_after(20):
+            await shell.wait_until(lambda: shell.is_empty)
+        assert shell.reason == "lost"
+
+
 async def test_runner_and_keeper_killed_together_take_the_session_with_them(
     tmp_path: Path,
 ) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fault_injection.inject import FAILURES, SIZE, Control
+from fault_injection.inject import COLLECT, FAILURES, SIZE, Control
 from fault_injection.workload import MARK, ViolationError, Workload
 from shelld.app import STDOUT_FAILED
 from support import RawDaemon, descendants, is_alive, running_below, spares_of, wait_for
@@ -106,8 +106,7 @@ class Faulty:
         self.control.arm(None)
         again = Workload(self.daemon)
         again.run_shortly()
-        # Collect garbage: see `inject`.
-        self.daemon.process.send_signal(signal.SIGALRM)
+        self.daemon.process.send_signal(COLLECT)
         left: list[Any] = []
 
         def is_clean() -> bool:

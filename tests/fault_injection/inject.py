@@ -64,6 +64,10 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 }
 
 
+# Asks the injector to trace again, and to collect garbage. Harmless to a process that has no handler
+# for it, or has let go of it because it ends.
+COLLECT: Final = signal.SIGURG
+
 # As they are, whatever is put in their places.
 _open, _write = os.open, os.write
 
@@ -201,14 +205,16 @@ class Injector:
     def _restart_tracing(self) -> None:
         # Not by this thread itself, which is about to forget its trace function.
         if threading.current_thread() is threading.main_thread():
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            timer = threading.Timer(0.02, os.kill, (os.getpid(), COLLECT))
+            timer.daemon = True
+            timer.start()
 
     def start_tracing(self) -> None:
-        signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.signal(COLLECT, self._on_signal)
         threading.settrace(self.trace)
         sys.settrace(self.trace)
 
-    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         sys.settrace(self.trace)
         # What only a traceback refers to, that of the injected error above all, is not left.
         gc.collect()

@@ -43,8 +43,8 @@ runner -> daemon
     ``(FAILED, errno, what)``        nothing was started; `what` is "cwd", "bash" or "exec".
     ``(EXITED, status, user_us, system_us, max_rss_bytes, signalled, leftover, empty)``
                                      bash was reaped; `signalled`: a KILL had been carried out
-                                     before; `leftover`: pids of what it left behind; `empty`: this
-                                     says what EMPTY says, too.
+                                     before; `leftover`: pids of what it left behind, None if nobody
+                                     can tell; `empty`: this says what EMPTY says, too.
     ``(LEFTOVER, pids)``             the list has changed.
     ``(SURVIVORS, pids)``            not empty `KILL_DEADLINE_MS` after the grace; still trying.
     ``(EMPTY,)``                     nothing is left; the runner takes the next command.

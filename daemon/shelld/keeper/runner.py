@@ -280,7 +280,7 @@ class Runner:
         if leftover is None:
             # How the command has ended is told first. The keeper does the rest, and says so.
             if exited is not None:
-                self._send((*exited, [], False))
+                self._send((*exited, None, False))
             raise RunnerError
         is_empty = childless and not leftover
         if is_empty:

@@ -151,10 +151,14 @@ def _by_parent(found: dict[int, ProcessInfo]) -> dict[int, list[int]]:
 def _children(pid: int) -> list[int]:
     """Return the direct children of a process, the youngest last, zombies included."""
     found: list[int] = []
+    is_gone = True
     for thread in os.listdir(f"/proc/{pid}/task"):
         # A thread may end between the two.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found.extend(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
+            is_gone = False
+    if is_gone:
+        raise ProcessLookupError
     return found
 
 

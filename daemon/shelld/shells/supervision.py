@@ -256,8 +256,7 @@ class Supervision:
             shell.end(signal.SIGKILL, self._kill_event or ShellEvent.KILLED)
             self._tell_end()
         elif shell.leftover:
-            # It had ended, but what it left behind was killed.
-            shell.reason = "lost"
+            self._leftover_is_lost()
         shell.leftover = shell.survivors
 
     def _finish(self) -> None:
@@ -335,7 +334,7 @@ class Supervision:
         bash = [] if shell.pid is None or self._wait_status is not None else [shell.pid]
         if runner is not None and not self._runner_lost:
             self._pool.stop_runner(runner.pid)
-            self._runner_is_lost()
+            self._wait_for_keeper()
         elif survivors := shell.leftover or bash:
             # Nobody says that they are dead, and so they may not be.
             shell.survivors = shell.leftover = survivors
@@ -368,7 +367,8 @@ class Supervision:
         if messages is None:
             self._poller.unregister(self._channel.fileno())
             if not self._launch_again():
-                self._runner_lost = self._orphaned = True
+                self._runner_is_lost()
+                self._orphaned = True
 
     def _launch_again(self) -> bool:
         """Whether the command is with another runner now, as this one never was.
@@ -387,8 +387,18 @@ class Supervision:
         self._poller.register(self._channel.fileno(), READABLE)
         return True
 
+    def _leftover_is_lost(self) -> None:
+        """Tell that what the ended command left behind is killed, whatever that was."""
+        self.shell.reason = "lost"
+
     def _runner_is_lost(self) -> None:
         self._runner_lost = True
+        if self._wait_status is not None and not self._tree_empty:
+            self._leftover_is_lost()
+
+    def _wait_for_keeper(self) -> None:
+        """The keeper goes on in the place of the runner."""
+        self._runner_is_lost()
         self._stuck_at = self._clock() + KILL_DEADLINE_MS / 1000 + RUNNER_MARGIN_S
         self._deadline_changed()
 
@@ -405,7 +415,9 @@ class Supervision:
             self._tree_empty = is_empty
             shell.stop_clock()
             shell.usage = CommandUsage(user, system, rss)
-            shell.leftover = leftover
+            shell.leftover = leftover or []
+            if leftover is None:
+                self._leftover_is_lost()
             if wait_status:
                 self._look_for_oom(wait_status)
         elif kind == LEFTOVER:
@@ -421,7 +433,7 @@ class Supervision:
             self._tree_empty = True
         elif kind == LOST:
             logger.info("%s lost its runner", shell.id)
-            self._runner_is_lost()
+            self._wait_for_keeper()
         elif kind == UNREADABLE:
             # How the command ended, perhaps. The runner ends when the channel does.
             self._channel.shut_down()
