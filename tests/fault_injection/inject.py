@@ -64,8 +64,8 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 }
 
 
-# Asks the injector to trace again, and to collect garbage. Harmless to a process that has no handler
-# for it, or has let go of it because it ends.
+# Asks the injector to trace again, and to collect garbage. Harmless to a process that has no
+# handler for it, or has let go of it because it ends.
 COLLECT: Final = signal.SIGURG
 
 # As they are, whatever is put in their places.
