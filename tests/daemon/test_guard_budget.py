@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
 from shelld import faults
-from shelld.guard import Circumstances, judgement, parse
+from shelld.guard import Circumstances, judgement, parse, units
 from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.judgement import is_prepared, judge, judge_at_once
@@ -182,3 +183,44 @@ def test_length_of_rest_hides_no_danger(length: int) -> None:
     for rest in ("# " + "x" * length, "echo " + "x " * length, f"cat <<'E'\n{'x y' * length}\nE"):
         assert judge(f"rm -rf /\n{rest}", HERE).verdict == "block"
     assert judge(f"cat > f <<'E'\n{'x y' * length}\nE\nrm -rf /", HERE).verdict == "block"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "{a," * 500 + "x" + "}" * 500,
+        "{a,{b," * 300 + "c" + "}" * 600,
+        *("{" * 2_000, "{" * 1_000 + "}" * 1_000, "{a,b}" * 8 + "x" * 1_000),
+    ],
+)
+def test_braces_are_looked_at_once(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions: list[int] = []
+    end_of_unit = units.end_of_unit
+
+    def counted(text: str, position: int) -> int:
+        positions.append(position)
+        return end_of_unit(text, position)
+
+    monkeypatch.setattr(units, "end_of_unit", counted)
+    with suppress(units.TooLarge):
+        units.expand_braces(word)
+    assert len(positions) <= len(word)
+
+
+def test_what_braces_become_is_counted() -> None:
+    spent: list[int] = []
+    units.expand_braces("{a,b}" * 8 + "x" * 100, spent.append)
+    assert sum(spent) > 256 * 100
+    with pytest.raises(units.TooLarge):
+        units.expand_braces("{a,b}" * 10 + "x" * 1_000, spent.append)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("rm -rf / {1..2000}", "rm -rf / " + "{a,b}" * 11, "rm -rf / {1.." + "9" * 5_000 + "}"),
+        *("rm -rf / " + "{a," * 100 + "b" + "}" * 100, "x=$(seq 900); rm -rf x$x$x$x /"),
+    ],
+)
+def test_word_of_too_many_fields_hides_no_danger(command: str) -> None:
+    assert judge(command, HERE).verdict == "block"

@@ -21,6 +21,7 @@ from shelld.guard.patterns import replaced, trimmed
 from shelld.guard.units import (
     MAX_FIELDS,
     ExpansionError,
+    TooLarge,
     end_of_ansi,
     end_of_backticks,
     end_of_parameter,
@@ -84,13 +85,15 @@ def expand_word(word: str, scope: Scope) -> list[str]:
         return [UNKNOWN]
     fields: list[str] = []
     separators = _separators(scope)
-    words = expand_braces(word)
-    if len(words) > 1:
-        scope.spend(len(words) * len(word))
+    try:
+        words = expand_braces(word, scope.spend)
+    except TooLarge:
+        return [UNKNOWN]
     for each in words:
         fields += _fields(_pieces(each, scope), separators)
         if len(fields) > MAX_FIELDS:
-            raise ExpansionError
+            # Bash runs the command all the same.
+            return [*fields[:MAX_FIELDS], UNKNOWN]
     return fields
 
 
