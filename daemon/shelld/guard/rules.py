@@ -154,6 +154,7 @@ REMOVES_ROOT: Final = Finding("rm-root", "it removes the whole file system")
 def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
     if not _is_recursive(arguments, "rR"):
         return None
+    possible: Finding | None = None
     for operand in parse_arguments(arguments).operands:
         path = normalized(operand, place.cwd)
         if is_everything(path):
@@ -161,8 +162,9 @@ def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
         if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
             return Finding("rm-system", "it removes a system directory or a home as a whole")
         if path and may_be_everything(path):
-            return Finding("rm-root", "what it removes is not known before it runs", False)
-    return None
+            # A later operand may be certain.
+            possible = Finding("rm-root", "what it removes is not known before it runs", False)
+    return possible
 
 
 def _homes(place: Place) -> set[str]:
@@ -193,6 +195,7 @@ def _chown(arguments: Sequence[str], place: Place) -> Finding | None:
 
 
 def _owned(targets: Sequence[str], place: Place, rule: str, reason: str) -> Finding | None:
+    possible: Finding | None = None
     for target in targets:
         path = normalized(target, place.cwd)
         if is_everything(path):
@@ -200,8 +203,8 @@ def _owned(targets: Sequence[str], place: Place, rule: str, reason: str) -> Find
         if _is_directory_or_its_content(path, _SYSTEM_OWNED):
             return Finding(rule.replace("root", "system"), f"{reason} of a system directory")
         if path and may_be_everything(path):
-            return Finding(rule, "what it changes is not known before it runs", False)
-    return None
+            possible = Finding(rule, "what it changes is not known before it runs", False)
+    return possible
 
 
 def _mv(arguments: Sequence[str], place: Place) -> Finding | None:
