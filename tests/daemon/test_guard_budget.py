@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from contextlib import suppress
@@ -123,6 +124,29 @@ def test_name_in_dev_is_judged_as_a_disk() -> None:
     assert verdict_of("cp /tmp/a sda", cwd="/work").verdict == "allow"
     params = BashParams("curl -o sda x.org", cwd="../dev")
     assert anyio.run(verdict_on, context(), params).verdict == "block"
+
+
+def test_no_path_is_built_for_usual_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    normpath = os.path.normpath
+
+    def counted(path: str) -> str:
+        built.append(path)
+        return normpath(path)
+
+    monkeypatch.setattr(os.path, "normpath", counted)
+    for cwd in (None, "src", "/work/src"):
+        assert anyio.run(verdict_on, context(), BashParams("true", cwd=cwd)).verdict == "allow"
+    assert built == []
+
+
+@pytest.mark.parametrize(
+    ("session", "cwd"),
+    [("/work", "/dev"), ("/work", "../dev/"), ("/dev", "."), ("/dev/shm", ".."), ("/", "de/../dev")],
+)
+def test_directory_of_disks_is_seen_however_written(session: str, cwd: str) -> None:
+    params = BashParams("cp /tmp/a sda", cwd=cwd)
+    assert anyio.run(verdict_on, context(cwd=session), params).verdict == "block"
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "")])
