@@ -50,6 +50,46 @@ JUDGED: Final = {
     "mke2fs": "mkfs",
 }
 
+# The options of those, and of others that more than one table is about, that take a value.
+OPTIONS: Final = {
+    "chown": "- from= reference=",
+    "mv": "tS target-directory= suffix=",
+    "cp": "tS target-directory= suffix=",
+    "install": "gmotS target-directory= suffix= mode= owner= group=",
+    "rsync": "efMBT rsh= filter= exclude= exclude-from= include= include-from= files-from= chmod= "
+    "chown= bwlimit= timeout= port= log-file= temp-dir= compare-dest= copy-dest= link-dest= "
+    "backup-dir= suffix= max-size= min-size= partial-dir= password-file= out-format= rsync-path= "
+    "block-size= max-delete= info= debug= usermap= groupmap= compress-level= remote-option=",
+}
+
+_EXT: Final = "bCdeEgGiIJLlmMNoOrRstTUz idle:n idle:h idle:V"
+# Here, ``-h`` is followed by a number.
+_FAT: Final = "bDfFghilmMnrRsS codepage= variant= offset="
+
+# What makes file systems: by the end of its name, its options. Of others, no short option is known.
+MKFS: Final = {
+    "ext2": _EXT,
+    "ext3": _EXT,
+    "ext4": _EXT,
+    "xfs": "bcdilLmnprs idle:N idle:h idle:V",
+    "btrfs": "AbdlLmnOrRsU label= uuid= rootdir= csum= checksum= nodesize= sectorsize= metadata= "
+    "data= features= byte-count= idle:h idle:V",
+    "fat": _FAT,
+    "vfat": _FAT,
+    "msdos": _FAT,
+    "dos": _FAT,
+    "ntfs": "cHLpsSz cluster-size= heads= label= partition-start= sector-size= sectors-per-track= "
+    "mft-zone-multiplier= idle:n idle:no-action idle:h idle:V",
+    "f2fs": "aceCEdgloORstTUwzZ idle:h idle:V",
+    "minix": "iln idle:h idle:V",
+    "exfat": "bcLnUs volume-label= cluster-size= boundary-align= volume-guid= sector-size= idle:h "
+    "idle:help idle:V",
+    "cramfs": "bBeinN idle:h idle:V",
+    "bfs": "FNV idle:h",
+    "reiserfs": "bBhjlostu label= idle:V",
+    "": "- idle:V",
+}
+
 # What is lost when one of these is run on each file of a tree.
 DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd"})
 
@@ -65,9 +105,9 @@ WRITERS: Final = {
     "pv": "NrLEBBsdRDQFXiHTUPwl to:o to:output",
     "tee": "- all",
     "sponge": "- all",
-    "cp": "tS last target-directory= suffix=",
-    "install": "gmotS last target-directory= suffix= mode= owner= group=",
-    "rsync": "efMBT last if:write-devices",
+    "cp": OPTIONS["cp"] + " last",
+    "install": OPTIONS["install"] + " last",
+    "rsync": OPTIONS["rsync"] + " last if:write-devices",
     "shred": "ns all iterations= size=",
     "scrub": "pbDsX all",
     "nwipe": "lPmpqr all if:autonuke",
@@ -261,7 +301,7 @@ SPEAKERS: Final[dict[str, str]] = {
     "tar": "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
     "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action",
     "zip": "bntx script:TT script:unzip-command",
-    "rsync": "fMBT script:e script:rsh script:rsync-path",
+    "rsync": OPTIONS["rsync"] + " script:e script:rsh script:rsync-path",
     "ssh": "bcDEeFIiJLlmOpQRSWw says:o",
     "scp": "cDFiJlPX says:o script:S",
     "sftp": "BbcDFiJlPRs says:o script:S",
