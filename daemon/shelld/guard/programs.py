@@ -101,6 +101,14 @@ class Programs(Names):
             self.positional = before
 
     def _start(self, program: str, argv: list[str], stdin: str) -> str:
+        # Options of the shell are not those of a shell that a program starts.
+        before, self.nounset = self.nounset, False
+        try:
+            return self._follow(program, argv, stdin)
+        finally:
+            self.nounset = before
+
+    def _follow(self, program: str, argv: list[str], stdin: str) -> str:
         arguments = argv[1:]
         self._check(program, arguments, stdin)
         if program in SHELLS:
@@ -182,7 +190,7 @@ class Programs(Names):
 
     def _shell(self, arguments: Sequence[str], stdin: str) -> str:
         rest = list(arguments)
-        has_command = reads_stdin = False
+        has_command = reads_stdin = nounset = False
         while rest and rest[0][:1] in "-+" and len(rest[0]) > 1:
             option = rest.pop(0)
             if option in ("--rcfile", "--init-file") and rest:
@@ -197,12 +205,16 @@ class Programs(Names):
                     return ""
                 has_command = has_command or "c" in option
                 reads_stdin = reads_stdin or "s" in option
-            if not option.startswith("--") and option[-1] in "oO" and rest:
-                rest.pop(0)
+            if not option.startswith("--"):
+                named = rest[:1] if option[-1] in "oO" else []
+                if "u" in option or named == ["nounset"]:
+                    nounset = option[0] == "-"
+                del rest[: len(named)]
         if rest[:1] == ["-"]:
             rest.pop(0)
         child = self.copy()
         child.functions, child.aliases, child.arrays = {}, {}, {}
+        child.nounset = nounset
         child.variables = {
             name: value for name, value in self.variables.items() if name in self.exported
         }

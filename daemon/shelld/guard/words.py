@@ -53,8 +53,11 @@ class Scope(Protocol):
         """Count text that was looked at."""
         ...
 
-    def miss(self) -> None:
-        """Take note that a name has no value and that nothing stands in for it."""
+    def miss(self, name: str) -> None:
+        """Take note that a name has no value and that nothing stands in for it.
+
+        Raises `ExpansionError` if bash stops there.
+        """
         ...
 
     def list_of(self, name: str) -> list[str]:
@@ -334,7 +337,7 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
             return UNKNOWN
         value = UNKNOWN if UNKNOWN in value else _value(value, None, scope, quoted=quoted)
     if value is None and not _HAS_DEFAULT.match(rest):
-        scope.miss()
+        scope.miss("@" if index in ("@", "*") else name)
     return _operated(name, value, rest, scope, quoted=quoted) if rest else value or ""
 
 
