@@ -142,7 +142,13 @@ def test_no_path_is_built_for_usual_directory(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("session", "cwd"),
-    [("/work", "/dev"), ("/work", "../dev/"), ("/dev", "."), ("/dev/shm", ".."), ("/", "de/../dev")],
+    [
+        ("/work", "/dev"),
+        ("/work", "../dev/"),
+        ("/dev", "."),
+        ("/dev/shm", ".."),
+        ("/", "de/../dev"),
+    ],
 )
 def test_directory_of_disks_is_seen_however_written(session: str, cwd: str) -> None:
     params = BashParams("cp /tmp/a sda", cwd=cwd)

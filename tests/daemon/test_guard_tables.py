@@ -21,8 +21,8 @@ from shelld.guard.units import joined_lines
 from shelld.guard.wrappers import Inner, unwrapped
 
 # What a line of a table can say.
-KINDS = {"cd", "script", "first", "argv", "idle", "sub", "to", "if", "order", "says", "file", "env"}
-MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends"}
+KINDS = {"cd", "script", "first", "argv", "idle", "sub", "to", "if", "order", "says", "file", "env"} | {"into", "default"}
+MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends", "bash"}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,8 @@ def test_wrapper_is_taken_off(command: str, inner: Inner | None) -> None:
     [
         ("dd if=a of=b", ["b"]),
         ("tee -a b c", ["b", "c"]),
-        ("cp a b c", ["c"]),
+        ("cp a/b c", ["c", "c/b"]),
+        ("cp -t c a/b", ["c/b"]),
         ("cp a", []),
         ("curl -sSLo b x", ["b"]),
         ("curl -sSLob x", ["b"]),

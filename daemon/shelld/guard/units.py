@@ -44,7 +44,7 @@ def expand_braces(word: str, spend: Callable[[int], None] = _spend_nothing) -> l
 
 
 class _Braces:
-    """One word. Its braces are found once, so the time is linear in the word and what it becomes."""
+    """One word. Its braces are found once: the time is linear in it and what it becomes."""
 
     def __init__(self, word: str, spend: Callable[[int], None]) -> None:
         self._word = word
