@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
 from shelld import faults
-from shelld.guard import Circumstances, judgement, parse
+from shelld.guard import Circumstances, judgement, parse, units
 from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.judgement import is_prepared, judge, judge_at_once
@@ -124,6 +126,35 @@ def test_name_in_dev_is_judged_as_a_disk() -> None:
     assert anyio.run(verdict_on, context(), params).verdict == "block"
 
 
+def test_no_path_is_built_for_usual_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    normpath = os.path.normpath
+
+    def counted(path: str) -> str:
+        built.append(path)
+        return normpath(path)
+
+    monkeypatch.setattr(os.path, "normpath", counted)
+    for cwd in (None, "src", "/work/src"):
+        assert anyio.run(verdict_on, context(), BashParams("true", cwd=cwd)).verdict == "allow"
+    assert built == []
+
+
+@pytest.mark.parametrize(
+    ("session", "cwd"),
+    [
+        ("/work", "/dev"),
+        ("/work", "../dev/"),
+        ("/dev", "."),
+        ("/dev/shm", ".."),
+        ("/", "de/../dev"),
+    ],
+)
+def test_directory_of_disks_is_seen_however_written(session: str, cwd: str) -> None:
+    params = BashParams("cp /tmp/a sda", cwd=cwd)
+    assert anyio.run(verdict_on, context(cwd=session), params).verdict == "block"
+
+
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "")])
 def test_shortage_is_no_verdict(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_: object) -> None:
@@ -182,3 +213,44 @@ def test_length_of_rest_hides_no_danger(length: int) -> None:
     for rest in ("# " + "x" * length, "echo " + "x " * length, f"cat <<'E'\n{'x y' * length}\nE"):
         assert judge(f"rm -rf /\n{rest}", HERE).verdict == "block"
     assert judge(f"cat > f <<'E'\n{'x y' * length}\nE\nrm -rf /", HERE).verdict == "block"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "{a," * 500 + "x" + "}" * 500,
+        "{a,{b," * 300 + "c" + "}" * 600,
+        *("{" * 2_000, "{" * 1_000 + "}" * 1_000, "{a,b}" * 8 + "x" * 1_000),
+    ],
+)
+def test_braces_are_looked_at_once(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions: list[int] = []
+    end_of_unit = units.end_of_unit
+
+    def counted(text: str, position: int) -> int:
+        positions.append(position)
+        return end_of_unit(text, position)
+
+    monkeypatch.setattr(units, "end_of_unit", counted)
+    with suppress(units.TooLarge):
+        units.expand_braces(word)
+    assert len(positions) <= len(word)
+
+
+def test_what_braces_become_is_counted() -> None:
+    spent: list[int] = []
+    units.expand_braces("{a,b}" * 8 + "x" * 100, spent.append)
+    assert sum(spent) > 256 * 100
+    with pytest.raises(units.TooLarge):
+        units.expand_braces("{a,b}" * 10 + "x" * 1_000, spent.append)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("rm -rf / {1..2000}", "rm -rf / " + "{a,b}" * 11, "rm -rf / {1.." + "9" * 5_000 + "}"),
+        *("rm -rf / " + "{a," * 100 + "b" + "}" * 100, "x=$(seq 900); rm -rf x$x$x$x /"),
+    ],
+)
+def test_word_of_too_many_fields_hides_no_danger(command: str) -> None:
+    assert judge(command, HERE).verdict == "block"

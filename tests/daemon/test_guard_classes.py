@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import guard_classes
+import guard_further_classes
 import guard_more_classes
 from guard_lines import HERE
 from shelld.guard.judgement import judge
@@ -16,8 +17,9 @@ def is_blocked(line: str) -> bool:
     return not is_plainly_harmless(line) and judge(line, HERE).verdict == "block"
 
 
-DANGEROUS = [*guard_classes.DANGEROUS, *guard_more_classes.DANGEROUS]
-HARMLESS = [*guard_classes.HARMLESS, *guard_more_classes.HARMLESS]
+CORPORA = (guard_classes, guard_more_classes, guard_further_classes)
+DANGEROUS = [each for corpus in CORPORA for each in corpus.DANGEROUS]
+HARMLESS = [each for corpus in CORPORA for each in corpus.HARMLESS]
 
 
 @pytest.mark.parametrize(("name", "line"), DANGEROUS)

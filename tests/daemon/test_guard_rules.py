@@ -127,6 +127,15 @@ def test_what_could_be_everything_is_not_certain(command: str, rule: str, reason
     assert finding[:3] == (rule, reason, False)
 
 
+@pytest.mark.parametrize("command", ["rm -r", "chmod -R 777", "chown -R me"])
+def test_unknown_operand_hides_no_certain_one(command: str) -> None:
+    program, *arguments = command.split()
+    for operands in ([UNKNOWN, "/"], ["/", UNKNOWN], [UNKNOWN, "/etc"]):
+        finding = check(program, [*arguments, *operands], PLACE)
+        assert finding is not None
+        assert finding.is_certain
+
+
 @pytest.mark.parametrize(
     "command",
     [

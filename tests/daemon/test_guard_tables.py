@@ -21,8 +21,8 @@ from shelld.guard.units import joined_lines
 from shelld.guard.wrappers import Inner, unwrapped
 
 # What a line of a table can say.
-KINDS = {"cd", "script", "first", "argv", "idle", "sub", "to", "if", "order", "says", "file", "env"}
-MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends"}
+KINDS = {"cd", "script", "first", "argv", "idle", "sub", "to", "if", "order", "says", "file", "env"} | {"into", "default"}
+MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends", "bash"}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,8 @@ MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends"}
             vocabulary.EVERYDAY_WRAPPERS,
             vocabulary.WRITERS,
             vocabulary.SPEAKERS,
+            vocabulary.OPTIONS,
+            vocabulary.MKFS,
         )
         for program, lines in table.items()
         for line in lines.split(";")
@@ -92,7 +94,8 @@ def test_wrapper_is_taken_off(command: str, inner: Inner | None) -> None:
     [
         ("dd if=a of=b", ["b"]),
         ("tee -a b c", ["b", "c"]),
-        ("cp a b c", ["c"]),
+        ("cp a/b c", ["c", "c/b"]),
+        ("cp -t c a/b", ["c/b"]),
         ("cp a", []),
         ("curl -sSLo b x", ["b"]),
         ("curl -sSLob x", ["b"]),
@@ -216,3 +219,36 @@ def test_refusal_of_mkfs_on_what_may_be_disk_suggests_nothing(target: str) -> No
     reason = judge(f"mkfs.ext4 {target}", HERE).reason
     assert reason is not None
     assert "allow" not in reason
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("mkfs.ext4 -h", "mkfs.ext4 -V", "mke2fs -D -n /dev/sda1", "mkfs.xfs -h", "mkfs -h"),
+        *("mkfs.btrfs -h", "mkfs.ntfs -h", "mkfs.ntfs -n /dev/sda1", "mkfs.f2fs -h /dev/sda1"),
+        *("mkfs.exfat -h", "mkfs.minix -h", "mkfs.vfat --help", "mkfs -t ext4 -h", "mkfs.odd -V"),
+    ],
+)
+def test_mkfs_that_is_asked_for_help_is_allowed(command: str) -> None:
+    assert judge(command, HERE).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # A number of hidden sectors, a hash function, or what is not known.
+        *("mkfs.vfat -h 0 /dev/sda1", "mkfs.reiserfs -h r5 /dev/sda1", "mkfs.odd -h 0 /dev/sda1"),
+        *("mkfs -t vfat -F 32 -h 0 /dev/sda1", "mkfs.ext4 -L -h /dev/sda1"),
+        *("mkfs -t ext4 -L --help /dev/sda1", "mkfs.xfs -L -V /dev/sda1"),
+        *("mkfs.btrfs -L --help /dev/sda1", "mkfs.bfs -V -h /dev/sda1", "mkfs.ext4 -D /dev/sda1"),
+    ],
+)
+def test_mkfs_with_help_as_value_is_blocked(command: str) -> None:
+    assert judge(command, HERE).verdict == "block"
+
+
+def test_rsync_that_changes_nothing_is_allowed() -> None:
+    for command in ("rsync -an --delete a/ /", "rsync --delete --dry-run a/ /", "rsync --del / a"):
+        assert judge(command, HERE).verdict == "allow", command
+    for command in ("rsync -a --del --log-file x a/ /", "rsync -a --remove-source-files / b"):
+        assert judge(command, HERE).verdict == "block", command

@@ -31,7 +31,7 @@ class Names:
     def value_of(self, name: str) -> str | None:
         return self.VALUES.get(name)
 
-    def miss(self) -> None:
+    def miss(self, name: str) -> None:
         pass
 
     def spend(self, characters: int) -> None:

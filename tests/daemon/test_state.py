@@ -152,6 +152,10 @@ exit 3
 python -c 'x = 1; print(x)'
 ls >&2 && ls &>/dev/null || kill -9 $$
 ls $X=1
+test -n "$X"
+test "$X" = "$HOME" && ls
+test $? -eq 0
+test -v X; ls "$X" 'a[y=7]'
 """.strip().splitlines()
 HARMFUL = r"""
 cd x
@@ -195,6 +199,14 @@ if true; then cd /; fi
 for x in 1; do ls; done
 wait
 trap 'cd /' EXIT
+test -v 'a[y=7]'
+[ -v "a[y=7]" ]
+test x = x -a -'v' 'a[y=7]'
+true; test "$X" 'a[y=7]'
+test "$X" "$Y"
+test -v "$X"
+test $X
+test *
 """.strip().splitlines()
 
 

@@ -52,6 +52,9 @@ def _trap(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
     if arguments and not arguments[0].startswith("-"):
         shell.copy().run_script(arguments[0], "")
+        if arguments[1:] != ["EXIT"]:
+            # It can run at any time, and change options.
+            shell.nounset = None
     return ""
 
 
@@ -63,7 +66,32 @@ def _alias(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
+# The options of ``set``, without those that are written as names.
+_OPTIONS: Final = frozenset("abefhkmnptuvxBCEHPTo")
+
+
+def nounset_after(arguments: Sequence[str]) -> bool | None:
+    """Return what ``set`` makes of `nounset`: on, off, or nothing (None)."""
+    result: bool | None = None
+    rest = list(arguments)
+    while rest and rest[0][:1] in ("-", "+") and len(rest[0]) > 1 and rest[0] != "--":
+        sign, letters = rest[0][0], rest.pop(0)[1:]
+        names = [rest.pop(0) for letter in letters if letter == "o" and rest]
+        if sign == "+" and ("u" in letters or "nounset" in names):
+            return False
+        if not _OPTIONS.issuperset(letters):
+            return None
+        if "u" in letters or "nounset" in names:
+            result = True
+    return result
+
+
 def _set(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    # To turn it on is left to `Evaluation`, which knows whether this is surely reached.
+    if any(UNKNOWN in each for each in arguments):
+        shell.nounset = None
+    elif nounset_after(arguments) is False and shell.nounset:
+        shell.nounset = False
     rest = list(arguments)
     while rest and rest[0][:1] in "-+" and len(rest[0]) > 1:
         if rest.pop(0) == "--":

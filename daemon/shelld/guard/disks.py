@@ -22,6 +22,12 @@ def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[
     options, operands = all_options(arguments, spec.letters, spec.names)
     said = {name for name, _ in options}
     targets = [value for name, value in options if value and spec.has("to", name)]
+    targets += [
+        f"{value}/{each.rpartition('/')[2]}"
+        for name, value in options
+        if value and spec.has("into", name)
+        for each in operands
+    ]
     keys = [each.partition("=")[::2] for each in operands]
     targets += [value for key, value in keys if value and spec.has("key", key)]
     if not said.isdisjoint(spec.options.get("idle", ())):
@@ -33,7 +39,9 @@ def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[
     elif "rest" in spec.marks:
         targets += operands[1:]
     elif "last" in spec.marks and len(operands) > 1:
-        targets.append(operands[-1])
+        # It may be a directory.
+        names = [each.rstrip("/").rpartition("/")[2] for each in operands[:-1]]
+        targets += [operands[-1], *(f"{operands[-1]}/{name}" for name in names)]
     return targets
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from shelld.guard import parse
+from shelld.guard.builtins import nounset_after
 from shelld.guard.compounds import Compounds
 from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.markers import UNKNOWN, plain
@@ -46,6 +47,7 @@ class Evaluation(Compounds):
             self.unresolved("it is nested too deeply to be followed")
             return UNKNOWN
         self.budget.depth += 1
+        self.scripts += 1
         text = joined_lines(plain(text))
         self.spend(min(len(text), MAX_PARSED))
         try:
@@ -69,6 +71,7 @@ class Evaluation(Compounds):
                 self._run_fragments(text)
             return output
         finally:
+            self.scripts -= 1
             self.budget.depth -= 1
 
     def _run_fragments(self, text: str) -> None:
@@ -137,10 +140,17 @@ class Evaluation(Compounds):
         except ExpansionError:
             # Bash would not run it.
             return ""
+        if argv[:1] == ["set"] and self._surely_runs(node) and nounset_after(argv[1:]):
+            self.nounset = True
         segment, self.segment = self.segment, parse.text_of(node)
         output = self._with_variables(local, argv, stdin)
         self.segment = segment
         return self._written(target, output)
+
+    def _surely_runs(self, node: Node) -> bool:
+        """Whether a command runs, in this shell, whenever what follows it does."""
+        is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
+        return is_own and self.nounset is not None and parse.is_always_reached(node)
 
     def _with_variables(self, local: dict[str, str], argv: list[str], stdin: str) -> str:
         if not local:

@@ -68,6 +68,12 @@ def _is_wide(expression: Sequence[str]) -> bool:
             if pattern.strip("*?/."):
                 return False
             index += 1
+        elif word in ("-regex", "-iregex", "-user", "-uid"):
+            # Nearly all is root's.
+            value = plain("".join(expression[index + 1 : index + 2]))
+            if value.strip(".*/") and value not in ("root", "0"):
+                return False
+            index += 1
         elif word in ("!", "-not"):
             # All but some is nearly all.
             index += 1 + _WIDE_TESTS.get("".join(expression[index + 1 : index + 2]), 1)
@@ -113,6 +119,7 @@ def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _parallel(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    separator = "\0" if {"-0", "--null"} & set(arguments) else "\n"
     names = ("jobs", "delay", "timeout", "wd", "workdir", "joblog", "retries", "max-args")
     options, rest = leading_options(
         [f"./{each}" if each.startswith(":::") else each for each in arguments], "jPNnSaI", names
@@ -122,7 +129,11 @@ def _parallel(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     for name, value in options:
         if name in ("wd", "workdir") and value:
             shell.cwd = rules.normalized(value, shell.cwd)
-    items = stdin.splitlines()
+    # What find writes has line ends here, whatever it is told to write.
+    items = [item for item in re.split(f"[\n{separator}]", stdin) if item]
+    shell.is_for_each = UNKNOWN in items
+    if any(name in ("pipe", "spreadstdin") for name, _ in options):
+        return str(shell.run_script(" ".join(rest), stdin))
     if ":::" in rest:
         index = rest.index(":::")
         rest, items = rest[:index], [each for each in rest[index + 1 :] if each != ":::"]
@@ -195,11 +206,36 @@ def _fd(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     return UNKNOWN
 
 
-def _crontab(shell: Programs, _arguments: Sequence[str], stdin: str) -> str:
-    for line in stdin.splitlines()[:_MAX_ITEMS]:
+def _crontab(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    _, operands = leading_options(arguments, "u")
+    table = shell.content_of(operands[0], stdin) if operands else stdin
+    # What is not known may end with a line end.
+    for line in re.split(f"[\n{UNKNOWN}]", table)[:_MAX_ITEMS]:
         match = re.match(r"\s*(?:@\w+|(?:\S+\s+){4}\S+)\s+(.*)", line)
         if match is not None and not line.lstrip().startswith("#"):
             shell.copy().run_script(match[1], "")
+    return UNKNOWN
+
+
+_ADDRESS: Final = re.compile(r"(?i)(exec|system|shell|open|gopen|create|file):([^,]*(?:,.*)?)", re.S)
+
+
+def _socat(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+    options, addresses = leading_options(arguments, "bdDfhlLStTWx")
+    given = {name for name, _ in options}
+    for index, address in enumerate(addresses[:2]):
+        match = _ADDRESS.match(address)
+        kind, rest = (match[1].lower(), match[2]) if match else ("gopen", address)
+        if kind in ("exec", "system", "shell"):
+            # What follows a comma can be an option of the address.
+            script = rest if "," not in rest else rest.partition(",")[0]
+            shell.copy().run_script(script, stdin)
+            continue
+        path, _, ways = rest.partition(",")
+        # With these, bytes go one way only.
+        is_read = ("u" in given and index == 0) or ("U" in given and index == 1)
+        if not is_read and not re.search(r"\brdonly\b|\bo-rdonly\b", ways):
+            shell.report(rules.overwrites(path, Place(shell.cwd, shell.home)))
     return UNKNOWN
 
 
@@ -266,9 +302,9 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 _AWK_RUNS: Final = (
     r'system\s*\(\s*"((?:[^"\\]|\\.)*)"',
     r'"((?:[^"\\]|\\.)*)"\s*\|\s*getline',
-    r'\bprintf?\b[^"|;}]*\|\s*"((?:[^"\\]|\\.)*)"',
+    r'\bprintf?\b[^"|;}]*\|&?\s*"((?:[^"\\]|\\.)*)"',
 )
-_AWK_PIPED: Final = r'\bprintf?\b\s*"((?:[^"\\]|\\.)*)"\s*\|\s*"((?:[^"\\]|\\.)*)"'
+_AWK_PIPED: Final = r'\bprintf?\b\s*"((?:[^"\\]|\\.)*)"\s*\|&?\s*"((?:[^"\\]|\\.)*)"'
 
 
 def _awk(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
@@ -291,6 +327,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "fd": _fd,
     "crontab": _crontab,
     "at": _at,
+    "socat": _socat,
     "sed": _sed,
     "awk": _awk,
     "docker": _docker,

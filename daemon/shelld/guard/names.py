@@ -53,6 +53,12 @@ _SPECIAL: Final = {
     "HOSTTYPE": UNKNOWN,
 }
 
+# Names that have a value although nothing here knows it, and those that `nounset` is not about.
+_SET_BY_BASH: Final = re.compile(
+    "[@*]|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|FUNCNAME|GROUPS|HIST.*|OPT.*|PATH|PIPESTATUS|PS[0-9]"
+    "|SHELLOPTS|SHLVL|SRANDOM|TERM|COLUMNS|LINES|COPROC.*|MAPFILE|READLINE_.*|REPLY|OLDPWD"
+)
+
 
 class Names(abc.ABC):
     """Implements `words.Scope`. `variables` are all that is set, `exported` what others see."""
@@ -77,6 +83,10 @@ class Names(abc.ABC):
         # The text that is being looked at, and whether it names a variable that is not set.
         self.segment = ""
         self.has_unset = False
+        # Whether bash stops at a variable that is not set; None: that can no longer be known.
+        self.nounset: bool | None = False
+        # How many scripts this shell is in, one within the other.
+        self.scripts = 0
         # Whether programs are run on every file below their operands, as by find.
         self.is_for_each = False
 
@@ -93,6 +103,7 @@ class Names(abc.ABC):
         other.positional, other.name = self.positional, self.name
         other.segment, other.has_unset = self.segment, self.has_unset
         other.is_for_each = self.is_for_each
+        other.nounset = self.nounset
         return other
 
     @abc.abstractmethod
@@ -103,8 +114,10 @@ class Names(abc.ABC):
     def spend(self, characters: int) -> None:
         self.budget.spend(characters)
 
-    def miss(self) -> None:
+    def miss(self, name: str) -> None:
         self.has_unset = True
+        if self.nounset and not _SET_BY_BASH.fullmatch(name):
+            raise ExpansionError
 
     def value_of(self, name: str) -> str | None:
         if name.isdecimal():
@@ -249,4 +262,6 @@ class Names(abc.ABC):
         raise Blocked(finding, segment or self.segment)
 
     def unresolved(self, reason: str) -> None:
+        # What is not followed may change the options of the shell.
+        self.nounset = None
         self.budget.unresolved = self.budget.unresolved or reason

@@ -163,6 +163,20 @@ def only_starts(body: Node) -> bool:
     return statements > 0
 
 
+def is_always_reached(node: Node) -> bool:
+    """Whether a command is part of no condition, loop, pipeline, group or function of a script."""
+    while (parent := node.parent) is not None:
+        following = node.next_sibling
+        if following is not None and following.type == "&":
+            return False
+        if parent.type == "program":
+            return not parent.has_error
+        if parent.type != "list" or parent.children[0] != node:
+            return False
+        node = parent
+    return False
+
+
 def redirection(node: Node) -> tuple[str, str | None]:
     operator, word = "", None
     for child in node.children:

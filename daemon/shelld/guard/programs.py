@@ -5,7 +5,8 @@ a program that is looked up in the rules.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from shelld.guard import rules
@@ -18,7 +19,7 @@ from shelld.guard.markers import UNKNOWN
 from shelld.guard.names import Names
 from shelld.guard.outputs import Surroundings, output_of
 from shelld.guard.rules import Place, normalized
-from shelld.guard.speakers import scripts_of
+from shelld.guard.speakers import directories_of, scripts_of
 from shelld.guard.vocabulary import (
     DESTROYERS,
     JUDGED,
@@ -101,6 +102,14 @@ class Programs(Names):
             self.positional = before
 
     def _start(self, program: str, argv: list[str], stdin: str) -> str:
+        # Options of the shell are not those of a shell that a program starts.
+        before, self.nounset = self.nounset, False
+        try:
+            return self._follow(program, argv, stdin)
+        finally:
+            self.nounset = before
+
+    def _follow(self, program: str, argv: list[str], stdin: str) -> str:
         arguments = argv[1:]
         self._check(program, arguments, stdin)
         if program in SHELLS:
@@ -109,10 +118,7 @@ class Programs(Names):
         if language is not None:
             self._interpreter(language, arguments, stdin)
         if program in SPEAKERS:
-            content_of = self._content_of(stdin)
-            self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
-            for script in scripts_of(program, arguments, self._exported, content_of, stdin):
-                self.copy().run_text(script, "")
+            self._speaker(program, arguments, stdin)
         if program.startswith(_LOADERS):
             program = "ld.so"
         inner = unwrapped(program, arguments)
@@ -146,17 +152,25 @@ class Programs(Names):
                 for target in rules.destroyed_by(program, arguments):
                     self.report(rules.check("rm", ["-r", "--", target], place))
 
+    def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
+        """Follow what a program runs that its own language names."""
+        self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
+        shell = self.copy()
+        for directory in directories_of(program, arguments):
+            shell.cwd = normalized(directory, shell.cwd)
+        content_of = partial(shell.content_of, stdin=stdin)
+        for script in scripts_of(program, arguments, self._exported, content_of, stdin):
+            shell.copy().run_text(script, "")
+
     def _exported(self, name: str) -> str | None:
         """Return what a program sees of a variable."""
         return self.variables.get(name) if name in self.exported else None
 
-    def _content_of(self, stdin: str) -> Callable[[str], str]:
-        def content(name: str) -> str:
-            path = normalized(name, self.cwd)
-            is_input = name == "-" or path in ("/dev/stdin", "/dev/fd/0")
-            return stdin if is_input else self.files.get(path, UNKNOWN)
-
-        return content
+    def content_of(self, name: str, stdin: str) -> str:
+        """Return what is known to be in a file."""
+        path = normalized(name, self.cwd)
+        is_input = name == "-" or path in ("/dev/stdin", "/dev/fd/0")
+        return stdin if is_input else self.files.get(path, UNKNOWN)
 
     def written_by(self, argv: Sequence[str], stdin: str) -> str:
         """Return what a program that changes nothing writes, `UNKNOWN` if that is not known."""
@@ -182,7 +196,7 @@ class Programs(Names):
 
     def _shell(self, arguments: Sequence[str], stdin: str) -> str:
         rest = list(arguments)
-        has_command = reads_stdin = False
+        has_command = reads_stdin = nounset = False
         while rest and rest[0][:1] in "-+" and len(rest[0]) > 1:
             option = rest.pop(0)
             if option in ("--rcfile", "--init-file") and rest:
@@ -197,12 +211,16 @@ class Programs(Names):
                     return ""
                 has_command = has_command or "c" in option
                 reads_stdin = reads_stdin or "s" in option
-            if not option.startswith("--") and option[-1] in "oO" and rest:
-                rest.pop(0)
+            if not option.startswith("--"):
+                named = rest[:1] if option[-1] in "oO" else []
+                if "u" in option or named == ["nounset"]:
+                    nounset = option[0] == "-"
+                del rest[: len(named)]
         if rest[:1] == ["-"]:
             rest.pop(0)
         child = self.copy()
         child.functions, child.aliases, child.arrays = {}, {}, {}
+        child.nounset = nounset
         child.variables = {
             name: value for name, value in self.variables.items() if name in self.exported
         }
@@ -229,7 +247,7 @@ class Programs(Names):
 
     def _interpreter(self, language: str, arguments: Sequence[str], stdin: str) -> None:
         """Follow the commands that code would start, if it is known."""
-        code = code_of(language, arguments, stdin, self._content_of(stdin))
+        code = code_of(language, arguments, stdin, partial(self.content_of, stdin=stdin))
         self.spend(len(code) * _SEARCHING)
         commands = commands_in(language, code)
         if commands.is_fork_bomb:

@@ -30,7 +30,7 @@ _NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 
 # Programs that rules are about, or that start others. "-" is the input of a program, which may be
-# a script. What `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` could do takes "/dev/", one of these
+# a script. What `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` could do takes "/dev", one of these
 # programs, or characters that are not simple.
 _TELLING: Final = frozenset(
     (*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS)
@@ -50,7 +50,7 @@ def is_plainly_harmless(
     """
     if policy.block or len(command) > _MAX_CHARACTERS or not _SIMPLE.fullmatch(command):
         return False
-    if "/dev/" in command or "mkfs" in command or (". " in command and _SOURCES.search(command)):
+    if "/dev" in command or "mkfs" in command or (". " in command and _SOURCES.search(command)):
         return False
     words = _SEPARATORS.split(command)
     if defined:

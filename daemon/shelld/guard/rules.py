@@ -7,15 +7,17 @@ Pure: an argument list, as bash would hand it to a program, and where that would
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from shelld.guard.disks import targets_of
 from shelld.guard.globs import has_glob, matches, matches_most_letters
 from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
 from shelld.guard.options import all_options
+from shelld.guard.specification import specification
 from shelld.guard.verdict import Finding
-from shelld.guard.vocabulary import JUDGED, WRITERS
+from shelld.guard.vocabulary import JUDGED, MKFS, OPTIONS, WRITERS
 
 
 class Place(NamedTuple):
@@ -125,12 +127,17 @@ class Arguments(NamedTuple):
 
 
 def parse_arguments(
-    arguments: Sequence[str], with_value: str = "", long_with_value: Sequence[str] = ()
+    arguments: Sequence[str], with_value: str = "", long_with_value: Container[str] = ()
 ) -> Arguments:
     """Take arguments apart as getopt_long(3) does, options behind operands included."""
     options, operands = all_options(arguments, with_value, long_with_value)
     values = {name: value for name, value in options if value is not None}
     return Arguments(frozenset(name for name, _ in options), operands, values)
+
+
+def _parsed(program: str, arguments: Sequence[str]) -> Arguments:
+    spec = specification(OPTIONS[program])
+    return parse_arguments(arguments, spec.letters, spec.names)
 
 
 def _is_recursive(arguments: Sequence[str], letters: str) -> bool:
@@ -154,6 +161,7 @@ REMOVES_ROOT: Final = Finding("rm-root", "it removes the whole file system")
 def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
     if not _is_recursive(arguments, "rR"):
         return None
+    possible: Finding | None = None
     for operand in parse_arguments(arguments).operands:
         path = normalized(operand, place.cwd)
         if is_everything(path):
@@ -161,8 +169,9 @@ def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
         if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
             return Finding("rm-system", "it removes a system directory or a home as a whole")
         if path and may_be_everything(path):
-            return Finding("rm-root", "what it removes is not known before it runs", False)
-    return None
+            # A later operand may be certain.
+            possible = Finding("rm-root", "what it removes is not known before it runs", False)
+    return possible
 
 
 def _homes(place: Place) -> set[str]:
@@ -187,12 +196,13 @@ def _chmod(arguments: Sequence[str], place: Place) -> Finding | None:
 def _chown(arguments: Sequence[str], place: Place) -> Finding | None:
     if not _is_recursive(arguments, "R"):
         return None
-    operands = parse_arguments(arguments, "", ("from", "reference")).operands
+    operands = _parsed("chown", arguments).operands
     has_owner = not any(each.startswith("--ref") for each in arguments)
     return _owned(operands[has_owner:], place, "chown-root", "it changes who owns every file")
 
 
 def _owned(targets: Sequence[str], place: Place, rule: str, reason: str) -> Finding | None:
+    possible: Finding | None = None
     for target in targets:
         path = normalized(target, place.cwd)
         if is_everything(path):
@@ -200,12 +210,12 @@ def _owned(targets: Sequence[str], place: Place, rule: str, reason: str) -> Find
         if _is_directory_or_its_content(path, _SYSTEM_OWNED):
             return Finding(rule.replace("root", "system"), f"{reason} of a system directory")
         if path and may_be_everything(path):
-            return Finding(rule, "what it changes is not known before it runs", False)
-    return None
+            possible = Finding(rule, "what it changes is not known before it runs", False)
+    return possible
 
 
 def _mv(arguments: Sequence[str], place: Place) -> Finding | None:
-    parsed = parse_arguments(arguments, "tS", ("target-directory", "suffix"))
+    parsed = _parsed("mv", arguments)
     has_target = "t" in parsed.values or "target-directory" in parsed.values
     sources = parsed.operands if has_target else parsed.operands[:-1]
     for source in sources:
@@ -225,37 +235,52 @@ def overwrites(target: str, place: Place, rule: str = "redirect-disk") -> Findin
 
 
 _MAKES: Final = "it makes a new file system, and what was there is lost"
-# Options of mke2fs(8) that take a value.
-_EXT_LETTERS: Final = "bCdDeEfgGiIJLlmMNoOrtTUz"
 
 
 def _mkfs(program: str, arguments: Sequence[str], place: Place) -> Finding | None:
-    kind = "ext2" if program == "mke2fs" else program.removeprefix("mkfs.")
-    letters = _EXT_LETTERS if kind in ("ext2", "ext3", "ext4") else ""
-    parsed = parse_arguments(arguments, letters)
-    if parsed.flags & {"version", "help"} or _is_dry_run_of_mkfs(kind, arguments, parsed):
+    operands = _front_end(arguments) if program == "mkfs" else _maker(program, arguments)
+    if operands is None:
         return None
-    paths = [normalized(operand, place.cwd) for operand in parsed.operands]
+    paths = [normalized(operand, place.cwd) for operand in operands]
     is_known = not any(UNKNOWN in each or has_glob(each) for each in arguments)
     is_on_disk = any(path.startswith("/dev/") for path in paths)
     suggests_allowing = bool(paths) and is_known and not is_on_disk
     return Finding("mkfs", _MAKES, suggests_allowing=suggests_allowing)
 
 
-def _is_dry_run_of_mkfs(kind: str, arguments: Sequence[str], parsed: Arguments) -> bool:
-    if kind == "mkfs":
-        # ``mkfs -V /dev/sda`` says what it does, and only if told twice does not do it.
-        times = sum(each.count("V") for each in arguments if re.fullmatch(r"-\w+", each))
-        return times > 1 or (times == 1 and not parsed.operands)
-    dry = {"ext2": "n", "ext3": "n", "ext4": "n", "ntfs": "n", "xfs": "N"}.get(kind, "V")
-    return not parsed.flags.isdisjoint({dry, "V"})
+def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
+    """Return the operands of a program such as mkfs.ext4; None: it makes no file system."""
+    kind = "ext2" if program == "mke2fs" else program.removeprefix("mkfs.")
+    spec = specification(MKFS.get(kind, MKFS[""]))
+    options, operands = all_options(arguments, spec.letters, spec.names)
+    idle = ("help", "version", *spec.options.get("idle", ()))
+    is_idle = any(name in idle for name, _ in options) or list(arguments) == ["-h"]
+    return None if is_idle else operands
+
+
+def _front_end(arguments: Sequence[str]) -> list[str] | None:
+    """Return the operands of mkfs(8), which hands on what follows the first option it lacks."""
+    options, operands = all_options(arguments, "t", ("type",))
+    known = ("V", "verbose", "t", "type", "h", "help", "version")
+    own = [name for name, _ in takewhile(lambda option: option.name in known, options)]
+    if not {"h", "help", "version"}.isdisjoint(own):
+        return None
+    # ``mkfs -V /dev/sda`` says what it does, and only if told twice does not do it.
+    times = own.count("V")
+    return None if times > 1 or (times == 1 and not operands) else operands
 
 
 def _rsync(arguments: Sequence[str], place: Place) -> Finding | None:
-    parsed = parse_arguments(arguments, "ef", ("exclude", "include", "rsh"))
-    deletes = any(flag.startswith("delete") or flag == "del" for flag in parsed.flags)
-    if deletes and parsed.operands and is_everything(normalized(parsed.operands[-1], place.cwd)):
+    parsed = _parsed("rsync", arguments)
+    flags, operands = parsed.flags, parsed.operands
+    if not operands or not flags.isdisjoint({"n", "dry-run", "list-only"}):
+        return None
+    deletes = any(flag.startswith("delete") or flag == "del" for flag in flags)
+    if deletes and is_everything(normalized(operands[-1], place.cwd)):
         return Finding("rm-root", "it removes what is not in its source from the whole file system")
+    if "remove-source-files" in flags:
+        sources = [normalized(each, place.cwd) for each in operands[:-1]]
+        return REMOVES_ROOT if any(map(is_everything, sources)) else None
     return None
 
 
@@ -303,7 +328,7 @@ def check(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
 
 def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:
     """Return what is lost if one of `vocabulary.DESTROYERS` runs."""
-    parsed = parse_arguments(arguments, "tS", ("target-directory", "suffix"))
+    parsed = _parsed(program, arguments) if program in OPTIONS else parse_arguments(arguments)
     operands = parsed.operands
     has_directory = not parsed.flags.isdisjoint({"t", "target-directory"})
     if program == "mv":

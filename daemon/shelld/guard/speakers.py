@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from shelld.guard.markers import plain
+from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import all_options
 from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import SPEAKERS
@@ -32,9 +32,14 @@ _MAKE: Final = (
     r"^[^\s#:=][^#:=]*::?[^=;\n]*;\s*[-@+]*(.*)",
     r"\$\(shell\s+([^()]*)\)",
 )
-_GDB: Final = (r"^\s*(?:shell|!)\s*(.*)",)
+_PYTHON: Final = _CALLED % r"(?:system|popen|run|call|Popen)"
+_GDB: Final = (r"^\s*(?:shell|!)\s*(.*)", r"^\s*(?:pipe\s|\|).*?\|\s*(.*)", _PYTHON)
 _MYSQL: Final = (r"^\s*(?:system|\\!)\s+(.*)",)
-_VIM: Final = (_VI, _CALLED % "system(?:list)?")
+_VIM: Final = (
+    _VI,
+    r"^:*\s*ter(?:m(?:inal)?)?!?\s+(.*)",
+    _CALLED % r"(?:system(?:list)?|os\.execute|io\.popen|jobstart|termopen)",
+)
 _SSH: Final = (r"(?i)^(?:Proxy|Local|KnownHosts|Remote)Command(?:\s*=\s*|\s+)(.*)",)
 
 _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
@@ -46,11 +51,13 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH),
     "psql": (r"\\!\s*(.*)", r"(?i)\bprogram\s+'((?:[^']|'')*)'"),
     **dict.fromkeys(("mysql", "mariadb"), _MYSQL),
-    "sqlite3": (r"^\s*\.(?:shell|system)\s+(.*)",),
+    "sqlite3": (r"^\s*\.(?:sh\w*|sys\w*)\s+(.*)",),
     "gdb": _GDB,
-    "lldb": (r"^\s*(?:platform\s+)?shell\s+(.*)",),
+    "lldb": (r"^\s*(?:platform\s+)?shell\s+(.*)", _PYTHON),
     **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])\s*(?:spawn|exec|system)\s+(.*)",)),
     **dict.fromkeys(("make", "gmake"), _MAKE),
+    # A dry run still asks the shell for values.
+    **dict.fromkeys(("make -n", "gmake -n"), _MAKE[2:]),
     "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
 }
 
@@ -78,6 +85,8 @@ def scripts_of(
         said += operands
     if "+" in given:
         said += [each[1:] for each in operands if each.startswith("+")]
+    if any(spec.has("idle", name) for name, _ in all_options(arguments, *_valued(spec))[0]):
+        program += " -n"
     behind = [shlex.join(operands[1:])] if "appends" in spec.marks else []
     scripts += [
         " ".join([found, *behind]) for text in said for found in _commands_in(program, text)
@@ -87,14 +96,31 @@ def scripts_of(
         yield script.lstrip("|!").removeprefix("-")
 
 
+def _valued(spec: Specification) -> tuple[str, frozenset[str]]:
+    return spec.letters, spec.names
+
+
+def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
+    """Return the directories that a program goes to before it runs anything, one after the other."""
+    spec = specification(SPEAKERS[program])
+    options, _ = all_options(arguments, *_valued(spec))
+    return [value for name, value in options if value and spec.has("cd", name)]
+
+
 def _taken_apart(
     spec: Specification, arguments: Sequence[str], content_of: Callable[[str], str]
 ) -> tuple[list[str], list[str], list[str]]:
     """Return what options say in the program's language, their scripts, and the operands."""
-    options, operands = all_options(arguments, spec.letters, spec.names)
+    options, operands = all_options(arguments, *_valued(spec))
     given = [(name, value) for name, value in options if value is not None]
     said = [value for name, value in given if spec.has("says", name)]
-    said += [content_of(value) for name, value in given if spec.has("file", name)]
+    files = [value for name, value in given if spec.has("file", name)]
+    for name in () if files else spec.options.get("default", ()):
+        # Most often it is on disk, and then nothing is known of it.
+        if content_of(name) != UNKNOWN:
+            files = [name]
+            break
+    said += map(content_of, files)
     scripts = [value for name, value in given if spec.has("script", name)]
     return said, scripts, operands
 

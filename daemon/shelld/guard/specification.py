@@ -28,7 +28,7 @@ class Specification(Struct, frozen=True):
 # Every operand comes before the program.
 ALL_OPERANDS: Final = 99
 # The kinds of options that take no value.
-_WITHOUT_VALUE: Final = frozenset({"idle", "if", "sub", "order", "env"})
+_WITHOUT_VALUE: Final = frozenset({"idle", "if", "sub", "order", "env", "default"})
 
 
 @cache

@@ -6,68 +6,114 @@ Pure, and without values: what is found here is text still.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
-# What a brace expansion may make of one word.
+# What a brace expansion may make of one word: fields, and characters in all of them together.
 MAX_FIELDS: Final = 1024
-_MAX_BRACE_STEPS: Final = 500_000
+_MAX_CHARACTERS: Final = 256 * 1024
+_MAX_NESTED_BRACES: Final = 64
+# The ends of ``{1..100}`` are numbers of a few digits.
+_MAX_SEQUENCE: Final = 64
+# How much longer it takes to find the parts of a word than to copy it.
+_SCANNING: Final = 30
 
 
 class ExpansionError(Exception):
     """Bash would give up here: ``${x:?}`` without a value, or a word that is none."""
 
 
-def expand_braces(word: str) -> list[str]:
-    """Return what ``{a,b}`` and ``{1..3}`` make of a word, before anything else is looked at."""
+class TooLarge(Exception):
+    """Bash would go on, but the guard does not: the word becomes too many fields."""
+
+
+def _spend_nothing(_characters: int) -> None: ...
+
+
+def expand_braces(word: str, spend: Callable[[int], None] = _spend_nothing) -> list[str]:
+    """Return what ``{a,b}`` and ``{1..3}`` make of a word, before anything else is looked at.
+
+    `spend` counts the characters that were looked at. Raises `TooLarge`.
+    """
     if "{" not in word:
         return [word]
-    results = [""]
-    position = attempts = 0
-    while position < len(word):
-        end = end_of_unit(word, position)
-        if word[position] == "{":
-            attempts += 1
-            if attempts * len(word) > _MAX_BRACE_STEPS:
-                # Each looks for its end.
-                raise ExpansionError
-            alternatives, end = _alternatives(word, position)
-            if alternatives is not None:
-                results = [before + each for before in results for each in alternatives]
-                if len(results) > MAX_FIELDS:
-                    raise ExpansionError
-                position = end
+    spend(len(word) * _SCANNING)
+    return _Braces(word, spend).expand(0, len(word), 0)
+
+
+class _Braces:
+    """One word. Its braces are found once: the time is linear in it and what it becomes."""
+
+    def __init__(self, word: str, spend: Callable[[int], None]) -> None:
+        self._word = word
+        self._spend = spend
+        self._characters = 0
+        self._marks = _marks_of(word)
+        self._starts = sorted(self._marks)
+
+    def expand(self, start: int, end: int, depth: int) -> list[str]:
+        if depth > _MAX_NESTED_BRACES:
+            raise TooLarge
+        results = [""]
+        literal = position = start
+        while (index := bisect_left(self._starts, position)) < len(self._starts):
+            brace = self._starts[index]
+            if brace >= end:
+                break
+            alternatives = self._alternatives(brace, depth)
+            if alternatives is None:
+                position = brace + 1
                 continue
-            end = position + 1
-        results = [before + word[position:end] for before in results]
-        position = end
-    return results
+            results = self._combined(results, [self._word[literal:brace]])
+            results = self._combined(results, alternatives)
+            literal = position = self._marks[brace][-1] + 1
+        return self._combined(results, [self._word[literal:end]])
+
+    def _alternatives(self, brace: int, depth: int) -> list[str] | None:
+        """Return what the braces that begin there stand for; None if they are text."""
+        marks = self._marks[brace]
+        if len(marks) == 2:
+            if marks[1] - brace > _MAX_SEQUENCE:
+                return None
+            return _sequence(self._word[brace + 1 : marks[1]]) or None
+        found: list[str] = []
+        for before, behind in pairwise(marks):
+            found += self.expand(before + 1, behind, depth + 1)
+            if len(found) > MAX_FIELDS:
+                raise TooLarge
+        return found
+
+    def _combined(self, firsts: list[str], seconds: list[str]) -> list[str]:
+        if seconds == [""]:
+            return firsts
+        if len(firsts) * len(seconds) > MAX_FIELDS:
+            raise TooLarge
+        characters = sum(map(len, firsts)) * len(seconds) + sum(map(len, seconds)) * len(firsts)
+        self._characters += characters
+        self._spend(characters)
+        if self._characters > _MAX_CHARACTERS:
+            raise TooLarge
+        return [first + second for first in firsts for second in seconds]
 
 
-def _alternatives(word: str, start: int) -> tuple[list[str] | None, int]:
-    """Return what the braces at `start` stand for, and where they end; None if they are text."""
-    parts: list[str] = []
-    begin = position = start + 1
-    depth = 1
+def _marks_of(word: str) -> dict[int, list[int]]:
+    """Return, by where each pair of braces begins, where it, its commas and its end are."""
+    marks: dict[int, list[int]] = {}
+    open_braces: list[list[int]] = []
+    position = 0
     while position < len(word):
         character = word[position]
         if character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if not depth:
-                parts.append(word[begin:position])
-                break
-        elif character == "," and depth == 1:
-            parts.append(word[begin:position])
-            begin = position + 1
-        position = end_of_unit(word, position) if character not in "{}," else position + 1
-    else:
-        return None, start + 1
-    if len(parts) == 1:
-        parts = _sequence(parts[0])
-        if not parts:
-            return None, start + 1
-    return [each for part in parts for each in expand_braces(part)], position + 1
+            open_braces.append([position])
+        elif character == "," and open_braces:
+            open_braces[-1].append(position)
+        elif character == "}" and open_braces:
+            pair = open_braces.pop()
+            marks[pair[0]] = [*pair, position]
+        position = end_of_unit(word, position)
+    return marks
 
 
 def _sequence(text: str) -> list[str]:

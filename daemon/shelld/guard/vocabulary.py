@@ -15,9 +15,11 @@ words, of which the first are the letters of the options that take a value ("-":
     +N              how many operands come before the program; +all: all of them
     assigns         NAME=VALUE may come before the program
     joins           the rest is one text for a shell
+    bash            the rest are arguments of bash
     away            it runs on another machine, or in a container
 
     to:NAME         an option whose value is a file to write
+    into:NAME       an option whose value is a directory to write the operands to
     all, last, rest the operands that are files to write; "rest" is all but the first
     key=NAME        an operand NAME=FILE, as of dd
     if:NAME         it writes only with this option, or with this word among its operands
@@ -28,6 +30,7 @@ words, of which the first are the letters of the options that take a value ("-":
     says:operands   all operands are
     says:input      its input is in that language
     file:NAME       an option whose value is a file in that language
+    default:NAME    a file in that language that is read without such an option
     appends         what is behind the subcommand is behind the command too, as of an alias
     env:NAME        an environment variable whose value is text for a shell
 """
@@ -50,8 +53,50 @@ JUDGED: Final = {
     "mke2fs": "mkfs",
 }
 
+# The options of those, and of others that more than one table is about, that take a value.
+OPTIONS: Final = {
+    "chown": "- from= reference=",
+    "mv": "tS target-directory= suffix=",
+    "cp": "tS target-directory= suffix=",
+    "install": "gmotS target-directory= suffix= mode= owner= group=",
+    "rsync": "efMBT rsh= filter= exclude= exclude-from= include= include-from= files-from= chmod= "
+    "chown= bwlimit= timeout= port= log-file= temp-dir= compare-dest= copy-dest= link-dest= "
+    "backup-dir= suffix= max-size= min-size= partial-dir= password-file= out-format= rsync-path= "
+    "block-size= max-delete= info= debug= usermap= groupmap= compress-level= remote-option=",
+}
+
+_EXT: Final = "bCdeEgGiIJLlmMNoOrRstTUz idle:n idle:h idle:V"
+# Here, ``-h`` is followed by a number.
+_FAT: Final = "bDfFghilmMnrRsS codepage= variant= offset="
+
+# What makes file systems: by the end of its name, its options. Of others, no short option is known.
+MKFS: Final = {
+    "ext2": _EXT,
+    "ext3": _EXT,
+    "ext4": _EXT,
+    "xfs": "bcdilLmnprs idle:N idle:h idle:V",
+    "btrfs": "AbdlLmnOrRsU label= uuid= rootdir= csum= checksum= nodesize= sectorsize= metadata= "
+    "data= features= byte-count= idle:h idle:V",
+    "fat": _FAT,
+    "vfat": _FAT,
+    "msdos": _FAT,
+    "dos": _FAT,
+    "ntfs": "cHLpsSz cluster-size= heads= label= partition-start= sector-size= sectors-per-track= "
+    "mft-zone-multiplier= idle:n idle:no-action idle:h idle:V",
+    "f2fs": "aceCEdgloORstTUwzZ idle:h idle:V",
+    "minix": "iln idle:h idle:V",
+    "exfat": "bcLnUs volume-label= cluster-size= boundary-align= volume-guid= sector-size= idle:h "
+    "idle:help idle:V",
+    "cramfs": "bBeinN idle:h idle:V",
+    "bfs": "FNV idle:h",
+    "reiserfs": "bBhjlostu label= idle:V",
+    "": "- idle:V",
+}
+
 # What is lost when one of these is run on each file of a tree.
-DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd"})
+DESTROYERS: Final = frozenset(
+    {"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"}
+)
 
 # Programs that write to a disk if they are told to. They name it, so only a command with "/dev/" in
 # it, or one that runs there, can be a case for them.
@@ -60,14 +105,14 @@ WRITERS: Final = {
     "dcfldd": "- key=of",
     "dc3dd": "- key=of key=wipe",
     "ddpt": "- key=of",
-    "dd_rescue": "bBeEmMsSlLoA rest",
+    "dd_rescue": "bBeEmMsSlLo rest",
     "ddrescue": "abceEFHiKmorsTxZ rest",
     "pv": "NrLEBBsdRDQFXiHTUPwl to:o to:output",
     "tee": "- all",
     "sponge": "- all",
-    "cp": "tS last target-directory= suffix=",
-    "install": "gmotS last target-directory= suffix= mode= owner= group=",
-    "rsync": "efMBT last if:write-devices",
+    "cp": OPTIONS["cp"] + " last into:t into:target-directory",
+    "install": OPTIONS["install"] + " last into:t into:target-directory",
+    "rsync": OPTIONS["rsync"] + " last if:write-devices",
     "shred": "ns all iterations= size=",
     "scrub": "pbDsX all",
     "nwipe": "lPmpqr all if:autonuke",
@@ -80,14 +125,24 @@ WRITERS: Final = {
     "fdisk": "bBcCHLostuwW all order:w idle:l idle:list",
     "gdisk": "- all order:w idle:l",
     "cfdisk": "- all order:write",
-    "parted": "a all if:mklabel if:mktable if:rm order:mklabel order:mktable order:rm align=",
+    "parted": "a all align= if:mklabel if:mktable if:mkpart if:mkpartfs if:rm if:resizepart "
+    "if:resize if:move if:cp order:mklabel order:mktable order:mkpart order:rm "
+    "order:resizepart",
     "sgdisk": "aAbcCdeiFklmnNrRStTuU all to:R if:Z if:zap-all if:z if:zap if:o if:clear if:d "
-    "if:delete if:l if:load-backup idle:P idle:pretend",
+    "if:delete if:n if:new if:N if:largest-new if:l if:load-backup idle:P idle:pretend",
     "hdparm": "- all if:security-erase if:security-erase-enhanced if:write-sector "
     "if:make-bad-sector if:trim-sector-ranges security-erase= security-erase-enhanced= "
     "write-sector= user-master=",
     "nvme": "alnst rest if:format if:sanitize",
     "mdadm": "- all if:zero-superblock",
+    "e2image": "boO last",
+    "xfs_copy": "bL rest",
+    "flashcp": "- last",
+    "wipe": "bCDeFlMnopPQRSTX all",
+    "mbuffer": "bdhiIlLmpPrRsStTvW to:o",
+    "gpg": "Nru to:o to:output recipient= passphrase= passphrase-file=",
+    "xxd": "cglnoRs last if:r",
+    "uniq": "fsw last",
     "cryptsetup": "bcdhilMopsStT rest if:luksFormat if:luksErase if:erase type= cipher= label=",
     "zpool": "- rest if:labelclear",
     "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz to:o to:output",
@@ -98,6 +153,8 @@ WRITERS: Final = {
     "sort": "kSTt to:o to:output",
     "openssl": "- to:out",
     "ntfsclone": "oO to:overwrite to:O to:o to:output",
+    "partclone.restore": "sOoLCN to:o to:O to:output",
+    "partclone.dd": "sOoLCN to:o to:O to:output",
     "partclone": "sOoLCN to:o to:O to:output if:r if:restore if:b if:dev-to-dev",
 }
 
@@ -144,7 +201,7 @@ WRAPPERS: Final[dict[str, str]] = {
     "numactl": "iNmCp",
     "cgexec": "g",
     "setpriv": "- reuid= regid= groups= inh-caps=",
-    "capsh": "-",
+    "capsh": "- bash",
     "setuidgid": "- +1",
     "chpst": "uUbenmodlL",
     "gosu": "- +1",
@@ -200,6 +257,18 @@ WRAPPERS: Final[dict[str, str]] = {
     "nerdctl": f"neu sub:exec {_CONTAINER}",
     "kubectl": f"ncs context= kubeconfig= cluster= sub:exec {_CONTAINER}",
     "oc": f"ncs context= kubeconfig= sub:exec {_CONTAINER}; n sub:rsh {_CONTAINER}",
+    "crictl": f"r sub:exec {_CONTAINER}",
+    "ctr": "an namespace= address= exec-id= user= sub:task sub:exec +1 away; "
+    "an namespace= address= exec-id= user= sub:tasks sub:exec +1 away",
+    "machinectl": "- sub:shell +1 away",
+    "lxc-attach": "nPf name= away",
+    "systemd-nspawn": "DiMu directory= image= machine= user= away",
+    "toolbox": "c container= sub:run away",
+    "distrobox": "n name= sub:enter +1 away",
+    "flatpak-spawn": "- env= directory=",
+    "xterm": "T argv:e joins",
+    "gnome-terminal": "- title= working-directory=",
+    "konsole": "- argv:e",
     "lxc": f"- cwd= sub:exec {_CONTAINER}",
     "incus": f"- cwd= sub:exec {_CONTAINER}",
     "vagrant": "- sub:ssh script:c script:command +all away",
@@ -214,8 +283,8 @@ WRAPPERS: Final[dict[str, str]] = {
 EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "npm": "wC sub:exec package= prefix= script:c script:call; wC sub:x script:c script:call",
     "npx": "p package= script:c script:call +all",
-    "pnpm": "CF sub:exec script:c",
-    "yarn": "- cwd= sub:exec",
+    "pnpm": "F cd:C cd:dir sub:exec script:c; F cd:C cd:dir sub:dlx script:c",
+    "yarn": "- cwd= sub:exec joins",
     "bundle": "- gemfile= sub:exec",
     "poetry": "C directory= project= sub:run",
     "uv": f"p sub:run {_RUNS} cd:directory",
@@ -236,6 +305,11 @@ EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "git": "Cc git-dir= work-tree= sub:bisect sub:run; Cc sub:submodule sub:foreach joins",
 }
 
+_MAKE: Final = (
+    "IoOW cd:C cd:directory says:E says:eval file:f file:file file:makefile idle:n idle:just-print "
+    "idle:dry-run idle:recon default:GNUmakefile default:makefile default:Makefile"
+)
+
 # Programs that run what an argument, a variable or their input says in a language of theirs.
 SPEAKERS: Final[dict[str, str]] = {
     "vim": "TuUwW says:c says:cmd says:+ file:S",
@@ -247,13 +321,16 @@ SPEAKERS: Final[dict[str, str]] = {
     "emacs": "lfL says:eval says:execute",
     "emacsclient": "asdfFu says:e says:eval",
     "less": "bhjkopPtTxyz says:+ env:LESSOPEN env:LESSCLOSE",
+    "split": "abClnt script:filter",
+    "nc": "ghipqsTwxX script:e script:c",
+    "ncat": "ghipqsTwxX script:e script:exec script:c script:sh-exec",
     "man": "CLmMSsEeRr script:P script:pager env:MANPAGER env:PAGER",
     "journalctl": "un env:SYSTEMD_PAGER env:PAGER",
     "systemctl": "pt env:SYSTEMD_EDITOR env:EDITOR env:VISUAL env:SYSTEMD_PAGER env:PAGER",
     "crontab": "u env:VISUAL env:EDITOR",
     "visudo": "f env:SUDO_EDITOR env:VISUAL env:EDITOR",
     "sudoedit": "uCgp env:SUDO_EDITOR env:VISUAL env:EDITOR",
-    "git": "C says:c appends script:x script:exec script:extcmd script:tree-filter "
+    "git": "- cd:C says:c appends script:x script:exec script:extcmd script:tree-filter "
     "script:index-filter script:msg-filter script:commit-filter script:env-filter "
     "script:upload-pack script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR env:VISUAL "
     "env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
@@ -261,7 +338,7 @@ SPEAKERS: Final[dict[str, str]] = {
     "tar": "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
     "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action",
     "zip": "bntx script:TT script:unzip-command",
-    "rsync": "fMBT script:e script:rsh script:rsync-path",
+    "rsync": OPTIONS["rsync"] + " script:e script:rsh script:rsync-path",
     "ssh": "bcDEeFIiJLlmOpQRSWw says:o",
     "scp": "cDFiJlPX says:o script:S",
     "sftp": "BbcDFiJlPRs says:o script:S",
@@ -270,12 +347,12 @@ SPEAKERS: Final[dict[str, str]] = {
     "mysql": "DhPSupR says:e says:execute says:input",
     "mariadb": "DhPSupR says:e says:execute says:input",
     "sqlite3": "- says:cmd says:operands says:input",
-    "gdb": "pxdsc says:ex says:eval-command says:iex says:input",
+    "gdb": "pdsc file:x file:command says:ex says:eval-command says:iex says:input",
     "lldb": "fncpwS says:o says:O says:one-line says:one-line-before-file says:input",
     "expect": "- file:f says:c says:input",
     "tclsh": "- says:input",
-    "make": "CIjloW says:E says:eval file:f file:file file:makefile",
-    "gmake": "CIjloW says:E says:eval file:f file:file file:makefile",
+    "make": _MAKE,
+    "gmake": _MAKE,
     "dpkg": "D script:pre-invoke script:post-invoke",
     "apt-get": "tc says:o",
     "ansible": "imMuefBPtl script:a script:args",
@@ -294,6 +371,7 @@ STARTERS: Final = {
     "fd": "fd",
     "fdfind": "fd",
     "crontab": "crontab",
+    "socat": "socat",
     "at": "at",
     "batch": "at",
     "sed": "sed",

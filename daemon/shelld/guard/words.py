@@ -21,6 +21,7 @@ from shelld.guard.patterns import replaced, trimmed
 from shelld.guard.units import (
     MAX_FIELDS,
     ExpansionError,
+    TooLarge,
     end_of_ansi,
     end_of_backticks,
     end_of_parameter,
@@ -52,8 +53,11 @@ class Scope(Protocol):
         """Count text that was looked at."""
         ...
 
-    def miss(self) -> None:
-        """Take note that a name has no value and that nothing stands in for it."""
+    def miss(self, name: str) -> None:
+        """Take note that a name has no value and that nothing stands in for it.
+
+        Raises `ExpansionError` if bash stops there.
+        """
         ...
 
     def list_of(self, name: str) -> list[str]:
@@ -84,13 +88,15 @@ def expand_word(word: str, scope: Scope) -> list[str]:
         return [UNKNOWN]
     fields: list[str] = []
     separators = _separators(scope)
-    words = expand_braces(word)
-    if len(words) > 1:
-        scope.spend(len(words) * len(word))
+    try:
+        words = expand_braces(word, scope.spend)
+    except TooLarge:
+        return [UNKNOWN]
     for each in words:
         fields += _fields(_pieces(each, scope), separators)
         if len(fields) > MAX_FIELDS:
-            raise ExpansionError
+            # Bash runs the command all the same.
+            return [*fields[:MAX_FIELDS], UNKNOWN]
     return fields
 
 
@@ -331,7 +337,7 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
             return UNKNOWN
         value = UNKNOWN if UNKNOWN in value else _value(value, None, scope, quoted=quoted)
     if value is None and not _HAS_DEFAULT.match(rest):
-        scope.miss()
+        scope.miss("@" if index in ("@", "*") else name)
     return _operated(name, value, rest, scope, quoted=quoted) if rest else value or ""
 
 

@@ -57,6 +57,7 @@ class _Unwrapping:
         self._cwd: str | None = None
 
     def inner(self) -> Inner | None:
+        marks = self._spec.marks
         if not self._read():
             return None
         if self._script is not None:
@@ -64,13 +65,16 @@ class _Unwrapping:
             rest = self._rest if self._program == "env" else []
             return self._found([], " ".join([self._script, *rest]))
         if self._first is not None:
-            return self._found([self._first, *self._rest])
+            argv = [self._first, *self._rest]
+            return self._found([], " ".join(argv)) if "joins" in marks else self._found(argv)
         if self._program == "coproc" and "{" in self._rest:
             # With a name.
             self._rest = self._rest[self._rest.index("{") + 1 :]
         if not self._rest:
             return None
-        if "joins" in self._spec.marks:
+        if "bash" in marks:
+            return self._found(["bash", *self._rest])
+        if "joins" in marks:
             return self._found([], " ".join(self._rest))
         return self._found(self._rest)
 

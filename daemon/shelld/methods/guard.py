@@ -51,6 +51,9 @@ def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> b
     """Whether a name without a path can be that of a disk."""
     if params.cwd is None:
         return session.state.cwd.startswith(b"/dev")
+    if "dev" not in params.cwd and b"dev" not in session.state.cwd:
+        # No path has to be built for nearly all commands.
+        return False
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 
 

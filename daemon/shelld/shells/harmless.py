@@ -27,6 +27,10 @@ _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
 _HARMLESS: Final = frozenset(
     ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
 )
+_QUOTED: Final = re.compile(r"""\\.|'[^']*'|"[^"]*\"""")
+_QUOTES: Final = str.maketrans("", "", "'\"\\")
+# What can become several words.
+_SPLIT: Final = re.compile(r"(?<!\$)[*?]|\$[A-Za-z0-9_]")
 # To look at more words takes time from others, and few commands that start programs are longer.
 _MAX_CHARACTERS: Final = 4 * 1024
 BUILTINS: Final = frozenset(
@@ -57,6 +61,8 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
         return False
     position = 0
     is_first = True
+    before = ""
+    is_test = False
     while position < len(command):
         token = _TOKEN.match(command, position)
         if token is None:
@@ -65,9 +71,22 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
         word = token["word"]
         if token["operator"]:
             is_first = True
+        elif word and is_test and not is_first:
+            if _may_assign(before, word):
+                return False
+            before = word
         elif word and is_first:
             is_first = False
+            is_test, before = word in ("test", "["), ""
             known = word in BUILTINS and word not in _HARMLESS
             if known or "=" in word or not _COMMAND.fullmatch(word) or word.encode() in names:
                 return False
     return True
+
+
+def _may_assign(before: str, word: str) -> bool:
+    """Whether a test may have ``-v 'a[y=7]'``, which evaluates the subscript, in these two words."""
+    if _SPLIT.search(_QUOTED.sub("", word)):
+        return True
+    operator, operand = before.translate(_QUOTES), word.translate(_QUOTES)
+    return ("$" in operator or operator == "-v") and ("$" in operand or "[" in operand)
