@@ -13,12 +13,14 @@ At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->"
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import Any, Final, Generic, Literal, TypeVar
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from shelld_client.errors import ProtocolError, ShellError, error_from_wire
+from shelld_client.errors import InvalidParams, ProtocolError, ShellError, error_from_wire
+from shelld_protocol import errors
 from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing, encode_frame
 from shelld_protocol.jsonrpc import encode_request
 
@@ -84,11 +86,15 @@ class Connection(Generic[T]):
     def call(self, method: str, params: dict[str, Any], pending: T) -> bytes:
         """Return the bytes that ask for a new call.
 
-        Raises `ProtocolError` for params that JSON cannot express, such as a lone surrogate.
+        Raises `InvalidParams` for NaN, infinity and bytes, and `ProtocolError` for anything else
+        that JSON cannot express, such as a lone surrogate.
         """
         request_id = self._next_id
         try:
+            _require_json(params)
             frame = encode_frame(encode_request(method, params, request_id), Framing.LINES)
+        except InvalidParams:
+            raise
         except (TypeError, ValueError, RecursionError) as error:
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         self._next_id += 1
@@ -161,6 +167,29 @@ class Connection(Generic[T]):
         pending = list(self._pending.values())
         self._pending.clear()
         return pending
+
+
+def _require_json(value: object, name: str = "") -> None:
+    """Raise `InvalidParams` for what the encoder would silently send as something else.
+
+    NaN and infinity would arrive as null, and bytes as base64.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _invalid_params(f"Invalid value for {name}: {value} is no number in JSON", name)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise _invalid_params(f"Invalid type for {name}: bytes are no text", name)
+    if isinstance(value, Mapping):
+        for key, member in cast("Mapping[object, object]", value).items():
+            _require_json(member, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, (list, tuple)):
+        for member in cast("Sequence[object]", value):
+            _require_json(member, name)
+
+
+def _invalid_params(message: str, parameter: str) -> InvalidParams:
+    """Return what the daemon would answer."""
+    error = errors.invalid_params(message, parameter)
+    return InvalidParams(message, code=error.kind.code, data=error.data)
 
 
 def _decode(data: bytes) -> _Message | None:

@@ -77,8 +77,8 @@ class ShellNotFound(ShellError):
         return bool(self.data.get("expired", False))
 
 
-class InvalidParams(ShellError):
-    """`parameter` names what is wrong."""
+class InvalidParams(ShellError, ValueError):
+    """`parameter` names what is wrong. The daemon says so, or the client where JSON cannot ask."""
 
     @property
     def parameter(self) -> str | None:
