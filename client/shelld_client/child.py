@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import math
 import os
 import signal
@@ -58,7 +59,10 @@ class Child:
             )
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise SpawnFailed(f"cannot start {command[0]}: {reason}") from error
+            what = f"start {command[0]}"
+            if cwd is not None and error.filename == cwd:
+                what = f"use the working directory {cwd}"
+            raise SpawnFailed(f"cannot {what}: {reason}", data=_errno_of(error)) from error
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -99,6 +103,11 @@ class Child:
         return DaemonExited(ended + said, stderr=self.last_words, exit_code=code, signal=name)
 
 
+def _errno_of(error: OSError) -> dict[str, str]:
+    name = errno.errorcode.get(error.errno or 0)
+    return {} if name is None else {"errno": name}
+
+
 def exit_handle(pid: int) -> int | None:
     """Return a descriptor that is readable once the process has ended, if there are such."""
     if not hasattr(os, "pidfd_open"):
@@ -128,8 +137,11 @@ class SpawnedClient:
         cwd: str | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
-        if start_timeout is not None and not start_timeout > 0:
-            raise ValueError("start_timeout must be more than 0 seconds, or None")
+        if start_timeout is not None:
+            if isinstance(start_timeout, bool):
+                raise TypeError("start_timeout must be a number of seconds, or None")
+            if not start_timeout > 0:
+                raise ValueError("start_timeout must be more than 0 seconds, or None")
         self._command = command
         self._env = env
         self._cwd = cwd
@@ -159,6 +171,9 @@ class SpawnedClient:
         for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
         `SpawnFailed`, `DaemonExited`, or `ProtocolError` for a program that is no shelld.
         """
+        for name, words in (("command", command), ("args", args)):
+            if isinstance(words, (str, bytes)):
+                raise TypeError(f"{name} must be a list of words, not one text")
         # -P: the daemon's working directory is somebody's project, whose modules are not ours.
         argv = [*(command or (sys.executable, "-P", "-m", "shelld")), *args]
         return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)

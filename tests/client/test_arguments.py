@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from both_clients import Shell, Spawn
-from shelld_client import ExecutionContext, InvalidParams
+from shelld_client import ExecutionContext, InvalidParams, SpawnFailed
 
 
 @pytest.fixture
@@ -88,3 +89,33 @@ async def test_what_must_be_a_mapping_is_named(shell: Shell, value: Any) -> None
     with pytest.raises(TypeError, match="env must be a mapping"):
         await shell.bash("true", env=value)
     await shell.ping()
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+async def test_a_wrong_directory_of_the_daemon_is_named(
+    spawn: Spawn, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SpawnFailed, match=f"cannot use the working directory {tmp_path}/{name}:"):
+        async with spawn(cwd=str(tmp_path / name)):
+            pass
+
+
+async def test_a_missing_program_is_named_with_a_directory(spawn: Spawn, tmp_path: Path) -> None:
+    with pytest.raises(SpawnFailed, match="cannot start /missing/shelld:") as failed:
+        async with spawn(["/missing/shelld"], cwd=str(tmp_path)):
+            pass
+    assert failed.value.errno == "ENOENT"
+
+
+async def test_a_command_line_of_one_text_is_refused(spawn: Spawn) -> None:
+    for wrong in ({"command": "shelld"}, {"args": "--log-level debug"}):
+        with pytest.raises(TypeError, match="must be a list of words"):
+            async with spawn(**wrong):
+                pass
+
+
+async def test_a_start_timeout_is_no_boolean(spawn: Spawn) -> None:
+    with pytest.raises(TypeError, match="start_timeout"):
+        async with spawn(start_timeout=True):
+            pass
