@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Final, Self
 
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
+from shelld_protocol.framing import DEFAULT_MAX_MESSAGE_BYTES
 
 # For the first answer. A daemon starts in 0.2 s; a busy machine or an ssh connection takes seconds.
 START_TIMEOUT_S: Final = 10.0
@@ -124,6 +126,17 @@ def _signal_name(number: int) -> str:
     except ValueError:
         # Real-time signals have no names of their own.
         return f"SIG{number}"
+
+
+def message_limit(command: Sequence[str]) -> int:
+    """Return what the daemon takes in one message, as far as its command line tells."""
+    limit = DEFAULT_MAX_MESSAGE_BYTES
+    for word, following in zip(command, [*command[1:], ""], strict=True):
+        option, _, value = word.partition("=")
+        if option == "--max-message-bytes":
+            with suppress(ValueError):
+                limit = int(value or following)
+    return limit
 
 
 class SpawnedClient:

@@ -22,6 +22,7 @@ from shelld_client.child import (
     START_TIMEOUT_S,
     Child,
     SpawnedClient,
+    message_limit,
     no_shelld,
 )
 from shelld_client.connection import Connection
@@ -77,7 +78,7 @@ class AsyncClient(SpawnedClient):
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        self._connection: Connection[_Pending] = Connection()
+        self._connection: Connection[_Pending] = Connection(message_limit(command))
         self._transport: Transport | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
 

@@ -86,6 +86,17 @@ class InvalidParams(ShellError, ValueError):
         return parameter if isinstance(parameter, str) else None
 
 
+class MessageTooLarge(ShellError):
+    """A call needs a message of `size` bytes, and the daemon takes `limit`; nothing was done."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the message has {size} bytes, and the daemon takes {limit} (--max-message-bytes)"
+        )
+        self.size = size
+        self.limit = limit
+
+
 class SpawnFailed(ShellError):
     """The command, or the daemon itself, could not be started; `errno` is the errno's name."""
 

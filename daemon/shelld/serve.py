@@ -35,7 +35,7 @@ from shelld_protocol.errors import (
     RpcError,
     cancelled,
     internal_error,
-    invalid_request,
+    message_too_large,
     parse_error,
     resource_exhausted,
     shutting_down,
@@ -258,7 +258,7 @@ class Server:
 
     def _take(self, event: bytes | FrameError) -> None:
         if isinstance(event, FrameError):
-            self._write(encode_error(NULL_ID, _frame_error(event)))
+            self._write(encode_error(NULL_ID, self._frame_error(event)))
             return
         message = decode_message(event)
         if isinstance(message, Batch):
@@ -267,6 +267,13 @@ class Server:
                 self._members.append((member, partial(batch.take, position)))
         else:
             self._accept(message, self._write)
+
+    def _frame_error(self, event: FrameError) -> RpcError:
+        if event is FrameError.TOO_LARGE:
+            return message_too_large(self._daemon.options.max_message_bytes)
+        if event is FrameError.NO_MEMORY:
+            return resource_exhausted("memory", event.value)
+        return parse_error()
 
     def _accept(self, message: Single, deliver: Deliver) -> None:
         """Start one request, or answer it at once. `deliver` is called exactly once."""
@@ -383,11 +390,3 @@ class Server:
         for entry in list(self._in_flight):
             entry.stop()
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
-
-
-def _frame_error(event: FrameError) -> RpcError:
-    if event is FrameError.TOO_LARGE:
-        return invalid_request(event.value)
-    if event is FrameError.NO_MEMORY:
-        return resource_exhausted("memory", event.value)
-    return parse_error()
