@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import enum
 import errno
 import math
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Final, Self
 
@@ -38,6 +39,14 @@ LAST_WORDS_S: Final = 0.2
 # What a pipe holds; more would be a large allocation for each answer.
 READ_BYTES: Final = 64 * 1024
 STDERR_TAIL_BYTES: Final = 8192
+
+
+class Haste(enum.IntEnum):
+    """How the daemon is ended: with all three steps, without the first, or by SIGKILL at once."""
+
+    PATIENTLY = enum.auto()
+    AT_ONCE = enum.auto()
+    BY_FORCE = enum.auto()
 
 
 class Child:
@@ -76,6 +85,19 @@ class Child:
         for stream in (self.stdin, self.stdout, self.stderr):
             # Only our end: each end of a pipe has flags of its own.
             os.set_blocking(stream.fileno(), False)
+
+    def end(self) -> Iterator[tuple[Haste, float]]:
+        """End the process: end of file, then SIGTERM, then SIGKILL.
+
+        Yields, after each step, its haste and for how many seconds to wait for the process's end.
+        Whoever sees that end stops asking for the next step.
+        """
+        self.stdin.close()
+        yield Haste.PATIENTLY, CLOSE_TIMEOUT_S
+        self.process.terminate()
+        yield Haste.AT_ONCE, TERMINATE_TIMEOUT_S
+        self.process.kill()
+        yield Haste.BY_FORCE, KILL_TIMEOUT_S
 
     def close_streams(self) -> None:
         """Close our ends of the pipes."""
