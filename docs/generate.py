@@ -31,8 +31,8 @@ decides, and answers are framed alike. Params are given by name or, in this orde
 is the same as leaving an optional param out, but for `session`, where it means none. Requests run
 at the same time, and are answered as they end. `$/cancelRequest` (`id`) and `$/cancel_request`
 (`requestId`) end a request, which is answered with `cancelled`; `notifications/cancelled`
-(`requestId`) ends it without an answer. MCP's methods, on the same stream, are as
-[its specification](https://modelcontextprotocol.io) has them.
+(`requestId`) ends it without an answer. A batch has at most 10,000 members. MCP's methods, on the
+same stream, are as [its specification](https://modelcontextprotocol.io) has them.
 
 A newer daemon may send members and values that are not listed here; clients ignore what they do not
 know. `protocol` in the result of `server_info` rises only with a change that breaks clients.

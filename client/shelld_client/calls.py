@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
 
 import msgspec
 
-from shelld_client.errors import InvalidParams, ProtocolError
+from shelld_client.errors import ProtocolError
 from shelld_client.results import decode_result
-from shelld_protocol import errors
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -95,7 +94,7 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
         if value is not None or name == "session":
             params[name] = value
     if "env" in params:
-        params["env"] = dict(params["env"])
+        params["env"] = _members("env", params["env"])
 
     def decode(result: bytes) -> AnyBashResult:
         if options.get("dry_run"):
@@ -145,7 +144,7 @@ def explain_command(
     env: Mapping[str, str | None] | None,
     cwd: str | None,
 ) -> Call[ExplainCommandResult]:
-    params = _given(command=command, env=None if env is None else dict(env), cwd=cwd)
+    params = _given(command=command, env=None if env is None else _members("env", env), cwd=cwd)
     return Call("explain_command", {**params, "session": session}, _decoder(ExplainCommandResult))
 
 
@@ -161,25 +160,17 @@ def call_tool(
     arguments: Mapping[str, Any] | None,
     context: ExecutionContext | Mapping[str, Any] | None,
 ) -> Call[ToolResult]:
-    params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
+    given = {} if arguments is None else _members("arguments", arguments)
+    params: dict[str, Any] = {"name": name, "arguments": given}
     if context is not None:
-        members: dict[str, Any] = msgspec.to_builtins(context)
-        timeout = members.get("timeout")
-        if isinstance(timeout, float) and (math.isnan(timeout) or timeout == -math.inf):
-            # JSON has no word for it: it would arrive as null, and mean something else.
-            raise _invalid_timeout()
-        params["context"] = {
-            key: value for key, value in members.items() if value not in (None, math.inf)
-        }
+        if isinstance(context, ExecutionContext):
+            context = msgspec.structs.asdict(context)
+        members = _members("context", context)
+        # JSON has no word for infinity. Here it means the same as to leave the member out.
+        if members.get("timeout") == math.inf:
+            del members["timeout"]
+        params["context"] = _given(**members)
     return Call("call_tool", params, _decoder(ToolResult))
-
-
-def _invalid_timeout() -> InvalidParams:
-    """Return what the daemon would say if it could be asked."""
-    error = errors.invalid_params(
-        "Invalid type for context.timeout: expected number", "context.timeout"
-    )
-    return InvalidParams(error.message, code=error.kind.code, data=error.data)
 
 
 def server_info() -> Call[ServerInfoResult]:
@@ -192,6 +183,13 @@ def ping() -> Call[Empty]:
 
 def _given(**params: Any) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value is not None}
+
+
+def _members(name: str, value: object) -> dict[str, Any]:
+    """Return a copy. Raises TypeError, as a `dict` would do without saying what is wrong."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
+    return dict(cast("Mapping[str, Any]", value))
 
 
 def _has_exit_code(result: bytes) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import enum
+import errno
 import math
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Final, Self
 
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
+from shelld_protocol.framing import DEFAULT_MAX_MESSAGE_BYTES
 
 # For the first answer. A daemon starts in 0.2 s; a busy machine or an ssh connection takes seconds.
 START_TIMEOUT_S: Final = 10.0
@@ -37,6 +41,14 @@ READ_BYTES: Final = 64 * 1024
 STDERR_TAIL_BYTES: Final = 8192
 
 
+class Haste(enum.IntEnum):
+    """How the daemon is ended: with all three steps, without the first, or by SIGKILL at once."""
+
+    PATIENTLY = enum.auto()
+    AT_ONCE = enum.auto()
+    BY_FORCE = enum.auto()
+
+
 class Child:
     """The process and our ends of its pipes, which never block."""
 
@@ -58,7 +70,10 @@ class Child:
             )
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise SpawnFailed(f"cannot start {command[0]}: {reason}") from error
+            what = f"start {command[0]}"
+            if cwd is not None and error.filename == cwd:
+                what = f"use the working directory {cwd}"
+            raise SpawnFailed(f"cannot {what}: {reason}", data=_errno_of(error)) from error
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -70,6 +85,19 @@ class Child:
         for stream in (self.stdin, self.stdout, self.stderr):
             # Only our end: each end of a pipe has flags of its own.
             os.set_blocking(stream.fileno(), False)
+
+    def end(self) -> Iterator[tuple[Haste, float]]:
+        """End the process: end of file, then SIGTERM, then SIGKILL.
+
+        Yields, after each step, its haste and for how many seconds to wait for the process's end.
+        Whoever sees that end stops asking for the next step.
+        """
+        self.stdin.close()
+        yield Haste.PATIENTLY, CLOSE_TIMEOUT_S
+        self.process.terminate()
+        yield Haste.AT_ONCE, TERMINATE_TIMEOUT_S
+        self.process.kill()
+        yield Haste.BY_FORCE, KILL_TIMEOUT_S
 
     def close_streams(self) -> None:
         """Close our ends of the pipes."""
@@ -99,6 +127,11 @@ class Child:
         return DaemonExited(ended + said, stderr=self.last_words, exit_code=code, signal=name)
 
 
+def _errno_of(error: OSError) -> dict[str, str]:
+    name = errno.errorcode.get(error.errno or 0)
+    return {} if name is None else {"errno": name}
+
+
 def exit_handle(pid: int) -> int | None:
     """Return a descriptor that is readable once the process has ended, if there are such."""
     if not hasattr(os, "pidfd_open"):
@@ -117,6 +150,17 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
+def message_limit(command: Sequence[str]) -> int:
+    """Return what the daemon takes in one message, as far as its command line tells."""
+    limit = DEFAULT_MAX_MESSAGE_BYTES
+    for word, following in zip(command, [*command[1:], ""], strict=True):
+        option, _, value = word.partition("=")
+        if option == "--max-message-bytes":
+            with suppress(ValueError):
+                limit = int(value or following)
+    return limit
+
+
 class SpawnedClient:
     """What both clients have in common: the daemon that they start, not how they wait for it."""
 
@@ -128,8 +172,11 @@ class SpawnedClient:
         cwd: str | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
-        if start_timeout is not None and not start_timeout > 0:
-            raise ValueError("start_timeout must be more than 0 seconds, or None")
+        if start_timeout is not None:
+            if isinstance(start_timeout, bool):
+                raise TypeError("start_timeout must be a number of seconds, or None")
+            if not start_timeout > 0:
+                raise ValueError("start_timeout must be more than 0 seconds, or None")
         self._command = command
         self._env = env
         self._cwd = cwd
@@ -159,6 +206,9 @@ class SpawnedClient:
         for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
         `SpawnFailed`, `DaemonExited`, or `ProtocolError` for a program that is no shelld.
         """
+        for name, words in (("command", command), ("args", args)):
+            if isinstance(words, (str, bytes)):
+                raise TypeError(f"{name} must be a list of words, not one text")
         # -P: the daemon's working directory is somebody's project, whose modules are not ours.
         argv = [*(command or (sys.executable, "-P", "-m", "shelld")), *args]
         return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)

@@ -22,6 +22,7 @@ from shelld_client.child import (
     START_TIMEOUT_S,
     Child,
     SpawnedClient,
+    message_limit,
     no_shelld,
 )
 from shelld_client.connection import Connection
@@ -77,16 +78,17 @@ class AsyncClient(SpawnedClient):
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        self._connection: Connection[_Pending] = Connection()
+        self._connection: Connection[_Pending] = Connection(message_limit(command))
         self._transport: Transport | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> AsyncClient:
         self._enter_once()
-        child = self._start_child()
-        self._transport = Transport(child)
+        # Before the daemon is started, as nobody would end it if this were interrupted.
         self._tasks = await anyio.create_task_group().__aenter__()
         try:
+            child = self._start_child()
+            self._transport = Transport(child)
             self._failure = None
             self._tasks.start_soon(self._transport.write_outbox)
             self._tasks.start_soon(self._transport.watch_exit)
@@ -116,11 +118,11 @@ class AsyncClient(SpawnedClient):
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
-        assert self._transport is not None
         assert self._tasks is not None
         self._failure = self._failure or DaemonExited("the client is closed")
         try:
-            await self._transport.close(patiently=patiently)
+            if self._transport is not None:
+                await self._transport.close(patiently=patiently)
         finally:
             self._fail(self._failure)
             self._tasks.cancel_scope.cancel()

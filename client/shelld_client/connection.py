@@ -13,13 +13,28 @@ At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->"
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import Any, Final, Generic, Literal, TypeVar
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from shelld_client.errors import ProtocolError, ShellError, error_from_wire
-from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing, encode_frame
+from shelld_client.errors import (
+    InvalidParams,
+    MessageTooLarge,
+    ProtocolError,
+    ShellError,
+    error_from_wire,
+)
+from shelld_protocol import errors
+from shelld_protocol.framing import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    NEED_DATA,
+    FrameError,
+    FrameReader,
+    Framing,
+    encode_frame,
+)
 from shelld_protocol.jsonrpc import encode_request
 
 T = TypeVar("T")
@@ -57,13 +72,21 @@ wire_logger: Final = logging.getLogger("shelld_client.wire")
 _decoder: Final = msgspec.json.Decoder(_Message)
 
 
+class _Pending(NamedTuple, Generic[T]):
+    call: T
+    # Of its message.
+    size: int
+
+
 class Connection(Generic[T]):
     """`T` is the caller's type of a pending call."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
+        """`max_message_bytes` is what the peer takes. If it takes less, it says so."""
         self._frames = FrameReader(MAX_ANSWER_BYTES)
+        self._max_message_bytes = max_message_bytes
         self._next_id = 1
-        self._pending: dict[int, T] = {}
+        self._pending: dict[int, _Pending[T]] = {}
         # What came before the first message; None after that.
         self._banner: bytearray | None = bytearray()
         # How much of it is whole lines in which there was no message.
@@ -84,16 +107,23 @@ class Connection(Generic[T]):
     def call(self, method: str, params: dict[str, Any], pending: T) -> bytes:
         """Return the bytes that ask for a new call.
 
-        Raises `ProtocolError` for params that JSON cannot express, such as a lone surrogate.
+        Raises `InvalidParams` for NaN, infinity and bytes, and `ProtocolError` for anything else
+        that JSON cannot express, such as a lone surrogate. Raises `MessageTooLarge`.
         """
         request_id = self._next_id
         try:
-            frame = encode_frame(encode_request(method, params, request_id), Framing.LINES)
+            _require_json(params)
+            message = encode_request(method, params, request_id)
+        except InvalidParams:
+            raise
         except (TypeError, ValueError, RecursionError) as error:
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
+        if len(message) > self._max_message_bytes:
+            raise MessageTooLarge(len(message), self._max_message_bytes)
         self._next_id += 1
+        frame = encode_frame(message, Framing.LINES)
         _log_message("->", frame)
-        self._pending[request_id] = pending
+        self._pending[request_id] = _Pending(pending, len(message))
         return frame
 
     def cancel(self, pending: T) -> bytes:
@@ -101,7 +131,7 @@ class Connection(Generic[T]):
 
         Returns nothing to send for a call that is not pending.
         """
-        ids = [number for number, other in self._pending.items() if other is pending]
+        ids = [number for number, other in self._pending.items() if other.call is pending]
         if not ids:
             return b""
         (request_id,) = ids
@@ -130,6 +160,10 @@ class Connection(Generic[T]):
                     raise ProtocolError("the peer echoes our requests, so it is no shelld")
                 # A notification. None is needed, as none is asked for.
                 continue
+            if message.id is None and (limit := _size_limit_in(message)) is not None:
+                self._max_message_bytes = limit
+                yield from self._take_larger_than(limit)
+                continue
             if not isinstance(message.id, int):
                 detail = message.error.message if message.error is not None else "no error"
                 raise ProtocolError(f"the peer could not tell what it answers: {detail}")
@@ -138,9 +172,16 @@ class Connection(Generic[T]):
                 continue
             if message.error is not None:
                 error = message.error
-                yield pending, error_from_wire(error.code, error.message, error.data)
+                yield pending.call, error_from_wire(error.code, error.message, error.data)
             else:
-                yield pending, bytes(message.result)
+                yield pending.call, bytes(message.result)
+
+    def _take_larger_than(self, limit: int) -> Iterator[tuple[T, ShellError]]:
+        """Yield the calls that the peer has refused, or will, without telling them by their ids."""
+        for request_id, pending in list(self._pending.items()):
+            if pending.size > limit:
+                del self._pending[request_id]
+                yield pending.call, MessageTooLarge(pending.size, limit)
 
     def _after_banner(self, banner: bytearray, data: bytes) -> bytes:
         """Return what is left of the data so far from the first message on."""
@@ -158,9 +199,41 @@ class Connection(Generic[T]):
 
     def take_pending(self) -> list[T]:
         """Return all calls that will never be answered, and forget them."""
-        pending = list(self._pending.values())
+        pending = [pending.call for pending in self._pending.values()]
         self._pending.clear()
         return pending
+
+
+def _size_limit_in(message: _Message) -> int | None:
+    """Return the limit that the peer tells when it refuses a message for its size."""
+    data = message.error and message.error.data
+    limit = (
+        cast("dict[str, object]", data).get("max_message_bytes") if isinstance(data, dict) else 0
+    )
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _require_json(value: object, name: str = "") -> None:
+    """Raise `InvalidParams` for what the encoder would silently send as something else.
+
+    NaN and infinity would arrive as null, and bytes as base64.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _invalid_params(f"Invalid value for {name}: {value} is no number in JSON", name)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise _invalid_params(f"Invalid type for {name}: bytes are no text", name)
+    if isinstance(value, Mapping):
+        for key, member in cast("Mapping[object, object]", value).items():
+            _require_json(member, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, (list, tuple)):
+        for member in cast("Sequence[object]", value):
+            _require_json(member, name)
+
+
+def _invalid_params(message: str, parameter: str) -> InvalidParams:
+    """Return what the daemon would answer."""
+    error = errors.invalid_params(message, parameter)
+    return InvalidParams(message, code=error.kind.code, data=error.data)
 
 
 def _decode(data: bytes) -> _Message | None:

@@ -77,13 +77,24 @@ class ShellNotFound(ShellError):
         return bool(self.data.get("expired", False))
 
 
-class InvalidParams(ShellError):
-    """`parameter` names what is wrong."""
+class InvalidParams(ShellError, ValueError):
+    """`parameter` names what is wrong. The daemon says so, or the client where JSON cannot ask."""
 
     @property
     def parameter(self) -> str | None:
         parameter = self.data.get("parameter")
         return parameter if isinstance(parameter, str) else None
+
+
+class MessageTooLarge(ShellError):
+    """A call needs a message of `size` bytes, and the daemon takes `limit`; nothing was done."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the message has {size} bytes, and the daemon takes {limit} (--max-message-bytes)"
+        )
+        self.size = size
+        self.limit = limit
 
 
 class SpawnFailed(ShellError):

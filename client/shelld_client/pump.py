@@ -6,7 +6,6 @@ KeyboardInterrupt can break off what is done here: Python raises it in the main 
 
 from __future__ import annotations
 
-import enum
 import math
 import os
 import queue
@@ -16,7 +15,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from shelld_client import child
 from shelld_client.child import (
     EXIT_POLL_S,
     INTERRUPTED_S,
@@ -24,17 +22,10 @@ from shelld_client.child import (
     POST_MORTEM_S,
     READ_BYTES,
     Child,
+    Haste,
     exit_handle,
 )
 from shelld_client.errors import ProtocolError
-
-
-class Haste(enum.IntEnum):
-    """How the daemon is ended: with all three steps, without the first, or by SIGKILL at once."""
-
-    PATIENTLY = enum.auto()
-    AT_ONCE = enum.auto()
-    BY_FORCE = enum.auto()
 
 
 class Pump:
@@ -197,20 +188,14 @@ class Pump:
         self._turn_until(lambda: False)
 
     def _end(self) -> None:
-        """End of file, then SIGTERM, then SIGKILL, until the process is reaped."""
+        """End the daemon, until it is reaped."""
         with self._lock:
             self._outbox.clear()
             self._unwatch(self._child.stdin.fileno())
             self._child.stdin.close()
-        process = self._child.process
-        for haste, seconds, end in (
-            (Haste.PATIENTLY, child.CLOSE_TIMEOUT_S, process.terminate),
-            (Haste.AT_ONCE, child.TERMINATE_TIMEOUT_S, process.kill),
-            (Haste.BY_FORCE, child.KILL_TIMEOUT_S, lambda: None),
-        ):
+        for haste, seconds in self._child.end():
             if self._turn_until(self._is_reaped, seconds, haste):
                 return
-            end()
 
     def _is_reaped(self) -> bool:
         return self._child.process.poll() is not None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, over
 
 from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
-from shelld_client.child import START_TIMEOUT_S, SpawnedClient, no_shelld
+from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
 from shelld_client.pump import Pump
@@ -60,7 +60,7 @@ class Client(SpawnedClient):
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
         # Guards the connection, the failure and what is written.
         self._lock = threading.Lock()
-        self._connection: Connection[queue.SimpleQueue[Answer]] = Connection()
+        self._connection: Connection[queue.SimpleQueue[Answer]] = Connection(message_limit(command))
         self._pump: Pump | None = None
 
     def __enter__(self) -> Client:

@@ -15,8 +15,7 @@ from typing import IO, Final
 
 import anyio
 
-from shelld_client import child
-from shelld_client.child import EXIT_POLL_S, INTERRUPTED_S, READ_BYTES, Child, exit_handle
+from shelld_client.child import EXIT_POLL_S, INTERRUPTED_S, READ_BYTES, Child, Haste, exit_handle
 
 # What reading and writing end with when the stream is closed under them, by either side.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
@@ -97,24 +96,19 @@ class Transport:
             await anyio.sleep(EXIT_POLL_S)
 
     async def close(self, *, patiently: bool) -> None:
-        """End the daemon: end of file, then SIGTERM, then SIGKILL; returns once it is reaped.
+        """End the daemon; returns once it is reaped. `patiently` False leaves out the first wait.
 
-        `patiently` False leaves out the first wait. An event loop that interrupts this in spite of
-        the shield, as asyncio's `Task.cancel` does, kills it.
+        An event loop that interrupts this in spite of the shield, as asyncio's `Task.cancel` does,
+        kills the daemon.
         """
         process = self._child.process
-        patience = child.CLOSE_TIMEOUT_S if patiently else 0
         try:
             with anyio.CancelScope(shield=True):
-                _close(self._child.stdin)
-                for seconds, end in (
-                    (patience, process.terminate),
-                    (child.TERMINATE_TIMEOUT_S, process.kill),
-                    (child.KILL_TIMEOUT_S, process.poll),
-                ):
-                    if await self.exit_code(seconds) is not None:
+                anyio.notify_closing(self._child.stdin)
+                for haste, seconds in self._child.end():
+                    is_skipped = haste is Haste.PATIENTLY and not patiently
+                    if await self.exit_code(0 if is_skipped else seconds) is not None:
                         break
-                    end()
         except BaseException:
             process.kill()
             with suppress(subprocess.TimeoutExpired):

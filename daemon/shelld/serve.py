@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import msgspec
 
 from shelld import faults
@@ -35,7 +36,7 @@ from shelld_protocol.errors import (
     RpcError,
     cancelled,
     internal_error,
-    invalid_request,
+    message_too_large,
     parse_error,
     resource_exhausted,
     shutting_down,
@@ -64,6 +65,9 @@ MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
 # After this many failures in a row of our code that reads requests, the stream counts as ended.
 MAX_READ_FAILURES: Final = 3
+
+# Messages and members of batches that are started in a row, before all else gets its turn.
+MAX_STARTED_IN_A_ROW: Final = 256
 
 # While no requests are read: how often to look whether the client is still there.
 HANG_UP_POLL_S: Final = 0.5
@@ -216,10 +220,12 @@ class Server:
         self._received = None
 
     def _start_requests(self) -> bool:
-        """Start what has arrived; False if there is no room for all of it."""
+        """Start what has arrived; False if there is no room for all of it, or not yet."""
+        started = 0
         while self.exit_code is None or self._members:
-            if not self._has_room:
+            if not self._has_room or (started == MAX_STARTED_IN_A_ROW and not self._at_end):
                 return False
+            started += 1
             if self._members:
                 self._accept(*self._members.popleft())
                 continue
@@ -245,6 +251,7 @@ class Server:
 
     async def _wait_for_room(self) -> None:
         """Wait until another request may be started, or the client is gone."""
+        await anyio.lowlevel.checkpoint()
         while len(self._in_flight) >= self._daemon.options.max_in_flight:
             # Its end cannot be seen by reading, as nothing is read now.
             if self._source.has_hung_up():
@@ -258,7 +265,7 @@ class Server:
 
     def _take(self, event: bytes | FrameError) -> None:
         if isinstance(event, FrameError):
-            self._write(encode_error(NULL_ID, _frame_error(event)))
+            self._write(encode_error(NULL_ID, self._frame_error(event)))
             return
         message = decode_message(event)
         if isinstance(message, Batch):
@@ -267,6 +274,13 @@ class Server:
                 self._members.append((member, partial(batch.take, position)))
         else:
             self._accept(message, self._write)
+
+    def _frame_error(self, event: FrameError) -> RpcError:
+        if event is FrameError.TOO_LARGE:
+            return message_too_large(self._daemon.options.max_message_bytes)
+        if event is FrameError.NO_MEMORY:
+            return resource_exhausted("memory", event.value)
+        return parse_error()
 
     def _accept(self, message: Single, deliver: Deliver) -> None:
         """Start one request, or answer it at once. `deliver` is called exactly once."""
@@ -383,11 +397,3 @@ class Server:
         for entry in list(self._in_flight):
             entry.stop()
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
-
-
-def _frame_error(event: FrameError) -> RpcError:
-    if event is FrameError.TOO_LARGE:
-        return invalid_request(event.value)
-    if event is FrameError.NO_MEMORY:
-        return resource_exhausted("memory", event.value)
-    return parse_error()

@@ -63,6 +63,12 @@ def invalid_request(reason: str) -> RpcError:
     return RpcError(ErrorKind.INVALID_REQUEST, f"Invalid request: {reason}")
 
 
+def message_too_large(limit_bytes: int) -> RpcError:
+    """`limit_bytes` tells a client which of its requests this is about, as the id is unknown."""
+    message = "Invalid request: Message exceeds the size limit"
+    return RpcError(ErrorKind.INVALID_REQUEST, message, {"max_message_bytes": limit_bytes})
+
+
 def method_not_found(method: str) -> RpcError:
     # A method's name is the peer's own text, but it can be megabytes of it.
     shown = method if len(method) <= 100 else method[:100] + "..."

@@ -85,7 +85,9 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
     model = msgspec.structs.replace(parameter.model, name=name) if within else parameter.model
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.ValidationError, UnicodeDecodeError):
+        if model.type == "number" and type(value) is int:
+            value = float(value)
+    except (msgspec.ValidationError, UnicodeDecodeError, OverflowError):
         # A number that no float and no integer of the machine can hold.
         raise invalid_params(f"Invalid type for {name}: expected {model.type}", name) from None
     if (problem := model.problem_with(value)) is not None:

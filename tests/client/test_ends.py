@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from both_clients import peer
@@ -93,6 +94,24 @@ def test_cancelling_the_task_at_every_wait_ends_the_daemon() -> None:
         was_cancelled = asyncio.run(cancelled_at(step, pids))
         assert not any(map(is_alive, pids))
     assert step > 4
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_cancelling_before_the_start_starts_no_daemon(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        async def __aenter__(self) -> None:
+            await anyio.lowlevel.checkpoint()
+            raise AssertionError("not cancelled")
+
+    client = AsyncClient.spawn(peer("cat > /dev/null"))
+    with monkeypatch.context() as patch, anyio.CancelScope() as scope:
+        patch.setattr(anyio, "create_task_group", Interrupted)
+        scope.cancel()
+        await client.__aenter__()
+    with pytest.raises(DaemonExited, match="not entered"):
+        _ = client.pid
 
 
 def test_leaving_fails_the_calls_of_all_threads() -> None:

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from shelld.keeper.channel import INLINE_BYTES, KILL, RUN, UNREADABLE, Channel, anonymous_file
+from shelld.keeper.channel import FILE_LOST, INLINE_BYTES, KILL, RUN, Channel, anonymous_file
 
 
 @pytest.mark.parametrize("size", [0, 100, INLINE_BYTES, INLINE_BYTES + 1, 3_000_000])
@@ -85,7 +85,7 @@ def test_a_socket_that_blocks_sends_all_of_a_message() -> None:
     theirs.close()
 
 
-def test_a_message_whose_file_did_not_arrive_is_unreadable() -> None:
+def test_a_message_whose_file_did_not_arrive_is_lost() -> None:
     ours, theirs = Channel.pair()
     other = Channel(theirs)
     with open(os.devnull, "rb") as null:
@@ -97,7 +97,7 @@ def test_a_message_whose_file_did_not_arrive_is_unreadable() -> None:
         first = other.receive()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert first == [((UNREADABLE,), [])]
+    assert first == [((FILE_LOST,), [])]
     assert other.receive() == [((KILL, 9), [])]
     ours.close()
     other.close()

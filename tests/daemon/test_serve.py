@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,7 +23,12 @@ from shelld import faults
 from shelld.dispatch import as_method
 from shelld.methods.context import Context, Daemon
 from shelld.options import Options
-from shelld.serve import MAX_BACKLOG_BYTES, MAX_READ_FAILURES, Server
+from shelld.serve import (
+    MAX_BACKLOG_BYTES,
+    MAX_READ_FAILURES,
+    MAX_STARTED_IN_A_ROW,
+    Server,
+)
 from shelld.shells.manager import ShellManager
 from shelld.stdio import Input, Output
 from shelld.workers import Workers
@@ -192,6 +198,45 @@ def request(method: str, request_id: Any, params: Any = None) -> dict[str, Any]:
 
 def cancel(request_id: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": request_id}}
+
+
+@pytest.mark.parametrize("is_batch", [True, False])
+async def test_other_tasks_have_their_turn_while_many_messages_start(
+    monkeypatch: pytest.MonkeyPatch, is_batch: bool
+) -> None:
+    total = 10 * MAX_STARTED_IN_A_ROW
+    turn = 0
+    accepted: Counter[int] = Counter()
+    accept = Server._accept  # pyright: ignore[reportPrivateUsage]
+
+    def noted(server: Server, message: Any, deliver: Any) -> None:
+        accepted[turn] += 1
+        accept(server, message, deliver)
+
+    async def take_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(Server, "_accept", noted)
+    async with served() as peer, anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        peer.send(*([[7] * total] if is_batch else [7] * total))
+        for _ in range(1 if is_batch else total):
+            await peer.receive()
+        tasks.cancel_scope.cancel()
+    assert accepted.total() == total
+    assert max(accepted.values()) <= MAX_STARTED_IN_A_ROW
+
+
+async def test_all_messages_before_the_end_of_input_are_answered() -> None:
+    total = 2 * MAX_STARTED_IN_A_ROW + 1
+    async with served() as peer:
+        peer.send(*(request("nothing", number) for number in range(total)))
+        peer.end()
+        answered = [(await peer.receive())["id"] for _ in range(total)]
+    assert sorted(answered) == list(range(total))
 
 
 async def test_what_a_cancelled_request_held_does_not_wait_for_the_garbage_collector() -> None:

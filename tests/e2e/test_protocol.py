@@ -155,6 +155,14 @@ def test_batch_of_ten_thousand_is_answered_in_one_array(daemon: RawDaemon) -> No
     assert [answer["id"] for answer in daemon.receive()] == list(range(total))
 
 
+def test_batch_of_more_is_refused_as_a_whole(daemon: RawDaemon) -> None:
+    daemon.send_raw(b"[" + b"1," * 300_000 + b"1]\n")
+    answer = daemon.receive()
+    assert (answer["id"], *error_of(answer)) == (None, -32600, "invalid_request")
+    assert answer["error"]["message"].endswith("a batch must not have more than 10000 members")
+    assert daemon.call("ping") == {}
+
+
 def test_answers_come_as_they_finish(daemon: RawDaemon, tmp_path: Path) -> None:
     last, second = Gate(tmp_path / "last"), Gate(tmp_path / "second")
     for name, command in (("c", last.wait), ("b", second.wait), ("a", "true")):

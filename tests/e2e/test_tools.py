@@ -290,6 +290,13 @@ def test_tool_that_ends_programs_only_fails(
     assert is_alive(job["pid"])
 
 
+def test_a_tool_that_returns_no_valid_result_fails(plugged: RawDaemon) -> None:
+    result = call(plugged, "Ending", {"text": "wrong"})
+    sentence = "Tool 'Ending' returned a ToolResult whose error is no str"
+    assert (result["success"], result["error"]) == (False, sentence)
+    assert plugged.call("server_info")["counters"]["internalErrors"] == 0
+
+
 def test_plugins_are_loaded_without_being_asked_for(plugged: RawDaemon) -> None:
     plugged.call("ping")
     wait_for(lambda: b"g_several" in plugged.read_stderr() or b"e_no_tool" in plugged.stderr)

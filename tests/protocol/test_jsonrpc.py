@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from shelld_protocol.errors import ErrorKind, RpcError, internal_error
 from shelld_protocol.jsonrpc import (
+    MAX_BATCH_MEMBERS,
     Batch,
     Invalid,
     Request,
@@ -61,6 +63,50 @@ def test_a_batch_in_a_batch_is_an_invalid_member() -> None:
     (member,) = batch.members
     assert isinstance(member, Invalid)
     assert member.error.kind is ErrorKind.INVALID_REQUEST
+
+
+MEMBERS = [
+    b"1",
+    b"{}",
+    b"[1,2,3]",
+    b'",,,,"',
+    b'{"jsonrpc":"2.0","id":1,"method":"x","params":[",",[{},{}]]}',
+]
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_batch_has_a_largest_number_of_members(member: bytes) -> None:
+    batch = decode_message(b"[" + b",".join([member] * MAX_BATCH_MEMBERS) + b"]")
+    assert isinstance(batch, Batch)
+    assert len(batch.members) == MAX_BATCH_MEMBERS
+    refused = decode_message(b"[" + b",".join([member] * (MAX_BATCH_MEMBERS + 1)) + b"]")
+    assert isinstance(refused, Invalid)
+    assert refused.error.message == (
+        f"Invalid request: a batch must not have more than {MAX_BATCH_MEMBERS} members"
+    )
+
+
+def test_commas_within_members_are_not_counted() -> None:
+    text = b"," * (MAX_BATCH_MEMBERS * 2)
+    batch = decode_message(b'[{"jsonrpc":"2.0","method":"x","params":["%b"]},[1]]' % text)
+    assert isinstance(batch, Batch)
+    assert [type(member) for member in batch.members] == [Request, Invalid]
+    broken = decode_message(b'["%b", no json]' % text)
+    assert isinstance(broken, Invalid)
+    assert broken.error.kind is ErrorKind.PARSE_ERROR
+
+
+def test_a_batch_with_too_many_members_takes_no_memory_for_them() -> None:
+    data = b"[" + b"1," * 5_000_000 + b"1]"
+    decode_message(data)
+    tracemalloc.start()
+    try:
+        decode_message(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The message itself is copied once, to see that it is UTF-8.
+    assert peak < 2 * len(data)
 
 
 @given(st.binary(max_size=200))

@@ -97,6 +97,11 @@ def test_nothing_else_is_an_integer(value: object) -> None:
     assert message.startswith(("Invalid type for timeout: expected integer", "Value for timeout"))
 
 
+def test_an_integer_that_no_float_can_hold_is_no_number() -> None:
+    message = refusal(CallToolParams, {"name": "x", "context": {"timeout": 10**400}})
+    assert message == "Invalid type for context.timeout: expected number"
+
+
 def test_a_long_unknown_name_is_not_echoed_whole() -> None:
     assert len(refusal(BashParams, {"command": "x", "y" * 10_000: 1})) < 200
 

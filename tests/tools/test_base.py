@@ -164,12 +164,23 @@ async def test_an_exception_is_a_failed_result(error: Exception, sentence: str) 
     assert (result.success, result.error) == (False, sentence)
 
 
-async def test_a_result_that_is_none_is_a_failed_one() -> None:
+WRONG_RESULTS: list[tuple[Any, str]] = [
+    ("x", "no ToolResult"),
+    (None, "no ToolResult"),
+    (ToolResult(1), "a ToolResult whose success is no bool"),  # type: ignore[arg-type] # pyright: ignore
+    (ToolResult.fail(5), "a ToolResult whose error is no str"),  # type: ignore[arg-type] # pyright: ignore
+    (ToolResult.fail(["x"]), "a ToolResult whose error is no str"),  # type: ignore[arg-type] # pyright: ignore
+    (ToolResult(True, metadata=None), "a ToolResult whose metadata is no dict"),  # type: ignore[arg-type] # pyright: ignore
+]
+
+
+@pytest.mark.parametrize(("returned", "problem"), WRONG_RESULTS)
+async def test_a_wrong_result_is_a_failed_one(returned: Any, problem: str) -> None:
     async def wrong(_context: ExecutionContext, message: str) -> Any:
-        return message
+        return returned
 
     result = await Sample(work=wrong).execute(CONTEXT, message="x")
-    assert (result.success, result.error) == (False, "Tool 'Echo' returned no ToolResult")
+    assert (result.success, result.error) == (False, f"Tool 'Echo' returned {problem}")
 
 
 async def test_long_output_is_cut_at_what_the_context_allows() -> None:

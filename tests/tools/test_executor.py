@@ -106,6 +106,16 @@ async def test_what_is_remembered_is_bounded_in_number_and_in_size(
     assert forgetful.get_executions() == []
 
 
+async def test_a_wrong_result_of_an_own_execute_fails() -> None:
+    class Own(Sample):
+        async def execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+            return ToolResult.fail(5)  # type: ignore[arg-type] # pyright: ignore
+
+    ToolRegistry().register(Own())
+    result = await ToolExecutor().execute("Echo", CONTEXT)
+    assert result.error == "Tool 'Echo' returned a ToolResult whose error is no str"
+
+
 async def test_an_execution_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ToolRegistry().register(Sample("Read", *read_tool().parameters, work=reading))
     with caplog.at_level(logging.DEBUG, "shelld.tools"):

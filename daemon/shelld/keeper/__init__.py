@@ -67,7 +67,7 @@ Any system call may fail, and any line may raise MemoryError. There is one bound
 `tree`      Raises no OSError. A process that cannot be looked at is alive. If not even the own
             children can be listed, the answer is None, which nobody takes for "none are left".
 `Channel`   After a message that was sent in part, both ends see the end of the channel. A message
-            whose file did not arrive is UNREADABLE: a runner answers FAILED, the daemon gives the
+            whose file did not arrive is FILE_LOST: a runner answers FAILED, the daemon gives the
             channel up.
 runner      Catches nothing that it does not expect. It ends with an error, wherever that was raised
             (`Keeper._become_runner`), and to its keeper this is the same as a runner that was

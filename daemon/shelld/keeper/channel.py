@@ -30,8 +30,8 @@ EMPTY: Final = 9
 READY: Final = 10
 LOST: Final = 11
 STOP_RUNNER: Final = 12
-# Never sent: what `receive` returns for a message whose content could not be had.
-UNREADABLE: Final = 13
+# Never sent: `receive` returns it for a long message whose file did not arrive.
+FILE_LOST: Final = 13
 
 # How long after the grace a runner tries before it reports survivors (contract: grace + 1 s).
 KILL_DEADLINE_MS: Final = 1_000
@@ -140,8 +140,8 @@ class Channel:
         """Return the complete messages that are there, with their descriptors; None at the end.
 
         Reads once: on a blocking socket call it when the socket is readable. The kernel leaves out
-        descriptors that this process has no room for. A message that was to be read from one of
-        those is `UNREADABLE`.
+        descriptors that this process has no room for. A message that was in a file
+        of those is `FILE_LOST`.
         """
         try:
             data, ancillary, _flags, _address = self._socket.recvmsg(
@@ -189,14 +189,14 @@ class Channel:
 
     def _read_spilled(self) -> Message:
         if not self._descriptors:
-            return (UNREADABLE,)
+            return (FILE_LOST,)
         descriptor = self._descriptors.pop(0)
         try:
             size = os.fstat(descriptor).st_size
             # Its position is shared with the sender.
             return _tuple(marshal.loads(os.pread(descriptor, size, 0)))
         except (OSError, MemoryError, EOFError, ValueError, TypeError):
-            return (UNREADABLE,)
+            return (FILE_LOST,)
         finally:
             os.close(descriptor)
 

@@ -31,6 +31,7 @@ from shelld.keeper.channel import (
     EMPTY,
     EXITED,
     FAILED,
+    FILE_LOST,
     KILL,
     KILL_DEADLINE_MS,
     LEFTOVER,
@@ -39,7 +40,6 @@ from shelld.keeper.channel import (
     RUN,
     STARTED,
     SURVIVORS,
-    UNREADABLE,
     Channel,
     Message,
 )
@@ -162,7 +162,7 @@ class Runner:
         for message, descriptors in messages:
             if message[0] == RUN:
                 self._run(message, descriptors)
-            elif message[0] == UNREADABLE:
+            elif message[0] == FILE_LOST:
                 # Only that of a command is ever so long.
                 self._send((FAILED, errno.EMFILE, "exec"))
                 for descriptor in descriptors:

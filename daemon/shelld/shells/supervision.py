@@ -23,13 +23,13 @@ from shelld.keeper.channel import (
     EMPTY,
     EXITED,
     FAILED,
+    FILE_LOST,
     KILL,
     KILL_DEADLINE_MS,
     LEFTOVER,
     LOST,
     STARTED,
     SURVIVORS,
-    UNREADABLE,
     Channel,
     Message,
 )
@@ -434,7 +434,7 @@ class Supervision:
         elif kind == LOST:
             logger.info("%s lost its runner", shell.id)
             self._wait_for_keeper()
-        elif kind == UNREADABLE:
+        elif kind == FILE_LOST:
             # How the command ended, perhaps. The runner ends when the channel does.
             self._channel.shut_down()
 

@@ -13,7 +13,8 @@ import copy
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 
 import anyio
 import msgspec
@@ -105,9 +106,7 @@ class BaseTool(abc.ABC):
                     result = await self._execute(context, **params)
             if scope.cancelled_caught:
                 return ToolResult.fail(f"Tool execution timed out after {limit:g}s")
-            if not isinstance(result, ToolResult):
-                return ToolResult.fail(f"Tool '{self.name}' returned no ToolResult")
-            return _within(context.max_output_size, result)
+            return _within(context.max_output_size, checked(self.name, result))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
@@ -169,6 +168,22 @@ class BaseTool(abc.ABC):
         from shelld.tools.langchain import to_langchain_tool  # noqa: PLC0415
 
         return to_langchain_tool(self, context)
+
+
+def checked(tool_name: str, result: object) -> ToolResult:
+    """Return what a tool has returned, or a failure that says why it is no result."""
+    problem = None
+    if not isinstance(result, ToolResult):
+        problem = "no ToolResult"
+    elif not isinstance(cast("object", result.success), bool):
+        problem = "a ToolResult whose success is no bool"
+    elif not isinstance(cast("object", result.error), (str, NoneType)):
+        problem = "a ToolResult whose error is no str"
+    elif not isinstance(cast("object", result.metadata), dict):
+        problem = "a ToolResult whose metadata is no dict"
+    else:
+        return result
+    return ToolResult.fail(f"Tool '{tool_name}' returned {problem}")
 
 
 def _within(limit: int, result: ToolResult) -> ToolResult:

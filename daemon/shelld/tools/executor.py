@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from shelld.tools.base import BaseTool
+from shelld.tools.base import BaseTool, checked
 from shelld.tools.registry import ToolRegistry
 from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolResult
@@ -64,7 +64,8 @@ class ToolExecutor:
         logger.info("Executing tool: %s", tool.name)
         logger.debug("Tool %s parameters: %r", tool.name, params)
         started_at, began = datetime.now(UTC), time.perf_counter()
-        result = await tool.execute(context, **params)
+        # Again, as a tool may have an `execute` of its own.
+        result = checked(tool.name, await tool.execute(context, **params))
         duration_ms = (time.perf_counter() - began) * 1000
         if result.success:
             logger.info("Tool %s succeeded", tool.name)

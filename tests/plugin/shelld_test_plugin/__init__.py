@@ -57,7 +57,7 @@ class Nested(Unshowable):
 
 
 class Ending(Reverse):
-    """Raises what ends a program."""
+    """Raises what ends a program, or returns what is no result."""
 
     @property
     def name(self) -> str:
@@ -68,6 +68,8 @@ class Ending(Reverse):
             task = asyncio.ensure_future(asyncio.sleep(60))
             task.cancel()
             await task
+        if params["text"] == "wrong":
+            return ToolResult.fail(5)  # type: ignore[arg-type] # pyright: ignore
         if params["text"] == "exit":
             sys.exit(3)
         if params["text"] == "interrupt":

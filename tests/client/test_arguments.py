@@ -1,0 +1,121 @@
+"""Arguments that no daemon could take: each is refused, and the client stays usable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from both_clients import Shell, Spawn
+from shelld_client import ExecutionContext, InvalidParams, SpawnFailed
+
+
+@pytest.fixture
+def anyio_backend(kind: str) -> str:
+    return "asyncio" if kind == "sync" else kind
+
+
+@pytest.fixture
+async def shell(spawn: Spawn) -> AsyncIterator[Shell]:
+    async with spawn() as client:
+        yield client
+
+
+Ask = Callable[[Any, Any], Awaitable[Any]]
+
+# The parameter's name, and a call that gives it a value.
+NUMBERS: dict[str, Ask] = {
+    "timeout": lambda shell, value: shell.bash("true", timeout=value),
+    "wait": lambda shell, value: shell.bash_output("x", wait=value),
+    "stdout_offset": lambda shell, value: shell.bash_output("x", stdout_offset=value),
+    "stderr_offset": lambda shell, value: shell.bash_output("x", stderr_offset=value),
+    "max_bytes": lambda shell, value: shell.bash_output("x", max_bytes=value),
+    "grace": lambda shell, value: shell.kill_shell("x", grace=value),
+    "context.max_output_size": lambda shell, value: shell.call_tool(
+        "Bash", {"command": "true"}, context={"max_output_size": value}
+    ),
+    "context.timeout": lambda shell, value: shell.call_tool(
+        "Bash", {"command": "true"}, context=ExecutionContext("", timeout=value)
+    ),
+}
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf, -1, True, "5", b"5"], ids=repr)
+async def test_a_wrong_number_is_invalid_params(shell: Shell, value: Any) -> None:
+    for parameter, ask in NUMBERS.items():
+        with pytest.raises(InvalidParams) as refused:
+            await ask(shell, value)
+        assert refused.value.parameter == parameter
+        assert isinstance(refused.value, ValueError)
+    await shell.ping()
+
+
+@pytest.mark.parametrize("value", [math.inf, 1.5], ids=repr)
+async def test_only_a_context_has_fractions_and_infinity(shell: Shell, value: float) -> None:
+    for parameter, ask in NUMBERS.items():
+        if parameter == "context.timeout":
+            assert (await ask(shell, value)).success
+            continue
+        with pytest.raises(InvalidParams) as refused:
+            await ask(shell, value)
+        assert refused.value.parameter == parameter
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, b"x"], ids=repr)
+async def test_arguments_of_a_tool_arrive_as_given_or_not_at_all(shell: Shell, value: Any) -> None:
+    with pytest.raises(InvalidParams) as refused:
+        await shell.call_tool("Bash", {"command": "true", "more": [{"deep": value}]})
+    assert refused.value.parameter == "arguments.more.deep"
+
+
+async def test_bytes_are_not_sent_as_base64(shell: Shell) -> None:
+    for option in ("stdin", "cwd", "description"):
+        with pytest.raises(InvalidParams, match=f"Invalid type for {option}: bytes are no text"):
+            await shell.bash("cat", **{option: b"text"})
+    with pytest.raises(InvalidParams) as refused:
+        await shell.bash("true", env={"NAME": b"text"})
+    assert refused.value.parameter == "env.NAME"
+
+
+@pytest.mark.parametrize("value", [5, "text", ["a"]])
+async def test_what_must_be_a_mapping_is_named(shell: Shell, value: Any) -> None:
+    with pytest.raises(TypeError, match="context must be a mapping"):
+        await shell.call_tool("Bash", {"command": "true"}, context=value)
+    with pytest.raises(TypeError, match="arguments must be a mapping"):
+        await shell.call_tool("Bash", value)
+    with pytest.raises(TypeError, match="env must be a mapping"):
+        await shell.bash("true", env=value)
+    await shell.ping()
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+async def test_a_wrong_directory_of_the_daemon_is_named(
+    spawn: Spawn, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SpawnFailed, match=f"cannot use the working directory {tmp_path}/{name}:"):
+        async with spawn(cwd=str(tmp_path / name)):
+            pass
+
+
+async def test_a_missing_program_is_named_with_a_directory(spawn: Spawn, tmp_path: Path) -> None:
+    with pytest.raises(SpawnFailed, match="cannot start /missing/shelld:") as failed:
+        async with spawn(["/missing/shelld"], cwd=str(tmp_path)):
+            pass
+    assert failed.value.errno == "ENOENT"
+
+
+async def test_a_command_line_of_one_text_is_refused(spawn: Spawn) -> None:
+    for wrong in ({"command": "shelld"}, {"args": "--log-level debug"}):
+        with pytest.raises(TypeError, match="must be a list of words"):
+            async with spawn(**wrong):
+                pass
+
+
+async def test_a_start_timeout_is_no_boolean(spawn: Spawn) -> None:
+    with pytest.raises(TypeError, match="start_timeout"):
+        async with spawn(start_timeout=True):
+            pass
