@@ -151,6 +151,10 @@ class Scope:
         working_dir = session.resolve(request.cwd)
         shell.begin()
         try:
+            if not spare.launch.is_in_place(request):
+                # No failure of spare shells: the directory has changed, and theirs was left behind.
+                supervision.discard()
+                return False
             spare.launch.run(request)
         except OSError:
             # Somebody has ended it, say.
