@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld import faults
 from shelld.shells import session as module
 from shelld.shells.session import (
     INCOMPLETE,
@@ -191,6 +193,36 @@ def test_a_short_dump_is_read_when_the_state_is_asked_for(
     assert read == []
     assert session.state.cwd == b"/usr"
     assert read == [DUMPED]
+
+
+def test_a_dump_is_kept_through_shortages(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[Exception] = [MemoryError(), OSError(errno.EMFILE, ""), MemoryError()]
+
+    def parse(dump: bytes) -> ShellState | None:
+        if errors:
+            raise errors.pop()
+        return parse_dump(dump)
+
+    monkeypatch.setattr(module, "parse_dump", parse)
+    session = Session("main", BASE)
+    assert session.keep(Left(DUMPED)) is None
+    for _ in range(3):
+        with pytest.raises((MemoryError, OSError)):
+            _ = session.state
+    assert session.state.cwd == b"/usr"
+
+
+def test_a_dump_that_fails_unexpectedly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_dump: bytes) -> ShellState | None:
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr(module, "parse_dump", fail)
+    before = faults.count()
+    session = Session("main", BASE)
+    assert session.keep(Left(DUMPED)) is None
+    assert session.state is BASE
+    assert session.state is BASE
+    assert faults.count() == before + 1
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,6 @@ class Session:
         self._state = base
         # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
-        self._has_failed = False
         # The numbers of the last command that left something, and of the last one that was kept.
         self._ended = self._kept = 0
         # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
@@ -95,15 +94,12 @@ class Session:
     def _read(self, left: Left) -> None:
         try:
             self._take(left, parse_dump(left.dump))
-        except Exception:
-            # It may be a shortage that passes, so the next use tries again. After a second failure
-            # the dump is given up.
-            if not self._has_failed:
-                self._has_failed = True
+        except Exception as error:
+            if faults.shortage(error) is not None:
+                # It may pass, so the next use tries again.
                 raise
             faults.report("the state of a session")
         self._unread = None
-        self._has_failed = False
 
     @property
     def cwd(self) -> str:
