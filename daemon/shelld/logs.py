@@ -1,8 +1,8 @@
 """Log lines, from a program that must not wait for whoever reads them.
 
-Hosts often give a pipe for stderr and never read it. So a line is written only if the log accepts it
-at once; otherwise it is dropped, and the next line that can be written is preceded by a line that
-says how many were dropped. Never changes a flag of stderr, because the parent shares it.
+Hosts often give a pipe for stderr and never read it. So a line is written only if the log accepts
+it at once; otherwise it is dropped, and the next line that can be written is preceded by a line
+that says how many were dropped. Never changes a flag of stderr, because the parent shares it.
 """
 
 from __future__ import annotations

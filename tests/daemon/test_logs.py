@@ -53,7 +53,10 @@ def test_unread_lines_are_dropped_and_counted(
     whole = read_all(read)[: emitted - 1]
     assert whole == [f"{number} " + "x" * size for number in range(emitted - 1)]
     handler.emit(record("read again"))
-    assert read_all(read)[-2:] == ["5 log lines were dropped: the log did not accept them", "read again"]
+    assert read_all(read)[-2:] == [
+        "5 log lines were dropped: the log did not accept them",
+        "read again",
+    ]
     assert handler.dropped == 0
     assert os.get_blocking(write)
     os.close(read)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shelld.shells.dumps import DumpFiles
 from shelld.shells.functions import quote
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.prelude import may_trap, prelude, startable
@@ -91,7 +92,7 @@ def test_a_fresh_bash_is_made_again_by_nothing() -> None:
 
 
 def test_what_two_commands_have_left_is_kept_in_their_order() -> None:
-    session = Session("main", BASE)
+    session = Session("main", BASE, DumpFiles())
     assert session.keep(Left(dump_of("export A=1"))) is None
     # The second had an A of its own, for its time.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})

@@ -1,5 +1,6 @@
-"""The errors of a system call that say nothing about the descriptor: the same call may succeed later.
+"""The errors of a system call that say nothing about the descriptor.
 
+The same call may succeed later.
 Here because the keeper imports nothing from above.
 """
 

@@ -90,6 +90,7 @@ class Scope:
     def close(self) -> None:
         """To be called when the tasks have ended."""
         self.pool.close()
+        self.sessions.close()
         self._oom_kills.close()
         self.retention.close()
 

@@ -24,8 +24,9 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from shelld.shells.dumps import CAN_RECORD
 from shelld.shells.harmless import changes_nothing
-from shelld.shells.launch import CAN_RECORD, Launch, StartRequest
+from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.prelude import last_lines, startable, waiting_prelude
 from shelld.shells.session import Session
 from shelld.shells.supervision import Supervision

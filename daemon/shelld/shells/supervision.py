@@ -41,7 +41,7 @@ from shelld.shells.oom import OomKills
 from shelld.shells.orphans import kill_orphans
 from shelld.shells.pipe import Pipe
 from shelld.shells.process import CommandUsage, ShellProcess
-from shelld.shells.session import Recorder
+from shelld.shells.recorder import Recorder
 
 logger = logging.getLogger("shelld.shells")
 
