@@ -1,20 +1,25 @@
 """The interaction log: one JSON line per command, never output, never environment values.
 
 Owns the log file and its rotation: at `max_bytes` FILE becomes FILE.1, and so on to FILE.3. Files
-are made with mode 0600. A line that cannot be written is counted and reported once; it never
-fails a command.
+are made with mode 0600. FILE may also be a device or a FIFO that somebody reads; those are neither
+rotated nor changed. A line that cannot be written at once is lost, and a warning says so; it never
+fails or delays a command.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from shelld.logs import open_log
 
 OLD_FILES: Final = 3
 
@@ -45,24 +50,34 @@ class AuditLog:
         self._path = path
         self._max_bytes = max_bytes
         self._failing = False
+        # Only a part of the last line was written, without its end.
+        self._is_cut = False
         self._encoder = msgspec.json.Encoder()
         self._descriptor = self._open()
 
     def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o600)
+        descriptor = open_log(str(self._path), 0o600, os.O_NOFOLLOW)
+        status = os.fstat(descriptor)
+        self._is_file = stat.S_ISREG(status.st_mode)
+        self._size = status.st_size
         # The log holds commands: an older file with a wider mode is narrowed.
-        with contextlib.suppress(PermissionError):
-            os.fchmod(descriptor, 0o600)
-        self._size = os.fstat(descriptor).st_size
+        if self._is_file:
+            with contextlib.suppress(PermissionError):
+                os.fchmod(descriptor, 0o600)
         return descriptor
 
     def write(self, record: AuditRecord) -> None:
         line = self._encoder.encode(record) + b"\n"
         try:
-            if self._size and self._size + len(line) > self._max_bytes:
+            if self._is_file and self._size and self._size + len(line) > self._max_bytes:
                 self._rotate()
-            self._size += os.write(self._descriptor, line)
+            if self._is_cut:
+                line = b"\n" + line
+            written = os.write(self._descriptor, line)
+            self._size += written
+            self._is_cut = written < len(line)
+            if self._is_cut:
+                raise BlockingIOError(errno.EAGAIN, "only a part was written")
             self._failing = False
         except OSError as error:
             if not self._failing:
@@ -79,6 +94,7 @@ class AuditLog:
         descriptor = self._open()
         os.close(self._descriptor)
         self._descriptor = descriptor
+        self._is_cut = False
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

@@ -1,8 +1,8 @@
-"""Log lines on stderr, from a program that must not wait for whoever reads them.
+"""Log lines, from a program that must not wait for whoever reads them.
 
-Hosts often give a pipe for stderr and never read it. So a line is written only if stderr takes it
-at once; otherwise it is dropped, and the next line that can be written is preceded by a line that
-says how many were dropped. Never changes a flag of the descriptor, as the parent shares it.
+Hosts often give a pipe for stderr and never read it. So a line is written only if the log accepts
+it at once; otherwise it is dropped, and the next line that can be written is preceded by a line
+that says how many were dropped. Never changes a flag of stderr, because the parent shares it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,21 @@ def configure_logging(level: str, path: str | None) -> None:
     """Log to the file at `path`, or to stderr. Raises OSError if the file cannot be written."""
     # A log that cannot be written must not make itself heard on stderr instead.
     logging.raiseExceptions = False
-    handler = StderrHandler(2) if path is None else logging.FileHandler(path, encoding="utf-8")
+    # The file stays open until the process ends.
+    handler = DescriptorHandler(2 if path is None else open_log(path, 0o666))
     logging.basicConfig(handlers=[handler], level=level.upper(), format=FORMAT)
 
 
-class StderrHandler(logging.Handler):
+def open_log(path: str, mode: int, flags: int = 0) -> int:
+    """Open a file for appending, so that neither this nor any write to it waits for a reader.
+
+    Raises OSError, also for a FIFO that nobody reads. `flags` are added to those of open(2).
+    """
+    flags |= os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    return os.open(path, flags, mode)
+
+
+class DescriptorHandler(logging.Handler):
     """Writes to a descriptor that it does not own. `dropped`: lines lost since the last written."""
 
     def __init__(self, descriptor: int) -> None:
@@ -38,7 +48,7 @@ class StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         lines = [self.format(record)]
         if self.dropped:
-            lines.insert(0, f"{self.dropped} log lines were dropped, as nobody read them")
+            lines.insert(0, f"{self.dropped} log lines were dropped: the log did not accept them")
         if self._is_cut:
             lines.insert(0, "")
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")

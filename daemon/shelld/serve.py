@@ -35,7 +35,6 @@ from shelld.workers import Worker, Workers
 from shelld_protocol.errors import (
     RpcError,
     cancelled,
-    internal_error,
     message_too_large,
     parse_error,
     resource_exhausted,
@@ -343,9 +342,9 @@ class Server:
                 reply = encode_error(entry.raw_id, cause)
             self._settle(entry, reply)
 
-    def _fail(self, entry: InFlight) -> None:
-        """Settle a request whose task has failed. The failure was reported."""
-        self._settle(entry, encode_error(entry.raw_id, internal_error()))
+    def _fail(self, entry: InFlight, error: BaseException) -> None:
+        """Settle a request whose task has failed."""
+        self._settle(entry, encode_error(entry.raw_id, answer_for(error, "a request")))
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
         """Deliver the answer of a request, unless that has been done."""

@@ -6,7 +6,7 @@ one that waits takes a fifth of that. So a task that has done its job waits for 
 
 Invariants: a job that was given is begun, whatever is cancelled; where asyncio runs the event loop,
 jobs begin in the order in which they were given; an idle task keeps nothing of its last job. What a
-job raises ends that job and nothing else.
+job raises ends that job and nothing else, and what its owner raises then ends nothing.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ class Worker(Generic[J]):
 
 
 class Workers(Generic[J]):
-    """`work` does a job. If it raises, that is reported and `on_fault` is called with the job."""
+    """`work` does a job. If it raises, `on_fault` is called with the job and the error, to report
+    that and to do what is left.
+    """
 
     def __init__(
         self,
         tasks: anyio.abc.TaskGroup,
         work: Callable[[J], Awaitable[None]],
-        on_fault: Callable[[J], None],
+        on_fault: Callable[[J, BaseException], None],
     ) -> None:
         self._tasks = tasks
         self._work = work
@@ -85,19 +87,23 @@ class Workers(Generic[J]):
                     await self._wait_for_job(worker)
         except anyio.get_cancelled_exc_class():
             raise
-        except BaseException:
+        except BaseException as error:
             # Also what ends programs elsewhere: a plug-in may raise SystemExit.
-            self._fail(worker)
+            self._fail(worker, error)
         finally:
             # A task that was cancelled keeps the error, whose traceback leads to this frame.
             worker.task = worker.job = None
 
-    def _fail(self, worker: Worker[J]) -> None:
-        faults.report("a task")
+    def _fail(self, worker: Worker[J], error: BaseException) -> None:
         if worker in self._idle:
             self._idle.remove(worker)
-        if worker.job is not None:
-            self._on_fault(worker.job)
+        try:
+            if worker.job is None:
+                faults.report("a task")
+            else:
+                self._on_fault(worker.job, error)
+        except Exception:
+            faults.report("the end of a task")
 
     async def _wait_for_job(self, worker: Worker[J]) -> None:
         if not self._is_open or len(self._idle) >= MAX_IDLE:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +50,42 @@ def test_failing_rotation_keeps_old_files(tmp_path: Path, monkeypatch: pytest.Mo
     files = [path, *(path.with_name(f"log.{number}") for number in (1, 2, 3))]
     for file, command in zip(files, ("fourth", "third", "second", "first"), strict=True):
         assert f'"command":"{command}"' in file.read_text()
+
+
+def test_a_fifo_is_neither_rotated_nor_changed(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    os.mkfifo(path, 0o644)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    log = AuditLog(path, 1)
+    for command in ("first", "second"):
+        log.write(record(command))
+    log.close()
+    lines = os.read(reader, 65_536).splitlines()
+    os.close(reader)
+    assert [json.loads(line)["command"] for line in lines] == ["first", "second"]
+    assert list(tmp_path.iterdir()) == [path]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_fifo_that_is_full_loses_lines_and_never_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    log = AuditLog(path, 1)
+    long = "x" * 20_000
+    for _ in range(20):
+        log.write(record(long))
+    read = os.read(reader, 1 << 20)
+    log.write(record("after"))
+    read += os.read(reader, 1 << 20)
+    log.close()
+    os.close(reader)
+    *whole, cut, last = read.splitlines()
+    assert {json.loads(line)["command"] for line in whole} == {long}
+    assert cut.startswith(b'{"time"')
+    assert json.loads(last)["command"] == "after"
+    assert [line.getMessage() for line in caplog.records] == [
+        f"the interaction log cannot be written (errno {errno.EAGAIN})"
+    ]

@@ -77,6 +77,33 @@ async def test_a_failed_supervision_ends_its_own_shell_only(
     assert faults.count() == before + 1
 
 
+async def test_a_supervision_whose_kill_fails_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_supervision: Supervision) -> None:
+        raise ValueError("unforeseen")
+
+    before = faults.count()
+    async with ShellManager() as manager:
+        with monkeypatch.context() as patch:
+            patch.setattr(Supervision, "_advance", fail)
+            patch.setattr(Supervision, "_kill_unseen", fail)
+            shell = await manager.start(StartRequest("sleep 300"))
+            ended = False
+
+            async def see_the_end() -> None:
+                nonlocal ended
+                await shell.wait_until(lambda: shell.has_ended)
+                ended = True
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(see_the_end)
+                await end_of(shell)
+        assert ended
+        assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
+    assert faults.count() == before + 1
+
+
 async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ShellManager() as manager:
         shell = await manager.create_shell("setsid sleep 300 & echo $!; sleep 300", "/")

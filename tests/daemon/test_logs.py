@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shelld.logs import StderrHandler
+from shelld.logs import DescriptorHandler
 
 
 def pipe_pair() -> tuple[int, int]:
@@ -42,7 +42,7 @@ def test_unread_lines_are_dropped_and_counted(
     make: Callable[[], tuple[int, int]], size: int
 ) -> None:
     read, write = make()
-    handler = StderrHandler(write)
+    handler = DescriptorHandler(write)
     emitted = 0
     while not handler.dropped:
         handler.emit(record(f"{emitted} " + "x" * size))
@@ -53,7 +53,10 @@ def test_unread_lines_are_dropped_and_counted(
     whole = read_all(read)[: emitted - 1]
     assert whole == [f"{number} " + "x" * size for number in range(emitted - 1)]
     handler.emit(record("read again"))
-    assert read_all(read)[-2:] == ["5 log lines were dropped, as nobody read them", "read again"]
+    assert read_all(read)[-2:] == [
+        "5 log lines were dropped: the log did not accept them",
+        "read again",
+    ]
     assert handler.dropped == 0
     assert os.get_blocking(write)
     os.close(read)
@@ -63,7 +66,7 @@ def test_unread_lines_are_dropped_and_counted(
 def test_a_closed_stderr_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
-    handler = StderrHandler(write)
+    handler = DescriptorHandler(write)
     handler.emit(record("nobody is there"))
     assert handler.dropped == 1
     os.close(write)

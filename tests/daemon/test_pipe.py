@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from shelld.keeper.transient import TRANSIENT
 from shelld.output.retention import ShellOutput
-from shelld.shells.pipe import PUMP_BYTES, Pipe
+from shelld.shells.pipe import MAX_ATTEMPTS, PUMP_BYTES, Pipe
 
 USUAL = 65_536
 
@@ -123,7 +124,26 @@ def test_a_larger_pipe_that_is_refused_is_done_without(
     assert asked == [fcntl.F_SETPIPE_SZ]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM, errno.EINTR, errno.EBADF])
+@pytest.mark.parametrize("number", sorted(TRANSIENT))
+def test_a_shortage_that_passes_loses_no_output(
+    pipes: list[Piped], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    piped = pipes[0]
+    os.write(piped.write_end, b"abc")
+    real, failures = os.readv, [OSError(number, "") for _ in range(MAX_ATTEMPTS)]
+
+    def readv(*arguments: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr("os.readv", readv)
+    assert piped.pipe.pump()
+    piped.pipe.drain()
+    assert (piped.received, piped.output.error) == (b"abc", None)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EBADF])
 def test_a_pipe_that_cannot_be_read_is_reported_as_lost_output(
     pipes: list[Piped], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

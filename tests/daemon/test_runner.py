@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -223,7 +224,9 @@ def _replace_a_silent_keeper() -> None:
     runner, (_, bash, *_) = run.runner, run.until(STARTED)
     keeper = parent_of(runner)
     pool.lose_the_channel()
+    sleep, time.sleep = time.sleep, never_sleep
     other = Run(pool, b"true")
+    time.sleep = sleep
     other.until_empty()
     assert parent_of(other.runner) != keeper
     # The old one has not ended, and neither has what it guards.
@@ -248,6 +251,32 @@ def test_a_keeper_that_does_not_listen_is_replaced_and_keeps_its_runners() -> No
     process.start()
     process.join(DEADLINE_S)
     assert process.exitcode == 0
+
+
+def never_sleep(_seconds: float) -> None:
+    pytest.fail("the event loop is blocked")
+
+
+def test_a_silent_keeper_is_replaced_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = _LosingPool()
+    pool.prepare()
+    first = Run(pool, b"sleep 300")
+    keeper = parent_of(first.runner)
+    pool.lose_the_channel()
+    with monkeypatch.context() as patch:
+        patch.setattr("time.sleep", never_sleep)
+        other = Run(pool, b"true")
+    other.until_empty()
+    assert parent_of(other.runner) != keeper
+    first.channel.close()
+    other.channel.close()
+
+    def is_reaped() -> bool:
+        pool.trim()
+        return not Path(f"/proc/{keeper}").exists()
+
+    wait_for(is_reaped, "the end of the keeper that was replaced")
+    pool.close()
 
 
 @pytest.mark.parametrize("function", ["waitid", "waitpid", "kill"])

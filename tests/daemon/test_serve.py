@@ -336,6 +336,28 @@ async def test_a_request_that_the_server_fails_at_is_answered(
         assert (second["id"], second["result"]) == (2, None)
 
 
+@pytest.mark.parametrize(
+    ("error", "kind"), [(MemoryError, "resource_exhausted"), (ValueError, "internal_error")]
+)
+async def test_a_settlement_that_fails_is_answered(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception], kind: str
+) -> None:
+    settle = vars(Server)["_settle"]
+    calls = iter((True,))
+
+    def fail_first(*args: Any) -> None:
+        if next(calls, False):
+            raise error
+        settle(*args)
+
+    monkeypatch.setattr(Server, "_settle", fail_first)
+    async with served() as peer:
+        peer.send(request("nothing", 1), request("nothing", 2))
+        first, second = await peer.receive(), await peer.receive()
+        assert (first["id"], first["error"]["data"]["kind"]) == (1, kind)
+        assert (second["id"], second["result"]) == (2, None)
+
+
 async def test_shielded_cleanup_of_a_cancelled_method_is_finished() -> None:
     async with served() as peer:
         peer.send(request("slow_to_die", 1), cancel(1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import subprocess
 import threading
 import time
@@ -12,7 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld import faults
 from shelld.shells import session as module
+from shelld.shells.dumps import DumpFiles
+from shelld.shells.recorder import Recorder
 from shelld.shells.session import (
     INCOMPLETE,
     MAX_DUMP_BYTES,
@@ -23,7 +28,6 @@ from shelld.shells.session import (
     UNAVAILABLE,
     UNREADABLE,
     Left,
-    Recorder,
     Session,
 )
 from shelld.shells.state import DUMP, ShellState, is_readable, is_whole, parse_dump
@@ -35,6 +39,10 @@ DUMPED = subprocess.run(
     capture_output=True,
     check=False,
 ).stdout
+
+
+def new_session(base: ShellState) -> Session:
+    return Session("main", base, DumpFiles())
 
 
 def functions_dump(count: int) -> bytes:
@@ -61,7 +69,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 @given(st.binary(max_size=400) | mutated())
 def test_no_dump_makes_a_session_raise(dump: bytes) -> None:
-    session = Session("main", BASE)
+    session = new_session(BASE)
     reason = session.keep(Left(dump))
     assert reason in (None, MISSING, INCOMPLETE, UNREADABLE)
     before = BASE
@@ -91,15 +99,15 @@ def test_what_was_printed_before_the_dump_is_ignored(printed: bytes) -> None:
 
 @pytest.mark.parametrize("cwd", [b"", b".", b"/", b"//", b"gone", b"/nowhere/at/all"])
 def test_a_directory_is_found_for_every_state(cwd: bytes) -> None:
-    session = Session("main", ShellState(cwd, {}))
+    session = new_session(ShellState(cwd, {}))
     assert session.resolve(None) == cwd.decode()
-    session = Session("main", BASE)
+    session = new_session(BASE)
     session._state = ShellState(cwd, {})  # pyright: ignore[reportPrivateUsage]
     assert session.resolve(None) in ("/", "//", "", ".")
 
 
 def test_a_bash_without_a_directory_leaves_the_session_where_it_was() -> None:
-    session = Session("main", BASE)
+    session = new_session(BASE)
     assert session.keep(Left(DUMPED.replace(b"/usr\n\0\0", b"\0\0"))) is None
     assert session.state.cwd == b"/"
     assert b"x=" in session.state.variables
@@ -130,7 +138,7 @@ async def test_a_long_dump_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
         return parse_dump(dump)
 
     monkeypatch.setattr(module, "parse_dump", parse)
-    session = Session("main", BASE)
+    session = new_session(BASE)
     dump = functions_dump(40_000)
     left = session.keep(Left(dump))
     assert isinstance(left, Left)
@@ -151,7 +159,7 @@ async def test_a_long_dump_is_read_without_threads(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(anyio.to_thread, "run_sync", no_thread)
-    session = Session("main", BASE)
+    session = new_session(BASE)
     left = session.keep(Left(functions_dump(5_000)))
     assert isinstance(left, Left)
     assert await session.settle(left) is None
@@ -159,7 +167,7 @@ async def test_a_long_dump_is_read_without_threads(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_long_dump_that_cannot_be_read_is_not_kept() -> None:
-    session = Session("main", BASE)
+    session = new_session(BASE)
     left = session.keep(Left(functions_dump(5_000).replace(b"declare -- x", b"declare x")))
     assert isinstance(left, Left)
     assert await session.settle(left) == UNREADABLE
@@ -167,7 +175,7 @@ async def test_a_long_dump_that_cannot_be_read_is_not_kept() -> None:
 
 
 async def test_the_command_that_ended_last_wins_over_a_long_dump() -> None:
-    session = Session("main", BASE)
+    session = new_session(BASE)
     left = session.keep(Left(functions_dump(5_000)))
     assert isinstance(left, Left)
     assert session.keep(Left(DUMPED)) is None
@@ -186,18 +194,48 @@ def test_a_short_dump_is_read_when_the_state_is_asked_for(
 
     monkeypatch.setattr(module, "parse_dump", parse)
     assert len(DUMPED) < MAX_INLINE_BYTES
-    session = Session("main", BASE)
+    session = new_session(BASE)
     assert session.keep(Left(DUMPED)) is None
     assert read == []
     assert session.state.cwd == b"/usr"
     assert read == [DUMPED]
 
 
+def test_a_dump_is_kept_through_shortages(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[Exception] = [MemoryError(), OSError(errno.EMFILE, ""), MemoryError()]
+
+    def parse(dump: bytes) -> ShellState | None:
+        if errors:
+            raise errors.pop()
+        return parse_dump(dump)
+
+    monkeypatch.setattr(module, "parse_dump", parse)
+    session = new_session(BASE)
+    assert session.keep(Left(DUMPED)) is None
+    for _ in range(3):
+        with pytest.raises((MemoryError, OSError)):
+            _ = session.state
+    assert session.state.cwd == b"/usr"
+
+
+def test_a_dump_that_fails_unexpectedly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_dump: bytes) -> ShellState | None:
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr(module, "parse_dump", fail)
+    before = faults.count()
+    session = new_session(BASE)
+    assert session.keep(Left(DUMPED)) is None
+    assert session.state is BASE
+    assert session.state is BASE
+    assert faults.count() == before + 1
+
+
 @pytest.mark.parametrize(
     ("written", "has_exited", "reason"),
     [
         (DUMPED, True, None),
-        (b"", True, MISSING),
+        (None, True, MISSING),
         (DUMPED[:-1], True, INCOMPLETE),
         (DUMPED.replace(b"declare -- x", b"declare x"), True, UNREADABLE),
         (DUMPED.ljust(MAX_DUMP_BYTES + 1), True, TOO_LARGE),
@@ -205,21 +243,56 @@ def test_a_short_dump_is_read_when_the_state_is_asked_for(
     ],
 )
 def test_a_recorder_tells_why_nothing_was_kept(
-    written: bytes, has_exited: bool, reason: str | None
+    written: bytes | None, has_exited: bool, reason: str | None
 ) -> None:
-    session = Session("main", BASE)
+    session = new_session(BASE)
     recorder = Recorder(session, None, None)
     try:
-        Path(recorder.path).write_bytes(written)
+        if written is not None:
+            Path(recorder.path).write_bytes(written + recorder.mark)
         recorder.keep(has_exited=has_exited)
         assert recorder.reason == reason
         assert (session.state is BASE) == (reason is not None)
     finally:
         recorder.close()
+        session.dump_files.close()
 
 
 def test_a_closed_recorder_keeps_nothing() -> None:
-    recorder = Recorder(Session("main", BASE), None, None)
+    session = new_session(BASE)
+    recorder = Recorder(session, None, None)
     recorder.close()
+    session.dump_files.close()
     recorder.keep(has_exited=True)
     assert recorder.reason == UNAVAILABLE
+
+
+def test_a_late_write_reaches_no_other_file(tmp_path: Path) -> None:
+    session = new_session(BASE)
+    first = Recorder(session, None, None)
+    path = Path(first.path)
+    first.close()
+    with contextlib.ExitStack() as stack:
+        files = [tmp_path / str(number) for number in range(50)]
+        for file in files:
+            stack.enter_context(file.open("w")).write("untouched")
+        path.write_bytes(DUMPED + first.mark)
+    assert {file.read_text() for file in files} == {"untouched"}
+    second = Recorder(session, None, None)
+    # It begins with nothing, and does not take another command's state for its own.
+    assert (second.path, path.read_bytes()) == (first.path, b"")
+    path.write_bytes(DUMPED + first.mark)
+    second.keep(has_exited=True)
+    assert second.reason == INCOMPLETE
+    assert session.state is BASE
+    second.close()
+    session.dump_files.close()
+
+
+def test_files_of_commands_at_the_same_time_differ() -> None:
+    session = new_session(BASE)
+    recorders = [Recorder(session, None, None) for _ in range(3)]
+    assert len({recorder.path for recorder in recorders}) == 3
+    session.dump_files.close()
+    for recorder in recorders:
+        recorder.close()

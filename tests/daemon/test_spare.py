@@ -17,6 +17,7 @@ from shelld.shells.manager import ShellManager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
 from shelld.shells.spare import (
+    MAX_FAILURES,
     MAX_SLOW_STARTS,
     SLOW_START_FACTOR,
     SLOW_START_S,
@@ -190,6 +191,29 @@ async def test_one_that_cannot_be_told_its_command_does_not_run_it(
         await wait_for_waiting(0)
         assert manager.spares_used == 0
         assert len(manager.list_shells()) == 6
+
+
+async def test_a_replaced_directory_is_no_failure_of_spares(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(spare_module, "MAX_SLOW_STARTS", math.inf)
+    directory = tmp_path / "here"
+    directory.mkdir()
+    async with ShellManager() as manager:
+        await run(manager, f"cd {directory}")
+        await wait_for_waiting(1)
+        for _ in range(2 * MAX_FAILURES):
+            directory.rmdir()
+            directory.mkdir()
+            shell = await run(manager, "touch made")
+            assert (shell.exit_code, [path.name for path in directory.iterdir()]) == (0, ["made"])
+            (directory / "made").unlink()
+            await wait_for_waiting(1)
+        assert manager.spares_used == 0
+        with anyio.fail_after(20):
+            # One that is not ready yet is not used.
+            while not manager.spares_used:
+                await run(manager, "true")
 
 
 async def test_one_that_cannot_be_started_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

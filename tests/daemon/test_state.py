@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shelld.shells.dumps import DumpFiles
 from shelld.shells.functions import quote
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.prelude import may_trap, prelude, startable
 from shelld.shells.session import Left, Session
 from shelld.shells.state import (
     DUMP,
+    MAX_DIRECTORIES,
     ShellState,
     first_state,
     parse_dump,
@@ -91,13 +93,22 @@ def test_a_fresh_bash_is_made_again_by_nothing() -> None:
 
 
 def test_what_two_commands_have_left_is_kept_in_their_order() -> None:
-    session = Session("main", BASE)
+    session = Session("main", BASE, DumpFiles())
     assert session.keep(Left(dump_of("export A=1"))) is None
     # The second had an A of its own, for its time.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})
     assert session.keep(Left(dump_of("x=1", with_own), None, {"A": "2"})) is None
     assert session.state.env[b"A"] == b"1"
     assert b"x=" in session.state.script
+
+
+def test_of_a_long_directory_stack_the_newest_entries_are_kept() -> None:
+    count = 4 * MAX_DIRECTORIES
+    many = f"for i in {{1..{count}}}; do pushd -n /d$i; done >/dev/null"
+    state = after(many)
+    assert state.switches.count(b"pushd") == MAX_DIRECTORIES
+    assert b"'/d%d'" % count in state.switches
+    assert after(":", state).switches == state.switches
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, -1, -3])

@@ -38,7 +38,7 @@ class Job:
             self.done.set()
 
 
-def fails(job: object) -> None:
+def fails(job: object, _error: BaseException) -> None:
     pytest.fail(f"{job} has failed")
 
 
@@ -170,24 +170,33 @@ async def test_a_job_that_raises_ends_alone(
     caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     caplog.set_level(logging.ERROR, logger="shelld")
-    failed: list[str] = []
+    failed: list[tuple[str, BaseException]] = []
     done: list[str] = []
     before = faults.count()
 
     async def work(job: str) -> None:
         await anyio.lowlevel.checkpoint()
-        if job == "bad":
+        if job.startswith("bad"):
             raise error
         done.append(job)
 
+    def on_fault(job: str, error: BaseException) -> None:
+        failed.append((job, error))
+        if job == "bad for its owner":
+            raise ValueError("unforeseen")
+
     async with anyio.create_task_group() as tasks:
-        workers = Workers(tasks, work, failed.append)
-        for job in ("first", "bad", "second"):
+        workers = Workers(tasks, work, on_fault)
+        for job in ("first", "bad", "second", "bad for its owner"):
             workers.start(job)
         await anyio.wait_all_tasks_blocked()
         workers.start("third")
         await anyio.wait_all_tasks_blocked()
         workers.close()
-    assert (failed, sorted(done)) == (["bad"], ["first", "second", "third"])
+    assert dict(failed) == {"bad": error, "bad for its owner": error}
+    assert sorted(done) == ["first", "second", "third"]
+    # The owner reports the first failure if that is not expected.
     assert faults.count() == before + 1
-    assert [record.getMessage() for record in caplog.records] == ["unexpected error in a task"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "unexpected error in the end of a task"
+    ]

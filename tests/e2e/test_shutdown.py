@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -271,6 +272,35 @@ def test_arguments_that_cannot_be_used_exit_2_and_say_why(arguments: list[str]) 
     assert ended.stdout == ""
     assert "shelld: " in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("option", ["--log-file", "--audit-log"])
+def test_a_log_that_nobody_reads_is_refused(option: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    ended = run_daemon(option, str(tmp_path / "log"))
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("shelld: cannot write the ")
+
+
+@pytest.mark.parametrize("option", ["--log-file", "--audit-log"])
+def test_a_log_that_is_full_stops_nothing(option: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4_096)
+    arguments = (option, str(tmp_path / "log"), "--log-level", "debug")
+    with raw_daemon(*arguments, stderr_is_silent=False) as daemon:
+        for number in range(100):
+            assert daemon.bash(f"echo {number}")["stdout"] == f"{number}\n"
+        daemon.end_input()
+        assert daemon.wait() == 0
+    os.close(reader)
+
+
+@pytest.mark.parametrize("path", ["/dev/stderr", "/dev/null"])
+def test_the_log_may_be_a_device(path: str) -> None:
+    with raw_daemon("--log-file", path, "--log-level", "info", stderr_is_silent=False) as daemon:
+        daemon.bash("true")
+    assert (b"started" in daemon.stderr) == (path == "/dev/stderr")
 
 
 def test_the_console_script_is_the_same_program() -> None:

@@ -99,6 +99,7 @@ class RunnerPool:
             self._idle.remove(channel)
             channel.close()
         self._fewest_idle = len(self._idle)
+        self._reap_replaced()
 
     def close(self) -> None:
         """End the idle runners and, once the last runner has ended, the keeper.
@@ -113,6 +114,7 @@ class RunnerPool:
             self.tend()
             time.sleep(KILL_INTERVAL_MS / 1000)
         self._forget_keeper()
+        self._reap_replaced()
 
     def abandon(self) -> None:
         """Close the channels, in a process that is not the one which has the keeper."""
@@ -141,6 +143,9 @@ class RunnerPool:
         """
         self.tend()
         if self._keeper is not None and self._keeper.receive() is None:
+            return True
+        # A keeper, unlike a runner, leads its session. One that was replaced may be ending.
+        if any(session_of(pid) == pid for pid in self._adopted):
             return True
         if runner is None:
             return False
@@ -206,7 +211,7 @@ class RunnerPool:
         if pid in self._adopted:
             return True
         session = session_of(pid)
-        return session == self._keeper_pid or session in self._ended
+        return session == self._keeper_pid or session in self._adopted or session in self._ended
 
     def _adopt_runners(self) -> None:
         """Make the runners of a keeper that has ended our own, if they can be listed."""
@@ -222,6 +227,14 @@ class RunnerPool:
             # If that is impossible now, the next command tries again.
             with contextlib.suppress(OSError):
                 self._keeper = self._start_keeper()
+
+    def _reap_replaced(self) -> None:
+        """Reap keepers that were replaced and have ended, where `_reap` leaves children alone."""
+        if not self.adopts:
+            for pid in list(self._adopted):
+                with contextlib.suppress(OSError):
+                    if os.waitpid(pid, os.WNOHANG)[0]:
+                        self._adopted.discard(pid)
 
     def _wait_for_keeper(self) -> None:
         """Give the keeper a moment to end. It is not reaped."""
@@ -260,14 +273,11 @@ class RunnerPool:
     def _other_keeper(self, silent: Channel) -> Channel:
         """Return the channel of one that takes the place of a keeper that does not listen."""
         if self.adopts:
-            self._wait_for_keeper()
             self._reap()
-            if self._keeper is silent and self._keeper_pid is not None:
-                # It has not ended, and will with its last runner.
-                self._adopted.add(self._keeper_pid)
-                self._replace_keeper()
-        else:
-            self._forget_keeper()
+        if self._keeper is silent and self._keeper_pid is not None:
+            # It has not ended, but will: at once if it was killed, else with its last runner.
+            self._adopted.add(self._keeper_pid)
+            self._replace_keeper()
         if self._keeper is None:
             self._keeper = self._start_keeper()
         return self._keeper

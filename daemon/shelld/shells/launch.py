@@ -15,16 +15,14 @@ from msgspec import Struct
 from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.prelude import dump_at_exit, may_trap, prelude, startable
-from shelld.shells.session import DEFAULT_SESSION, Recorder, Session
+from shelld.shells.recorder import Recorder
+from shelld.shells.session import DEFAULT_SESSION, Session
 from shelld.shells.text import to_bytes
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
 _READ_COMMAND: Final = b'eval "exec 3<&-;$(</dev/fd/3)"'
-
-# Whether a path leads to a descriptor, of this process or another one.
-CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class TimeoutPolicy(Struct, frozen=True):
@@ -155,12 +153,11 @@ class Launch:
         if not request.in_foreground or session.name is None:
             return b""
         cwd = request.cwd and session.resolve(request.cwd)
-        self.recorder = Recorder(session, cwd, request.env)
-        if not CAN_RECORD:
-            self.recorder.close()
+        recorder = self.recorder = Recorder(session, cwd, request.env)
+        if not recorder.is_open:
             return b""
         shares_trap = has_startup_file or may_trap(to_bytes(request.command), session.state)
-        return dump_at_exit(self.recorder.path, shares_trap=shares_trap)
+        return dump_at_exit(recorder.path, recorder.mark, shares_trap=shares_trap)
 
 
 class CommandLaunch(Launch):

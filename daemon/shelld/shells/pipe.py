@@ -10,6 +10,7 @@ import sys
 import termios
 from typing import Final
 
+from shelld.keeper.transient import TRANSIENT
 from shelld.output.retention import OutputStream, ShellOutput
 
 # What one pump moves at most, before other pipes and requests have their turn: about half a
@@ -22,6 +23,9 @@ PUMP_BYTES: Final = 1024 * 1024
 _USUAL_PIPE_BYTES: Final = 64 * 1024
 _LARGE_PIPE_BYTES: Final = 1024 * 1024
 _MAX_LARGE_PIPES: Final = 16
+
+# How often in a row draining finds nothing to read before it believes that there is nothing.
+MAX_ATTEMPTS: Final = 3
 
 # What all pipes are read into, one after the other.
 _buffer: Final = memoryview(bytearray(PUMP_BYTES))
@@ -43,9 +47,9 @@ class Pipe:
         """Move what is there, without blocking; False at end of file, or if it cannot be read."""
         try:
             count = os.readv(self.descriptor, (_buffer[:max_bytes],))
-        except BlockingIOError:
-            return True
         except OSError as error:
+            if error.errno in TRANSIENT:
+                return True
             # What is left in the pipe is lost, and the result of the command says so.
             self._stream.store.error = errno.errorcode.get(error.errno or 0, "EIO")
             return False
@@ -74,12 +78,13 @@ class Pipe:
             # No pipe of ours holds more.
             held = _LARGE_PIPE_BYTES
         store = self._stream.store
-        end, before = store.written + held, -1
-        # Less than that may be there: a command can read its own pipe through /proc.
-        while before < store.written < end:
+        end, attempts = store.written + held, MAX_ATTEMPTS
+        while attempts and store.written < end:
             before = store.written
             if not self.pump(end - before):
                 break
+            # Less than that may be there: a command can read its own pipe through /proc.
+            attempts = MAX_ATTEMPTS if store.written > before else attempts - 1
 
     def close(self) -> None:
         if not self.closed:

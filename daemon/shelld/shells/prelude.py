@@ -130,16 +130,19 @@ def may_trap(command: bytes, state: ShellState) -> bool:
     return len(command) > _MAX_WORDS_BYTES or not state.names.isdisjoint(_WORD.findall(command))
 
 
-def dump_at_exit(path: str, *, shares_trap: bool) -> bytes:
+def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool) -> bytes:
     """Return the lines that make bash write, after its command, what it leaves behind to `path`.
 
-    `shares_trap`: the command may set a trap on EXIT, too.
+    `mark`, of letters and digits, is what it writes after that. `shares_trap`: the command may set
+    a trap on EXIT, too.
     """
     # The trap's own text cannot be protected, so all of it is one command that `set -e` and a trap
     # on ERR pass by. In a restricted shell, it cannot write to a file: as stderr is closed first,
     # nothing is said about that. A trace goes nowhere; to say so takes no command, which it would
     # show. The file is there, also where `set -C` forbids to overwrite one.
-    dump = rb"\builtin unset -f trap; " + DUMP if shares_trap else DUMP
+    dump = DUMP + rb"; \builtin printf " + mark
+    if shares_trap:
+        dump = rb"\builtin unset -f trap; " + dump
     action = rb'! { %s; } 2>&- >|%s 2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"' % (
         dump,
         path.encode(),

@@ -26,7 +26,7 @@ from shelld.readiness import Wakeup, new_wakeup
 from shelld.shells.home import Home
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, STEPS, ShellEvent, ShellStatus, next_status
-from shelld.shells.session import Recorder
+from shelld.shells.recorder import Recorder
 from shelld_protocol.structs import EndReason
 
 T = TypeVar("T")

@@ -90,6 +90,7 @@ class Scope:
     def close(self) -> None:
         """To be called when the tasks have ended."""
         self.pool.close()
+        self.sessions.close()
         self._oom_kills.close()
         self.retention.close()
 
@@ -151,6 +152,10 @@ class Scope:
         working_dir = session.resolve(request.cwd)
         shell.begin()
         try:
+            if not spare.launch.is_in_place(request):
+                # No failure of spare shells: the directory has changed, and theirs was left behind.
+                supervision.discard()
+                return False
             spare.launch.run(request)
         except OSError:
             # Somebody has ended it, say.

@@ -17,7 +17,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from shelld import faults
-from shelld.keeper.channel import anonymous_file
+from shelld.shells.dumps import DumpFiles
 from shelld.shells.state import (
     ShellState,
     directory_of,
@@ -67,13 +67,13 @@ class Left(NamedTuple):
 class Session:
     """`base` is the state that every session starts from. `name` None: nothing is ever kept."""
 
-    def __init__(self, name: str | None, base: ShellState) -> None:
+    def __init__(self, name: str | None, base: ShellState, dump_files: DumpFiles) -> None:
         self.name = name
         self.base = base
+        self.dump_files = dump_files
         self._state = base
         # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
-        self._has_failed = False
         # The numbers of the last command that left something, and of the last one that was kept.
         self._ended = self._kept = 0
         # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
@@ -95,15 +95,12 @@ class Session:
     def _read(self, left: Left) -> None:
         try:
             self._take(left, parse_dump(left.dump))
-        except Exception:
-            # It may be a shortage that passes, so the next use tries again. After a second failure
-            # the dump is given up.
-            if not self._has_failed:
-                self._has_failed = True
+        except Exception as error:
+            if faults.shortage(error) is not None:
+                # It may pass, so the next use tries again.
                 raise
             faults.report("the state of a session")
         self._unread = None
-        self._has_failed = False
 
     @property
     def cwd(self) -> str:
@@ -236,13 +233,17 @@ class Session:
 
 
 class Sessions:
-    """All sessions by name. The default one always exists; others do from their first use."""
+    """All sessions by name. The default one always exists; others do from their first use.
+
+    Owns the files that their commands write states to, until `close`.
+    """
 
     def __init__(self, base: ShellState) -> None:
         self._base = base
+        self._dump_files = DumpFiles()
         self._sessions: dict[str, Session] = {}
         # Of the commands that are of no session.
-        self._none = Session(None, base)
+        self._none = Session(None, base, self._dump_files)
 
     def get(self, name: str | None) -> Session:
         """Return a session, a new one if there was none."""
@@ -250,7 +251,7 @@ class Sessions:
             return self._none
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = Session(name, self._base)
+            session = self._sessions[name] = Session(name, self._base, self._dump_files)
         return session
 
     def has(self, name: str | None) -> bool:
@@ -279,62 +280,9 @@ class Sessions:
         self.known(name)
         del self._sessions[name]
 
-
-class Recorder:
-    """Records the state that one command leaves; owns the file that its bash writes it to.
-
-    The command has no descriptor of that file. Its bash opens it by `path` at the end, as any
-    process of the same user could.
-    """
-
-    def __init__(
-        self, session: Session, cwd: str | None, changes: dict[str, str | None] | None
-    ) -> None:
-        self._session = session
-        self._cwd = cwd
-        self._changes = changes
-        self._descriptor: int | None = anonymous_file(b"")
-        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
-        self._unsettled: Left | None = None
-        # Why the state was not kept, if it was not.
-        self.reason: str | None = None
-
-    def keep(self, *, has_exited: bool) -> None:
-        """The command has ended by itself. `has_exited`: no signal has ended it."""
-        kept: Left | str | None = SIGNAL
-        if has_exited:
-            kept = UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
-        if isinstance(kept, Left):
-            self._unsettled = kept
-        else:
-            self.reason = kept
-
-    def _keep(self, descriptor: int) -> Left | str | None:
-        size = os.fstat(descriptor).st_size
-        if size > MAX_DUMP_BYTES:
-            return TOO_LARGE
-        return self._session.keep(Left(os.pread(descriptor, size, 0), self._cwd, self._changes))
-
-    def give_up(self) -> None:
-        """What the command left could not be kept."""
-        self.reason = UNREADABLE
-
-    async def settle(self) -> None:
-        """Wait until the session has what the command left. Await this once, before the answer."""
-        left, self._unsettled = self._unsettled, None
-        if left is not None:
-            with anyio.CancelScope(shield=True):
-                try:
-                    self.reason = await self._session.settle(left)
-                except Exception:
-                    faults.report("the state of a session")
-                    self.give_up()
-
     def close(self) -> None:
         """From now on nothing can be recorded."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        self._dump_files.close()
 
 
 async def _parsed(dump: bytes) -> ShellState | None:

@@ -24,8 +24,9 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from shelld.shells.dumps import CAN_RECORD
 from shelld.shells.harmless import changes_nothing
-from shelld.shells.launch import CAN_RECORD, Launch, StartRequest
+from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.prelude import last_lines, startable, waiting_prelude
 from shelld.shells.session import Session
 from shelld.shells.supervision import Supervision
@@ -172,8 +173,6 @@ class SpareLaunch(Launch):
 
     def run(self, request: StartRequest) -> None:
         assert self._memory is not None
-        if self._cwd or request.cwd is not None:
-            self._check_directory(request)
         command = to_bytes(request.command)
         recording = b""
         if not changes_nothing(request.command, self.state.names):
@@ -187,11 +186,20 @@ class SpareLaunch(Launch):
         os.close(self._theirs.pop(self._theirs.index(self._gate)))
         self.is_waiting = False
 
-    def _check_directory(self, request: StartRequest) -> None:
-        """See whether the path of its directory still leads there."""
-        path = self._session.resolve(request.cwd)
-        if not os.path.samefile(to_bytes(path), f"/proc/{self._pid}/cwd"):
-            raise FileNotFoundError(errno.ENOENT, "another directory has this path now")
+    def is_in_place(self, request: StartRequest) -> bool:
+        """Whether the path of the request's directory leads to where this bash is.
+
+        False once that directory was deleted, renamed or replaced. Raises OSError if the bash is
+        gone.
+        """
+        if not self._cwd and request.cwd is None:
+            return True
+        bash_is_in = os.stat(f"/proc/{self._pid}/cwd")
+        try:
+            leads_to = os.stat(to_bytes(self._session.resolve(request.cwd)))
+        except OSError:
+            return False
+        return os.path.samestat(bash_is_in, leads_to)
 
 
 class Spare(NamedTuple):

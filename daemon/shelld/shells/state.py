@@ -28,19 +28,22 @@ from shelld.shells.functions import (
 # and the traps that the command has set.
 OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
+_POSIX_VARIABLE: Final = b"__shelld_posix"
 
 # What follows depends on nothing that the command may have changed, as far as bash allows. In posix
-# mode, `unset` is the builtin even where a function has that name; a backslash keeps aliases away;
-# no trap of the command runs, and no option takes effect that changes what is written. A part ends
-# with NUL, which no value in bash can hold. What comes before the first NUL was written by a DEBUG
-# trap before it was removed.
+# mode, `unset` is the builtin even where a function has that name. A backslash keeps aliases away,
+# so there are no reserved words, which cannot have one. No trap of the command runs, and no option
+# takes effect that changes what is written. A part ends with NUL, which no value in bash can hold.
+# What comes before the first NUL was written by a DEBUG trap before it was removed.
 _NUL: Final = rb'\builtin printf "\0"; '
 DUMP: Final = (
     _NUL.join(
         (
-            OPTIONS_VARIABLE + b"=$BASHOPTS:$SHELLOPTS; "
-            rb"if [[ -v POSIXLY_CORRECT ]]; then \unset -f builtin; "
-            rb"else POSIXLY_CORRECT=y; \unset -f builtin; \unset -v POSIXLY_CORRECT; fi; "
+            # To name DIRSTACK makes `declare -p` show it. POSIXLY_CORRECT is unset if it was not
+            # set before.
+            OPTIONS_VARIABLE + b"=$BASHOPTS:$SHELLOPTS${DIRSTACK+}; "
+            rb"__shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=}; "
+            rb'\unset -f builtin; \unset -v "${__shelld_posix:-POSIXLY_CORRECT}"; '
             rb"\builtin enable alias builtin declare dirs printf pwd set shopt trap ulimit umask; "
             rb'\builtin trap - DEBUG ERR RETURN; \builtin trap "" XFSZ; '
             rb"\builtin ulimit -S -f hard; ",
@@ -58,6 +61,8 @@ DUMP: Final = (
     + rb'; \builtin printf "\0"'
 )
 _PARTS: Final = 9
+# Of the directory stack, the newest entries. Bash prints the whole stack at each that is added.
+MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
 
 # Variables that belong to one bash, or that every bash sets itself.
@@ -67,7 +72,7 @@ _OWN_VARIABLES: Final = frozenset(
     BASH_TRAPSIG BASH_VERSINFO BASH_VERSION BASH_XTRACEFD COMP_WORDBREAKS DIRSTACK EPOCHREALTIME
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
     SHLVL SRANDOM UID _""".split()
-) | {OPTIONS_VARIABLE, TRAPS_VARIABLE}
+) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, _POSIX_VARIABLE}
 # Each bash has these from its start. Where one is missing, the command has unset it.
 _SET_AT_START: Final = tuple(
     b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
@@ -87,6 +92,7 @@ _VARIABLE: Final = re.compile(_DECLARATION, re.VERBOSE | re.DOTALL)
 _VARIABLES: Final = re.compile(
     rb"(?:%s)*+" % re.sub(rb"\?P<\w+>", b"?:", _DECLARATION), re.VERBOSE | re.DOTALL
 )
+_ELEMENT: Final = re.compile(rb"\[\d++\]=(%s)" % _STRING, re.VERBOSE | re.DOTALL)
 _FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
 _SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
 _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
@@ -200,6 +206,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     later: list[bytes] = []
     seen: set[bytes] = set()
     enabled = frozenset[bytes]()
+    stack = b""
     size = 0
     for match in _VARIABLE.finditer(variables):
         kind, name, value = match["flags"], match["name"], match["value"]
@@ -207,6 +214,8 @@ def parse_dump(dump: bytes) -> ShellState | None:
         if name in _OWN_VARIABLES:
             if name == OPTIONS_VARIABLE and value is not None:
                 enabled = frozenset(unquote(value).split(b":"))
+            elif name == b"DIRSTACK" and value is not None:
+                stack = value
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:
             # The option posix sets this variable, and is set last.
@@ -239,7 +248,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 _switches(options, enabled),
                 b"\\builtin umask %s" % umask,
                 b"\\builtin unset -v %s\n" % b" ".join(unset) if unset else b"",
-                _pushed(directories),
+                _pushed(stack, directories),
                 defined.private,
             )
         ),
@@ -282,11 +291,20 @@ def _attributes(line: bytes) -> tuple[bytes, bytes]:
     return flags, name
 
 
-def _pushed(directories: bytes) -> bytes:
-    stack = directories.removesuffix(b"\n").split(b"\n")[1:]
-    return b"".join(
-        b"\\builtin pushd -n -- %s >/dev/null\n" % quote(directory) for directory in reversed(stack)
-    )
+def _pushed(variable: bytes, listing: bytes) -> bytes:
+    """Return what makes the directory stack, of DIRSTACK's value and what `dirs` lists.
+
+    In the listing, a name with a line end looks like two. The variable is another one if the
+    command has unset it.
+    """
+    stack = [unquote(element) for element in _ELEMENT.findall(variable)]
+    if b"".join(name + b"\n" for name in stack) != listing:
+        stack = listing.removesuffix(b"\n").split(b"\n")
+    lines = [
+        b"\\builtin pushd -n -- %s\n" % quote(name)
+        for name in reversed(stack[1 : MAX_DIRECTORIES + 1])
+    ]
+    return b"{\n%s} >/dev/null\n" % b"".join(lines) if lines else b""
 
 
 def unquote(word: bytes) -> bytes:

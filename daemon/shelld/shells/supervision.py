@@ -41,7 +41,7 @@ from shelld.shells.oom import OomKills
 from shelld.shells.orphans import kill_orphans
 from shelld.shells.pipe import Pipe
 from shelld.shells.process import CommandUsage, ShellProcess
-from shelld.shells.session import Recorder
+from shelld.shells.recorder import Recorder
 
 logger = logging.getLogger("shelld.shells")
 
@@ -189,15 +189,18 @@ class Supervision:
     async def run(self) -> None:
         """Read the pipes and the runner until nothing is left of the command.
 
-        If our own code fails, the command is killed and its shell ends as "lost".
+        If our own code fails, the command is killed and its shell ends as "lost". Then this raises,
+        and `give_up` is to be called.
         """
         try:
             await self._supervise()
         except Exception:
-            faults.report("the supervision of a shell")
-            with anyio.CancelScope(shield=True):
-                await self._kill_unseen()
-            self._end_as_lost()
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._kill_unseen()
+            finally:
+                self._end_as_lost()
+            raise
         finally:
             self._finish()
 
@@ -226,21 +229,21 @@ class Supervision:
         In vain, the runner still kills it on the end of its channel.
         """
         self._runner_lost = True
-        try:
-            with anyio.move_on_after(KILL_DEADLINE_MS / 1000 + RUNNER_MARGIN_S):
-                self._channel.send((KILL, int(signal.SIGKILL), 0))
-                while not self._tree_empty:
-                    await anyio.wait_readable(self._channel)
-                    messages = self._channel.receive()
-                    if messages is None:
-                        await self._kill_orphans()
-                        return
-                    self._tree_empty = any(_tells_empty(message) for message, _ in messages)
-        except Exception:
-            faults.report("the end of a shell")
+        with contextlib.suppress(OSError):
+            # If it cannot be sent, the channel is at its end.
+            self._channel.send((KILL, int(signal.SIGKILL), 0))
+        with anyio.move_on_after(KILL_DEADLINE_MS / 1000 + RUNNER_MARGIN_S):
+            while not self._tree_empty:
+                await anyio.wait_readable(self._channel)
+                messages = self._channel.receive()
+                if messages is None:
+                    await self._kill_orphans()
+                    return
+                self._tree_empty = any(_tells_empty(message) for message, _ in messages)
 
-    def give_up(self) -> None:
-        """End a shell whose supervision has failed altogether; its runner kills the tree."""
+    def give_up(self, _error: BaseException) -> None:
+        """Report that `run` has failed, and do what it has not done; the runner kills the tree."""
+        faults.report("the supervision of a shell")
         self._runner_lost = True
         self._end_as_lost()
         self._finish()

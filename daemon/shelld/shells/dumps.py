@@ -1,0 +1,53 @@
+"""The nameless files that bashes write their state to, which they open by path in /proc.
+
+A process that a command left behind may write to such a path at any later time. So the descriptor
+stays open when the command has ended, and is used for the next command: its number never becomes
+that of another file. Each command has a *mark*, which ends what its own bash writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from typing import Final
+
+from shelld.keeper.channel import anonymous_file
+
+# Whether a path leads to a descriptor, of this process or another one.
+CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
+
+
+class DumpFiles:
+    """As many as there were commands at one time that may change the state of a session."""
+
+    def __init__(self) -> None:
+        self._marks = itertools.count(1)
+        self._unused: list[int] = []
+        self._is_open = True
+
+    def next_mark(self) -> bytes:
+        """Return what no command has had."""
+        return b"%d" % next(self._marks)
+
+    def take(self) -> int:
+        """Return an empty file, which is the caller's until `give_back`. Raises OSError."""
+        if not self._unused:
+            return anonymous_file(b"")
+        os.ftruncate(self._unused[-1], 0)
+        return self._unused.pop()
+
+    def give_back(self, descriptor: int) -> None:
+        """Take a file back, and its memory."""
+        if not self._is_open:
+            os.close(descriptor)
+            return
+        self._unused.append(descriptor)
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+
+    def close(self) -> None:
+        """Close all files, now or when they are given back."""
+        self._is_open = False
+        while self._unused:
+            os.close(self._unused.pop())

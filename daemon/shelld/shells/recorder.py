@@ -1,0 +1,85 @@
+"""What one command leaves behind: from the file that its bash writes to the session."""
+
+from __future__ import annotations
+
+import os
+
+import anyio
+
+from shelld import faults
+from shelld.shells.dumps import CAN_RECORD
+from shelld.shells.session import (
+    MAX_DUMP_BYTES,
+    SIGNAL,
+    TOO_LARGE,
+    UNAVAILABLE,
+    UNREADABLE,
+    Left,
+    Session,
+)
+
+
+class Recorder:
+    """Records the state that one command leaves; has the file that its bash writes it to.
+
+    The command has no descriptor of that file. Its bash opens it by `path` at the end, as any
+    process of the same user could, and writes `mark` after its state. Where the system has no such
+    paths, nothing is kept.
+    """
+
+    def __init__(
+        self, session: Session, cwd: str | None, changes: dict[str, str | None] | None
+    ) -> None:
+        self._session = session
+        self._cwd = cwd
+        self._changes = changes
+        self._files = session.dump_files
+        self._descriptor = self._files.take() if CAN_RECORD else None
+        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        self.mark = self._files.next_mark()
+        self._unsettled: Left | None = None
+        # Why the state was not kept, if it was not.
+        self.reason: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._descriptor is not None
+
+    def keep(self, *, has_exited: bool) -> None:
+        """The command has ended by itself. `has_exited`: no signal has ended it."""
+        kept: Left | str | None = SIGNAL
+        if has_exited:
+            kept = UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
+        if isinstance(kept, Left):
+            self._unsettled = kept
+        else:
+            self.reason = kept
+
+    def _keep(self, descriptor: int) -> Left | str | None:
+        size = os.fstat(descriptor).st_size
+        if size > MAX_DUMP_BYTES:
+            return TOO_LARGE
+        # What ends with another mark, another command has written: it is not whole.
+        dump = os.pread(descriptor, size, 0).removesuffix(self.mark)
+        return self._session.keep(Left(dump, self._cwd, self._changes))
+
+    def give_up(self) -> None:
+        """What the command left could not be kept."""
+        self.reason = UNREADABLE
+
+    async def settle(self) -> None:
+        """Wait until the session has what the command left. Await this once, before the answer."""
+        left, self._unsettled = self._unsettled, None
+        if left is not None:
+            with anyio.CancelScope(shield=True):
+                try:
+                    self.reason = await self._session.settle(left)
+                except Exception:
+                    faults.report("the state of a session")
+                    self.give_up()
+
+    def close(self) -> None:
+        """From now on nothing can be recorded."""
+        if self._descriptor is not None:
+            self._files.give_back(self._descriptor)
+            self._descriptor = None
