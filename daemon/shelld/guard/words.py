@@ -240,7 +240,10 @@ class _Scanner:
         elif text.startswith("$((", start):
             end = end_of_parentheses(text, start + 1)
             inner = text[start + 3 : end].removesuffix("))")
-            self._add_value(_calculated(inner, self._scope), quoted=quoted)
+            self._add_value(calculated(inner, self._scope), quoted=quoted)
+        elif text.startswith("$[", start):
+            end = text.find("]", start) + 1 or len(text)
+            self._add_value(calculated(text[start + 2 : end - 1], self._scope), quoted=quoted)
         elif text.startswith("$(", start):
             end = end_of_parentheses(text, start + 1)
             script = text[start + 2 : end].removesuffix(")")
@@ -329,6 +332,8 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
     if index is not None and ("$" in index or "`" in index):
         # What is substituted there is run all the same.
         index = expand_text(index, scope)
+    if (name in "@*" or index in ("@", "*")) and re.match(r":(?![-=+?])", rest):
+        return _sliced(name, index, rest[1:], scope, quoted=quoted)
     value = _value(name, index, scope, quoted=quoted)
     if prefix == "#":
         return UNKNOWN if value is not None and UNKNOWN in value else str(len(value or ""))
@@ -348,16 +353,24 @@ def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str |
     if name in "@*" or index in ("@", "*"):
         members = scope.list_of("@" if name in "@*" else name)
         separate = quoted and (name == "@" or index == "@")
-        return (BREAK if separate else " ").join(members) if members else None
+        between = BREAK if separate else _between(scope) if quoted else " "
+        return between.join(members) if members else None
     if index is not None:
         members = scope.list_of(name)
         member = scope.value_of(f"{name}[{index}]")
         if member is not None:
             return member
-        if re.fullmatch(r"-?\d+", index) and -len(members) <= int(index) < len(members):
-            return members[int(index)]
+        number = _number(index, scope)
+        if number is not None and -len(members) <= number < len(members):
+            return members[number]
         return UNKNOWN if members else scope.value_of(name)
     return scope.value_of(name)
+
+
+def _between(scope: Scope) -> str:
+    """Return what ``"$*"`` has between its fields: the first character of IFS."""
+    characters = scope.value_of("IFS")
+    return " " if characters is None or UNKNOWN in characters else characters[:1]
 
 
 def _operated(  # noqa: PLR0911 - a table of cases
@@ -429,13 +442,27 @@ def _substring(value: str, rest: str, scope: Scope) -> str:
     return UNKNOWN if count is None else value[:count]
 
 
+def _sliced(name: str, index: str | None, rest: str, scope: Scope, *, quoted: bool) -> str:
+    """Return some of the positional parameters, or of the members of an array."""
+    members = scope.list_of("@" if name in "@*" else name)
+    if name in "@*":
+        members = [scope.value_of("0") or "", *members]
+    offset, _, length = expand_text(rest, scope).partition(":")
+    start, count = _number(offset or "0", scope), _number(length or str(len(members)), scope)
+    if start is None or count is None or count < 0:
+        return UNKNOWN
+    separate = quoted and "@" in (name, index)
+    return (BREAK if separate else " ").join(members[start:][:count])
+
+
 def _number(text: str, scope: Scope) -> int | None:
-    result = _calculated(text, scope)
+    result = calculated(text, scope)
     return int(result) if re.fullmatch(r"-?\d+", result) else None
 
 
-def _calculated(text: str, scope: Scope) -> str:
-    return arithmetic(expand_text(text, scope), scope.value_of)
+def calculated(text: str, scope: Scope) -> str:
+    """Return the value of an arithmetic expression, and assign what it assigns."""
+    return arithmetic(expand_text(text, scope), scope)
 
 
 def _replaced(value: str, rest: str, scope: Scope) -> str:
