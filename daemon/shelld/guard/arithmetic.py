@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from operator import and_, eq, ge, gt, le, lt, ne, or_, xor
+from operator import eq, ge, gt, le, lt, ne
 from typing import Final, Protocol
 
 from shelld.guard.markers import UNKNOWN, plain
@@ -55,9 +55,9 @@ def _power(value: int, other: int) -> int:
 
 
 _OPERATORS: Final[dict[str, tuple[int, Callable[[int, int], int]]]] = {
-    "|": (5, or_),
-    "^": (6, xor),
-    "&": (7, and_),
+    "|": (5, lambda value, other: value | other),
+    "^": (6, lambda value, other: value ^ other),
+    "&": (7, lambda value, other: value & other),
     "==": (8, eq),
     "!=": (8, ne),
     "<": (9, lt),

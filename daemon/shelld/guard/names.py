@@ -68,7 +68,7 @@ _EVALUATED: Final = re.compile(
 
 
 class Names(abc.ABC):
-    """Implements `words.Scope`. `variables` are all that is set, `exported` what others see."""
+    """Implements `scope.Scope`. `variables` are all that is set, `exported` what others see."""
 
     def __init__(
         self, budget: Budget, environment: dict[str, str], cwd: str, home: str | None

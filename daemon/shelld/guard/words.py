@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.escapes import ansi_c
+from shelld.guard.fields import Piece, fields_of, separators_of
 from shelld.guard.markers import ACTIVE, BREAK, GLOBS, UNKNOWN, plain
 from shelld.guard.patterns import replaced, trimmed
+from shelld.guard.scope import Scope
 from shelld.guard.units import (
     MAX_FIELDS,
     ExpansionError,
@@ -42,58 +44,18 @@ _TRYING: Final = 500
 _SPECIAL: Final = re.compile(r"[\\'\"$`<>*?\[{~]")
 
 
-class Scope(Protocol):
-    """What the words of a command may refer to."""
-
-    def value_of(self, name: str) -> str | None:
-        """Return the value of a variable or a special parameter, None if it is not set."""
-        ...
-
-    def spend(self, characters: int) -> None:
-        """Count text that was looked at."""
-        ...
-
-    def miss(self, name: str) -> None:
-        """Take note that a name has no value and that nothing stands in for it.
-
-        Raises `ExpansionError` if bash stops there.
-        """
-        ...
-
-    def list_of(self, name: str) -> list[str]:
-        """Return the positional parameters (``@``), or the members of an array."""
-        ...
-
-    def assign(self, name: str, value: str) -> None: ...
-
-    def output_of(self, script: str) -> str:
-        """Run a command substitution, as far as that is possible; return what it writes."""
-        ...
-
-    def file_of(self, script: str) -> str:
-        """Return the name of the file that a process substitution is."""
-        ...
-
-
-class _Piece(NamedTuple):
-    text: str
-    quoted: bool
-    # Of an expansion: split into fields where it has spaces.
-    splits: bool = False
-
-
 def expand_word(word: str, scope: Scope) -> list[str]:
     """Return the fields of a word, of which there may be none. Raises `ExpansionError`."""
     if len(word) > MAX_WORD and _SPECIAL.search(word):
         return [UNKNOWN]
     fields: list[str] = []
-    separators = _separators(scope)
+    separators = separators_of(scope)
     try:
         words = expand_braces(word, scope.spend)
     except TooLarge:
         return [UNKNOWN]
     for each in words:
-        fields += _fields(_pieces(each, scope), separators)
+        fields += fields_of(_pieces(each, scope), separators)
         if len(fields) > MAX_FIELDS:
             # Bash runs the command all the same.
             return [*fields[:MAX_FIELDS], UNKNOWN]
@@ -120,7 +82,7 @@ def expand_heredoc(body: str, scope: Scope) -> str:
 # -- one word ---------------------------------------------------------------------------------
 
 
-def _pieces(word: str, scope: Scope) -> list[_Piece]:
+def _pieces(word: str, scope: Scope) -> list[Piece]:
     scanner = _Scanner(word, scope)
     scanner.read_word()
     return scanner.pieces
@@ -142,14 +104,14 @@ _TILDE: Final = re.compile(r"~([A-Za-z_][\w-]*|[+-])?(?=/|$)")
 
 class _Scanner:
     def __init__(self, text: str, scope: Scope) -> None:
-        self.pieces: list[_Piece] = []
+        self.pieces: list[Piece] = []
         self._text = text
         self._scope = scope
         self._position = 0
         self._length = 0
 
     def _add(self, text: str, *, quoted: bool = False, splits: bool = False) -> None:
-        self.pieces.append(_Piece(text, quoted, splits))
+        self.pieces.append(Piece(text, quoted, splits))
 
     def read_word(self) -> None:
         text = self._text
@@ -274,45 +236,6 @@ class _Scanner:
             self._add(value, quoted=quoted, splits=not quoted)
 
 
-_BLANK: Final = re.compile(r"[ \t\n\ue004]+")
-
-
-def _separators(scope: Scope) -> re.Pattern[str]:
-    """Return what parts fields: the characters of IFS."""
-    characters = scope.value_of("IFS")
-    if characters in (None, " \t\n") or UNKNOWN in (characters or ""):
-        return _BLANK
-    return re.compile(f"[{re.escape(characters or '')}\ue004]+")
-
-
-def _fields(pieces: list[_Piece], separators: re.Pattern[str] = _BLANK) -> list[str]:
-    fields: list[str] = []
-    current: str | None = None
-    for text, quoted, splits in pieces:
-        if splits:
-            parts: list[str] = separators.split(text)
-            if len(parts) > 1 and not parts[0]:
-                parts.pop(0)
-                if current is not None:
-                    fields.append(current)
-                    current = None
-            for index, part in enumerate(parts):
-                if index and current is not None:
-                    fields.append(current)
-                    current = None
-                if part:
-                    current = part if current is None else current + part
-        elif quoted and BREAK in text:
-            *ended, last = text.split(BREAK)
-            fields += [(current or "") + ended[0], *ended[1:]]
-            current = last
-        elif quoted or text:
-            current = (current or "") + text
-    if current is not None:
-        fields.append(current)
-    return fields
-
-
 # -- parameters -------------------------------------------------------------------------------
 
 _PARAMETER: Final = re.compile(
@@ -427,7 +350,7 @@ def _defaulted(
 
 
 def _nested(word: str, scope: Scope) -> str:
-    return plain(" ".join(_fields(_pieces(word, scope)))) if word else ""
+    return plain(" ".join(fields_of(_pieces(word, scope)))) if word else ""
 
 
 def _substring(value: str, rest: str, scope: Scope) -> str:
