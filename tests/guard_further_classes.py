@@ -685,6 +685,7 @@ a=RM; ${a,,} -rf /
 a=rm; ${a@L} -rf /
 declare -l a=RM; $a -rf /
 declare -n q=a; a=rm; $q -rf /
+x=rm; declare -n y=x; declare -n w=y; $w -rf /
 a=/bin; $a/rm -rf /
 a=r; alias z="$a"m; $a\m -rf /
 a=ch; b=mod; $a$b -R 777 /

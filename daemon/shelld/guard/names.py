@@ -30,6 +30,8 @@ _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 # looks at the clock.
 _EXPANDING: Final = 300
 _WORDS_PER_LOOK: Final = 32
+# As many as bash follows.
+_MAX_REFERENCES: Final = 8
 # A longer value is not known.
 MAX_VALUE: Final = 64 * 1024
 
@@ -135,12 +137,20 @@ class Names(abc.ABC):
             return parameters[int(name)] if int(name) < len(parameters) else None
         if name == "#":
             return str(len(self.positional))
-        name = self.references.get(name, name)
+        name = self._meant_by(name)
         if name in self.arrays:
             return self.arrays[name][0] if self.arrays[name] else None
         if name == "PWD":
             return self.variables.get(name, self.cwd)
         return self.variables.get(name, _SPECIAL.get(name))
+
+    def _meant_by(self, name: str) -> str:
+        """Return the variable that a name stands for, which can be a reference to a reference."""
+        for _ in range(_MAX_REFERENCES):
+            if name not in self.references:
+                break
+            name = self.references[name]
+        return name
 
     def list_of(self, name: str) -> list[str]:
         if name == "@":
@@ -151,7 +161,7 @@ class Names(abc.ABC):
         return [] if value is None else [value]
 
     def assign(self, name: str, value: str) -> None:
-        name = self.references.get(name, name)
+        name = self._meant_by(name)
         self.arrays.pop(name, None)
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
 
