@@ -27,9 +27,10 @@ class Recorder:
         self._cwd = cwd
         self._changes = changes
         self._files = session.dump_files
+        self.mark = self._files.next_mark()
+        # Last of all that may fail.
         self._descriptor = self._files.take() if CAN_RECORD else None
         self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
-        self.mark = self._files.next_mark()
         self._unsettled: Left | None = None
         # Why the state was not kept, if it was not.
         self.reason: Unkept | None = None
