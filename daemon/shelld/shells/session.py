@@ -28,6 +28,7 @@ from shelld.shells.state import (
 )
 from shelld.shells.text import to_bytes, to_text
 from shelld_protocol.errors import session_not_found
+from shelld_protocol.structs import Unkept
 
 DEFAULT_SESSION: Final = "main"
 
@@ -38,13 +39,6 @@ MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 # millisecond, to parse it one or two.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-# The reasons for not keeping what a command left.
-MISSING: Final = "missing"
-INCOMPLETE: Final = "incomplete"
-TOO_LARGE: Final = "too_large"
-UNREADABLE: Final = "unreadable"
-SIGNAL: Final = "signal"
-UNAVAILABLE: Final = "unavailable"
 
 # Variables that belong to one process, or that `cwd` stands for.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
@@ -156,7 +150,7 @@ class Session:
                 env[to_bytes(name)] = to_bytes(value)
         return env
 
-    def keep(self, left: Left) -> Left | str | None:
+    def keep(self, left: Left) -> Left | Unkept | None:
         """Keep what a command left.
 
         Returns None if it is kept, the reason if it cannot be, or a long dump for `settle` to
@@ -164,10 +158,10 @@ class Session:
         a fifth of the time of parsing it.
         """
         if not is_whole(left.dump):
-            return INCOMPLETE if left.dump else MISSING
+            return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
         is_long = len(left.dump) > MAX_INLINE_BYTES
         if not is_long and not is_readable(left.dump):
-            return UNREADABLE
+            return Unkept.UNREADABLE
         self._ended += 1
         left = left._replace(number=self._ended)
         if is_long:
@@ -178,13 +172,13 @@ class Session:
         self._unread, self._kept = left, left.number
         return None
 
-    async def settle(self, left: Left) -> str | None:
+    async def settle(self, left: Left) -> Unkept | None:
         """Parse a long dump in a thread; return why it cannot be kept, or None."""
-        reason: str | None = None
+        reason: Unkept | None = None
         try:
             state = await _parsed(left.dump)
             if state is None:
-                reason = UNREADABLE
+                reason = Unkept.UNREADABLE
             elif left.number > self._kept:
                 # Otherwise a command that ended later was kept already.
                 _ = self.state
