@@ -165,6 +165,26 @@ def test_a_program_that_leaves_no_client_ends(kind: str) -> None:
     wait_for(lambda: not is_alive(pid), "the end of the daemon")
 
 
+LATE = """
+import asyncio
+from shelld_client import AsyncClient
+async def enter():
+    return await AsyncClient.spawn().__aenter__()
+client = asyncio.run(enter())
+try:
+    asyncio.run(client.ping())
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_call_on_another_event_loop_is_refused() -> None:
+    program = subprocess.run(  # noqa: PLW1510
+        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=30
+    )
+    assert program.stdout == "the client was entered on another event loop\n"
+
+
 async def test_an_async_client_is_left_in_its_own_task() -> None:
     client = AsyncClient.spawn(peer("cat > /dev/null"))
     pids: list[int] = []
