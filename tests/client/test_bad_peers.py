@@ -172,7 +172,7 @@ async def test_an_answer_over_the_limit_is_a_protocol_error(
 async def test_a_result_that_is_not_utf_8_is_a_protocol_error(spawn: Spawn, result: str) -> None:
     answer = f'{{"jsonrpc":"2.0","id":2,"result":{result}}}'
     async with spawn(peer(f"read -r; printf '{answer}\\n'; cat >/dev/null")) as shell:
-        with pytest.raises(ProtocolError, match="BashResult|BackgroundResult"):
+        with pytest.raises(ProtocolError, match=r"BashResult|BackgroundResult"):
             await shell.bash("true", on_timeout="background")
 
 
