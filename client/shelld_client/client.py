@@ -121,15 +121,18 @@ class AsyncClient(SpawnedClient):
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
-        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        if tasks is None:
+            # It was left before.
+            return
         self._failure = self._failure or DaemonExited("the client is closed")
         try:
             if self._transport is not None:
                 await self._transport.close(patiently=patiently)
         finally:
             self._fail(self._failure)
-            self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(None, None, None)
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)
 
     # -- the methods ------------------------------------------------------------------------
 

@@ -114,6 +114,14 @@ async def test_cancelling_before_the_start_starts_no_daemon(
         _ = client.pid
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_an_async_client_can_be_left_twice(anyio_backend: str) -> None:
+    async with AsyncClient.spawn(peer("cat > /dev/null")) as client:
+        pid = client.pid
+        await client.__aexit__(None, None, None)
+    assert not is_alive(pid)
+
+
 def test_leaving_fails_the_calls_of_all_threads() -> None:
     client = Client.spawn()
     client.__enter__()
