@@ -68,6 +68,7 @@ class Session:
         self._state = base
         # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
+        self._has_failed = False
         # The numbers of the last command that left something, and of the last one that was kept.
         self._ended = self._kept = 0
         # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
@@ -90,11 +91,15 @@ class Session:
         try:
             self._take(left, parse_dump(left.dump))
         except Exception as error:
-            if faults.shortage(error) is not None:
-                # It may pass, so the next use tries again.
-                raise
-            faults.report("the state of a session")
+            # A shortage may pass, so the next use tries again; anything else is tried once more.
+            # After that the session goes on from its state before.
+            if faults.shortage(error) is None:
+                if self._has_failed:
+                    self._unread = None
+                self._has_failed = not self._has_failed
+            raise
         self._unread = None
+        self._has_failed = False
 
     @property
     def cwd(self) -> str:
