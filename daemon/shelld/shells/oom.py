@@ -8,11 +8,13 @@ SIGKILL which nobody here sent, while that count went up, is taken to be one of 
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
 from shelld.keeper.own_cgroups import own_cgroups
 
 _MACHINE: Final = "/proc/vmstat"
+_COUNT: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 class OomKills:
@@ -52,10 +54,8 @@ class OomKills:
             content = os.pread(self._descriptor, 65536, 0)
         except OSError:
             return None
-        for name, _, count in (line.partition(b" ") for line in content.splitlines()):
-            if name == b"oom_kill" and count.strip().isdigit():
-                return int(count)
-        return None
+        found = _COUNT.search(content)
+        return int(found[1]) if found else None
 
     def _close(self) -> None:
         if self._descriptor is not None:
