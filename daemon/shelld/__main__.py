@@ -104,7 +104,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         try:
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
-            return _refuse(f"cannot write the interaction log: {error.strerror}")
+            return _refuse(f"cannot write the audit log: {error.strerror}")
     # Nobody may read it, or be able to.
     write_without_waiting(2, greeting_for(streams[0]).encode())
     return run(options, streams, pool, audit, policy)
