@@ -1,7 +1,7 @@
 """``shelld`` and ``python -m shelld``.
 
-``shelld explain COMMAND``, ``shelld doctor`` and ``shelld mcp-config HOST`` are programs of their
-own; see `explain`, `doctor` and `mcp_config`.
+``shelld explain COMMAND ...``, ``shelld doctor`` and ``shelld mcp-config HOST`` are programs of
+their own; see `explain`, `doctor` and `mcp_config`.
 
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
 2 for arguments, files or streams that cannot be used; 3 if answers could not be written, for

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from shelld.explain import explain
 from shelld.options import SUBCOMMANDS, option_parser, parse_options
 from support import DAEMON_COMMAND
 
@@ -62,3 +63,39 @@ def test_sizes_out_of_bounds_are_refused(text: str, capsys: pytest.CaptureFixtur
         parse_options([f"--retain-bytes={text}"])
     assert ended.value.code == 2
     assert "size from 4096 to 1099511627776 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["rm", "-rf", "/"], "rm -rf /"),
+        (["--", "rm", "-rf", "/"], "rm -rf /"),
+        (["--", "rm -rf /"], "rm -rf /"),
+        (["echo", "rm -rf /; x", "-h"], "echo 'rm -rf /; x' -h"),
+        (["rm -rf / | cat"], "rm -rf / | cat"),
+    ],
+)
+def test_the_program_explains_words_as_one_command(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = explain(words)
+    shown = capsys.readouterr().out
+    assert (explain([line]), capsys.readouterr().out) == (code, shown)
+    assert code == int(line.startswith("rm"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "required: COMMAND"),
+        (["ls", "--guard-rules", "x"], "comes before COMMAND"),
+        (["ls", "--guard-rules=x"], "comes before COMMAND"),
+    ],
+)
+def test_the_program_explains_nothing_without_command(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        explain(words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
