@@ -145,6 +145,14 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert project["version"] == __version__
 
 
+def test_paths_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:benchmarks|client|daemon|docs|protocol|tests)/[\w/.]+)`", text)
+    assert "daemon/shelld/routes.py" in paths
+    for path in paths:
+        assert (ROOT / path).exists(), path
+
+
 def test_links_between_documents_lead_somewhere() -> None:
     for path in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
