@@ -41,7 +41,8 @@ know. `protocol` in the result of `server_info` rises only with a change that br
 OPTIONS = """\
 # Options of the daemon
 
-Generated from the command line's parser, which `shelld --help` shows, too.
+Generated from the command line's parser, which `shelld --help` shows, too. A SIZE is a number of
+bytes, or of KiB, MiB or GiB with `K`, `M` or `G` behind it: `--retain-bytes 64M`.
 
 | option | |
 |---|---|

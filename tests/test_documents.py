@@ -13,6 +13,11 @@ import msgspec
 import pytest
 
 from shelld import __version__
+from shelld.guard import Circumstances
+from shelld.guard.judgement import judge
+from shelld.guard.policy import Policy
+from shelld.guard.policy_file import load
+from shelld.guard.rules import RULES
 from shelld_protocol.errors import ErrorKind
 from shelld_protocol.methods import METHODS
 from shelld_protocol.structs import Unkept
@@ -22,6 +27,7 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
+GUARD_PAGE = (ROOT / "docs" / "guard.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = [
     pytest.param(language, text, id=f"{path.stem}-{number}")
@@ -47,8 +53,12 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
     )
     assert ended.returncode == 0, ended.stderr
+    # Blocks show the exit code of what is refused, or of a promise that does not hold here.
+    assert set(re.findall(r"^exit code (\d+)$", ended.stdout, re.MULTILINE)) <= {"1"}
     if language == "sh" and "echo hi" in text:
         assert '"stdout":"hi\\n"' in ended.stdout
+    if language == "sh" and "shelld explain" in text:
+        assert "exit code 1\n" in ended.stdout
 
 
 def test_the_readme_names_every_method_and_every_page() -> None:
@@ -85,6 +95,48 @@ def test_the_page_on_sessions_has_every_reason_for_not_keeping() -> None:
     assert rows == [reason.value for reason in Unkept]
 
 
+def test_the_guard_page_names_every_rule() -> None:
+    rows = re.findall(r"^\| (`[^|]+`) \|", GUARD_PAGE.partition("| `--guard`")[0], re.MULTILINE)
+    named = re.findall(r"`([^`]+)`", ", ".join(rows))
+    assert sorted(named) == sorted(RULES)
+    assert len(named) == 12
+    assert "Twelve rules" in GUARD_PAGE
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("git push --force-with-lease", "block"),
+        ("git push -f", "block"),
+        ("sudo git -C x push origin -fu", "block"),
+        ("git stash push -f", "block"),
+        ("git commit -m push -f", "block"),
+        ("git push --force$(x)", "block"),
+        ("git push", "allow"),
+        ("git stash push", "allow"),
+        ("git commit -m push", "allow"),
+        ("git push -uf", "allow"),
+        ("git push origin +main", "allow"),
+        (" mkfs.ext4 build/disk.img ", "allow"),
+        ("mkfs.ext4 build/disk2.img", "block"),
+        ("mv /etc x", "allow"),
+    ],
+)
+def test_rules_of_the_guard_page_do_what_it_says(
+    command: str, verdict: str, tmp_path: Path
+) -> None:
+    (rules,) = re.findall(r"^```toml\n(.*?)^```$", GUARD_PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "rules.toml").write_text(rules)
+    policy = load(tmp_path / "rules.toml")
+    assert judge(command, Circumstances("/home/me", {}), policy).verdict == verdict
+
+
+def test_star_in_allow_matches_separators_too() -> None:
+    assert '`"make *"` also allows `make x; rm -rf /`' in GUARD_PAGE
+    policy = Policy(allow=["make *"])
+    assert judge("make x; rm -rf /", Circumstances("/", {}), policy).verdict == "allow"
+
+
 def test_the_map_names_every_module() -> None:
     architecture = (ROOT / "ARCHITECTURE.md").read_text()
     for folder in ("protocol/shelld_protocol", "daemon/shelld", "client/shelld_client"):
@@ -98,6 +150,14 @@ def test_the_map_names_every_module() -> None:
 def test_the_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == __version__
+
+
+def test_paths_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:benchmarks|client|daemon|docs|protocol|tests)/[\w/.]+)`", text)
+    assert "daemon/shelld/routes.py" in paths
+    for path in paths:
+        assert (ROOT / path).exists(), path
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -123,3 +123,22 @@ def test_the_one_for_vscode_follows_a_command_and_ends_as_it_does(tmp_path: Path
     )
     assert (ended.stdout, ended.stderr) == ("one\ntwo\n", "three\n")
     assert ended.returncode == 4
+
+
+def test_the_one_for_vscode_says_what_is_missing_without_shelld(tmp_path: Path) -> None:
+    npm_package("vscode-jsonrpc")
+    script = shutil.copy(EXAMPLES / "vscode-jsonrpc" / "run.mjs", tmp_path)
+    (tmp_path / "node_modules").symlink_to(NODE_MODULES)
+    ended = subprocess.run(
+        [node(), script],
+        env={**node_environment(), "SHELLD": "no-such-shelld"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert ended.stdout == ""
+    assert ended.stderr == (
+        "Cannot start no-such-shelld: it is not on the PATH. Install it, or set SHELLD.\n"
+    )
+    assert ended.returncode == 1

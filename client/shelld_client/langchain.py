@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.tools import StructuredTool
-
 from shelld_client.client import AsyncClient
 from shelld_protocol.langchain import structured_tool
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
+
     from shelld_client.sync import Client
 
 

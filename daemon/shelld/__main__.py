@@ -1,7 +1,7 @@
 """``shelld`` and ``python -m shelld``.
 
-``shelld explain COMMAND``, ``shelld doctor`` and ``shelld mcp-config HOST`` are programs of their
-own; see `explain`, `doctor` and `mcp_config`.
+``shelld explain COMMAND ...``, ``shelld doctor`` and ``shelld mcp-config HOST`` are programs of
+their own; see `explain`, `doctor` and `mcp_config`.
 
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
 2 for arguments, files or streams that cannot be used; 3 if answers could not be written, for
@@ -104,7 +104,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         try:
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
-            return _refuse(f"cannot write the interaction log: {error.strerror}")
+            return _refuse(f"cannot write the audit log: {error.strerror}")
     # Nobody may read it, or be able to.
     write_without_waiting(2, greeting_for(streams[0]).encode())
     return run(options, streams, pool, audit, policy)

@@ -30,6 +30,7 @@ from shelld.routes import routes
 from shelld.serve import Server
 from shelld.shells.manager import ShellManager
 from shelld.shells.process import ShellProcess
+from shelld.startup import hint_for
 from shelld.stdio import Input, Output
 from shelld.toolbox import Toolbox
 
@@ -89,7 +90,8 @@ async def _run(
         daemon = Daemon(options, manager, audit, policy)
         toolbox = Toolbox(daemon)
         reports = ProgressReports()
-        server = Server(daemon, routes(toolbox, reports), Input(streams[0]), output, requests)
+        source, hint = Input(streams[0]), hint_for(streams[0])
+        server = Server(daemon, routes(toolbox, reports), source, output, requests, hint=hint)
         async with anyio.create_task_group() as watchers:
             hurry = anyio.Event()
             reading = anyio.CancelScope()

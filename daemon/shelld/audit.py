@@ -1,4 +1,4 @@
-"""The interaction log: one JSON line per command, never output, never environment values.
+"""The audit log: one JSON line per command, never output, never environment values.
 
 Owns the log file and its rotation: at `max_bytes` FILE becomes FILE.1, and so on to FILE.3. Files
 are made with mode 0600. FILE may also be a device or a FIFO that somebody reads; those are neither
@@ -81,7 +81,7 @@ class AuditLog:
             self._failing = False
         except OSError as error:
             if not self._failing:
-                logger.warning("the interaction log cannot be written (errno %s)", error.errno)
+                logger.warning("the audit log cannot be written (errno %s)", error.errno)
             self._failing = True
 
     def _rotate(self) -> None:

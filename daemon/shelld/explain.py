@@ -1,4 +1,6 @@
-"""``shelld explain COMMAND``: what the guard sees in a command. Nothing is run.
+"""``shelld explain COMMAND ...``: what the guard sees in a command. Nothing is run.
+
+One word is a command line; several are a program and its arguments, as in ``shelld explain ls -l``.
 
 Exit codes: 0 for "allow", 1 for "block", 3 for "unresolved", 2 for arguments or files that cannot
 be used.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +29,25 @@ def explain(arguments: Sequence[str]) -> int:
     """Write the verdict and the commands that were found to stdout; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="shelld explain",
+        usage="%(prog)s [-h] [--guard-rules FILE] COMMAND ...",
         description="Tell what the guard sees in a command, in this directory and environment.",
         epilog="exit codes: 0 allow, 1 block, 3 unresolved",
     )
-    parser.add_argument("command", metavar="COMMAND")
+    # The words of the command may look like options of ours.
+    parser.add_argument(
+        "command",
+        metavar="COMMAND",
+        nargs=argparse.REMAINDER,
+        help="a command line in one word, or a program and its arguments",
+    )
     parser.add_argument("--guard-rules", metavar="FILE", help="what else to block and to allow")
     options = parser.parse_args(arguments)
+    words = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not words:
+        parser.error("the following arguments are required: COMMAND")
+    if any(word.partition("=")[0] == "--guard-rules" for word in words):
+        parser.error("--guard-rules comes before COMMAND")
+    command = words[0] if len(words) == 1 else shlex.join(words)
     policy = DEFAULT_POLICY
     if options.guard_rules is not None:
         try:
@@ -40,7 +56,7 @@ def explain(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"shelld: {error}\n")
             return 2
     circumstances = Circumstances(os.getcwd(), dict(os.environ))
-    verdict = judge(options.command, circumstances, policy, traces=True)
+    verdict = judge(command, circumstances, policy, traces=True)
     lines = [f"{verdict.verdict}: {verdict.reason}" if verdict.reason else verdict.verdict]
     if verdict.rule is not None:
         lines += [f"rule: {verdict.rule}", f"segment: {verdict.segment}"]

@@ -18,6 +18,15 @@ GuardMode = Literal["block", "strict", "warn", "off"]
 DEFAULT_TIMEOUT_MS: Final = 120_000
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
+# What `shelld` does besides being the daemon: the arguments of each, and its purpose.
+SUBCOMMANDS: Final = {
+    "doctor": ("[--json] [-- OPTION ...]", "try out which promises hold on this machine"),
+    "explain": ("[--guard-rules FILE] COMMAND ...", "tell what the guard sees in a command"),
+    "mcp-config": ("[HOST] [-- OPTION ...]", "print how an MCP host starts the daemon"),
+}
+
+_UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
+
 
 class Options(NamedTuple):
     """Sizes in bytes, durations in milliseconds unless the name says otherwise."""
@@ -49,9 +58,19 @@ def parse_options(arguments: Sequence[str]) -> Options:
     if not arguments:
         # How harnesses start it. argparse alone would be a tenth of the start-up time.
         return Options()
-    values = vars(option_parser().parse_args(arguments))
+    parser = option_parser()
+    if not arguments[0].startswith("-"):
+        parser.error(_no_such_command(arguments[0]))
+    values = vars(parser.parse_args(arguments))
     del values["stdio"]
     return Options(**values)
+
+
+def _no_such_command(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    similar = get_close_matches(name, SUBCOMMANDS, 1)
+    return f"no such command: {name}" + (f"; did you mean {similar[0]}?" if similar else "")
 
 
 def split_options(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -73,6 +92,29 @@ def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
     return integer
 
 
+def _size(minimum: int, maximum: int) -> Callable[[str], int]:
+    """Return what reads a number of bytes, which may end in a unit: ``64M``."""
+
+    def size(text: str) -> int:
+        unit = _UNITS.get(text[-1:].upper())
+        value = int(text) if unit is None else int(text[:-1]) * unit
+        if not minimum <= value <= maximum:
+            raise ValueError
+        return value
+
+    size.__name__ = f"size from {minimum} to {maximum} bytes"
+    return size
+
+
+def _shown(value: object, metavar: object) -> object:
+    """Return a default as somebody would write it."""
+    if metavar == "SIZE" and isinstance(value, int):
+        for unit, factor in reversed(_UNITS.items()):
+            if value % factor == 0:
+                return f"{value // factor}{unit}"
+    return value
+
+
 def _path(text: str) -> str:
     """Make a path absolute: commands start in other directories than the daemon."""
     try:
@@ -92,23 +134,25 @@ def option_parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="shelld",
+        usage="shelld [OPTION ...]"
+        + "".join(f"\n       shelld {name} {takes}" for name, (takes, _) in SUBCOMMANDS.items()),
         description="Run shell commands for agents and editors: JSON-RPC 2.0 on stdin and stdout.",
         allow_abbrev=False,
-        epilog="also: shelld explain COMMAND tells what the guard sees in it; "
-        "shelld mcp-config HOST prints what an MCP host is to be told; "
-        "shelld doctor tries out what holds on this machine.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="A SIZE is a number of bytes, or of KiB, MiB or GiB with K, M or G behind it.\n\n"
+        "commands:\n"
+        + "\n".join(f"  shelld {name:15}{purpose}" for name, (_, purpose) in SUBCOMMANDS.items()),
     )
     parser.add_argument("--version", action="version", version=f"shelld {__version__}")
     parser.add_argument("--stdio", action="store_true", help="serve stdin and stdout (the default)")
     default = Options()
-    size = _integer(0, 2**40)
     count = _integer(1, 1_000_000)
     milliseconds = _integer(0, 60_000)
 
     def option(flag: str, *more: str, help: str, **settings: object) -> None:  # noqa: A002
         name = flag.removeprefix("--").replace("-", "_")
         value = getattr(default, name)
-        shown = "" if value is None else f" (default: {value})"
+        shown = "" if value is None else f" (default: {_shown(value, settings.get('metavar'))})"
         parser.add_argument(
             flag,
             *more,
@@ -128,7 +172,12 @@ def option_parser() -> argparse.ArgumentParser:
     option("--log-level", choices=LOG_LEVELS, help="what is logged")
     option("--log-file", metavar="FILE", help="log there instead of stderr")
     option("--audit-log", metavar="FILE", help="append one JSON line per command to FILE")
-    option("--audit-max-bytes", type=_integer(1, 2**40), metavar="N", help="rotate it at N bytes")
+    option(
+        "--audit-max-bytes",
+        type=_size(1, 2**40),
+        metavar="SIZE",
+        help="rotate the audit log at this size",
+    )
     option("--bash", type=_path, metavar="PATH", help="the bash that runs commands")
     option(
         "--containment",
@@ -157,15 +206,20 @@ def option_parser() -> argparse.ArgumentParser:
         help="sessions for whose next command a bash may be started ahead of need",
     )
     option("--max-retained", type=count, metavar="N", help="ended shells that are kept")
-    option("--retain-seconds", type=size, metavar="S", help="how long ended shells are kept")
-    option("--retain-bytes", type=_integer(4096, 2**40), metavar="N", help="output kept of a shell")
+    option(
+        "--retain-seconds",
+        type=_integer(0, 2**40),
+        metavar="S",
+        help="how long ended shells are kept",
+    )
+    option("--retain-bytes", type=_size(4096, 2**40), metavar="SIZE", help="output kept of a shell")
     option(
         "--retain-total-bytes",
-        type=_integer(4096, 2**40),
-        metavar="N",
+        type=_size(4096, 2**40),
+        metavar="SIZE",
         help="output kept of all shells together; that of ended ones goes first",
     )
     option("--spool-dir", metavar="DIR", help="output is kept in DIR, not in $TMPDIR or /tmp")
-    option("--max-message-bytes", type=_integer(1024, 2**31), metavar="N", help="largest request")
+    option("--max-message-bytes", type=_size(1024, 2**31), metavar="SIZE", help="largest request")
     option("--max-in-flight", type=count, metavar="N", help="requests that may be unanswered")
     return parser

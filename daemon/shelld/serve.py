@@ -30,6 +30,7 @@ import msgspec
 from shelld import faults
 from shelld.dispatch import Method, dispatch
 from shelld.faults import answer_for
+from shelld.logs import write_without_waiting
 from shelld.methods.context import Context, Daemon
 from shelld.stdio import Input, Output
 from shelld.workers import Worker, Workers
@@ -155,12 +156,16 @@ class Server:
         source: Input,
         output: Output,
         tasks: anyio.abc.TaskGroup,
+        *,
+        hint: str = "",
     ) -> None:
+        """`hint` is for stderr, after a message that is no request: a person may have typed it."""
         self.exit_code: int | None = None
         self._daemon = daemon
         self._methods = methods
         self._source = source
         self._output = output
+        self._hint = hint.encode()
         self._workers = Workers(tasks, self._answer, self._fail)
         self._frames = FrameReader(daemon.options.max_message_bytes)
         # What was read and not framed yet; b"" is the end of file.
@@ -292,6 +297,8 @@ class Server:
             return
         if isinstance(message, Invalid):
             deliver(encode_error(message.id, message.error))
+            if self._hint:
+                write_without_waiting(2, self._hint)
             return
         entry: InFlight | None = None
         try:

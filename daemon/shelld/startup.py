@@ -17,15 +17,26 @@ from typing import Final
 
 from shelld.keeper.tree import proc_is_usable
 
+_EXAMPLE: Final = '{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo hello"}}'
+
 # What somebody sees who starts the daemon by hand.
 _GREETING: Final = """\
 shelld {version} serves JSON-RPC 2.0 on stdin and stdout, one message per line.
 Programs start it, but you can also type. Paste this line to run a command:
 
-{{"jsonrpc":"2.0","id":1,"method":"bash","params":{{"command":"echo hello"}}}}
+{example}
 
 Ctrl-D ends the daemon. `shelld --help` lists its options, and `shelld doctor`
 checks what works on this machine.
+"""
+
+# What somebody sees who types something else, such as "help".
+_HINT: Final = """\
+That is no JSON-RPC request. Paste this line to run a command:
+
+{example}
+
+Ctrl-D ends the daemon.
 """
 
 # For `--bash`, to show that it is bash. Only another program takes this long.
@@ -128,7 +139,12 @@ def greeting_for(incoming: int) -> str:
         return ""
     from shelld import __version__  # noqa: PLC0415
 
-    return _GREETING.format(version=__version__)
+    return _GREETING.format(version=__version__, example=_EXAMPLE)
+
+
+def hint_for(incoming: int) -> str:
+    """Return what to tell a person who types no request: nothing unless there is a terminal."""
+    return _HINT.format(example=_EXAMPLE) if os.isatty(incoming) else ""
 
 
 def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:

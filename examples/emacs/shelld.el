@@ -8,7 +8,8 @@
 ;;; Commentary:
 
 ;; Commands run in a daemon, which `jsonrpc.el' speaks to.  They share one
-;; session, as in a terminal, and all of them end with Emacs.
+;; session, as in a terminal, and all of them end with Emacs.  Have `shelld' on
+;; the PATH, or set `shelld-command'.
 ;;
 ;;   M-x shelld-run     run a command, and show what it wrote and how it ended
 ;;   M-x shelld-follow  run one in the background, and show what it writes

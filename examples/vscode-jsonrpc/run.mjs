@@ -3,6 +3,8 @@
 //
 //   npm install vscode-jsonrpc
 //   node run.mjs 'for i in 1 2 3; do echo $i; sleep 1; done'
+//
+// It needs `shelld` on the PATH, or the environment variable SHELLD with another command line.
 
 import { spawn } from "node:child_process";
 import rpc from "vscode-jsonrpc/node";
@@ -13,6 +15,11 @@ const [program, ...args] = (process.env.SHELLD ?? "shelld").split(" ");
 // --clientProcessId: should this process be killed, the daemon ends, and with it all it runs.
 const daemon = spawn(program, [...args, "--stdio", `--clientProcessId=${process.pid}`], {
   stdio: ["pipe", "pipe", "inherit"],
+});
+daemon.on("error", (error) => {
+  const reason = error.code === "ENOENT" ? "it is not on the PATH" : error.message;
+  console.error(`Cannot start ${program}: ${reason}. Install it, or set SHELLD.`);
+  process.exit(1);
 });
 const connection = rpc.createMessageConnection(
   new rpc.StreamMessageReader(daemon.stdout),

@@ -10,10 +10,16 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from langchain_core.messages import ToolMessage
-from langchain_core.tools import StructuredTool, ToolException
-
 from shelld_protocol.tools import ToolResult
+
+try:
+    from langchain_core.messages import ToolMessage
+    from langchain_core.tools import StructuredTool, ToolException
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "LangChain tools need the extra 'langchain': pip install 'shelld[langchain]'",
+        name=error.name,
+    ) from error
 
 # The id of the tool call that this context answers; None if a program calls the tool itself.
 _call_id: Final[ContextVar[str | None]] = ContextVar("_call_id", default=None)

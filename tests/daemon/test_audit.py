@@ -1,4 +1,4 @@
-"""The interaction log when its files cannot be made."""
+"""The audit log when its files cannot be made."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ def test_a_fifo_that_is_full_loses_lines_and_never_waits(
     assert cut.startswith(b'{"time"')
     assert json.loads(last)["command"] == "after"
     assert [line.getMessage() for line in caplog.records] == [
-        f"the interaction log cannot be written (errno {errno.EAGAIN})"
+        f"the audit log cannot be written (errno {errno.EAGAIN})"
     ]

@@ -1,4 +1,4 @@
-"""The interaction log: a line for each command, and never more than it may say."""
+"""The audit log: a line for each command, and never more than it may say."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_every_class_is_refused_and_explained_alike(daemon: RawDaemon) -> None:
         assert daemon.call("explain_command", {"command": line})["verdict"] == "block", line
 
 
-def test_a_blocked_command_is_in_the_interaction_log(tmp_path: Path) -> None:
+def test_a_blocked_command_is_in_the_audit_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with raw_daemon("--audit-log", str(log)) as daemon:
         daemon.fail("bash", {"command": f"dd of={NO_DISK}", "description": "why"})

@@ -279,7 +279,8 @@ def test_a_log_that_nobody_reads_is_refused(option: str, tmp_path: Path) -> None
     os.mkfifo(tmp_path / "log")
     ended = run_daemon(option, str(tmp_path / "log"))
     assert ended.returncode == 2
-    assert ended.stderr.startswith("shelld: cannot write the ")
+    what = "audit log" if option == "--audit-log" else "log file"
+    assert ended.stderr.startswith(f"shelld: cannot write the {what}: ")
 
 
 @pytest.mark.parametrize("option", ["--log-file", "--audit-log"])

@@ -53,6 +53,26 @@ def test_daemon_on_a_terminal_says_what_to_type() -> None:
         assert daemon.read_stderr().decode() == greeting
 
 
+def test_daemon_on_a_terminal_repeats_the_hint_after_help() -> None:
+    with daemon_on_terminal() as (daemon, terminal):
+        os.write(terminal, PING)
+        daemon.receive()
+        greeting = daemon.read_stderr().decode()
+        os.write(terminal, b"help\n")
+        assert daemon.receive()["error"]["code"] == -32700
+        os.write(terminal, PING)
+        daemon.receive()
+        hint = daemon.read_stderr().decode().removeprefix(greeting)
+        assert hint.startswith("That is no JSON-RPC request.")
+        requests = [
+            [line for line in text.splitlines() if line.startswith("{")]
+            for text in (greeting, hint)
+        ]
+        assert requests[0] == requests[1]
+        os.write(terminal, END_OF_FILE)
+        assert daemon.wait() == 0
+
+
 @pytest.mark.parametrize("kind", ["full pipe", "closed pipe", "full disk"])
 def test_daemon_on_a_terminal_serves_without_stderr(kind: str) -> None:
     ours, theirs = os.openpty()
@@ -93,6 +113,8 @@ def test_daemon_on_a_pipe_says_nothing() -> None:
     # `raw_daemon` fails if there is anything on stderr.
     with raw_daemon() as daemon:
         assert daemon.call("ping") == {}
+        daemon.send_raw(b"help\n")
+        assert daemon.receive()["error"]["code"] == -32700
 
 
 # -- a bash that is none ----------------------------------------------------------------------

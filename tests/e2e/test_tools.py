@@ -128,7 +128,7 @@ def test_tools_and_methods_have_the_same_shells(daemon: RawDaemon) -> None:
     assert daemon.call("kill_shell", {"shell_id": bash_id})["status"] == "killed"
 
 
-def test_dry_runs_and_commands_of_tools_are_in_the_interaction_log(tmp_path: Path) -> None:
+def test_dry_runs_and_commands_of_tools_are_in_the_audit_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with raw_daemon("--audit-log", str(log)) as daemon:
         call(daemon, "Bash", {"command": "echo logged", "description": "why"})

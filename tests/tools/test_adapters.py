@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -158,6 +160,25 @@ def test_langchain_gets_the_tools_of_a_daemon_without_an_event_loop() -> None:
     with Client.spawn() as client:
         bash, *_ = client.langchain_tools(context={"working_dir": "/usr"})
         assert bash.invoke({"command": "pwd"}) == "/usr\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "from shelld_client import Client\nwith Client.spawn() as shell: shell.langchain_tools()",
+        "from shelld.tools import BashTool\nBashTool().to_langchain_tool()",
+    ],
+)
+def test_error_names_the_extra_without_langchain(call: str) -> None:
+    # None in `sys.modules` is how Python marks a module that cannot be imported.
+    script = f"import sys\nsys.modules['langchain_core'] = None\n{call}"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: LangChain tools need the extra 'langchain': "
+        "pip install 'shelld[langchain]'"
+    )
 
 
 def test_a_context_without_timeout_is_none_on_the_wire() -> None:

@@ -2,7 +2,7 @@
 
 ```toml
 disable = ["mv-system"]            # rules that do not apply here
-allow = ["rm -rf /var/cache/*"]    # commands that may run, as patterns of the whole text
+allow = ["mkfs.ext4 disk.img"]     # commands that may run, as patterns of the whole text
 
 [[block]]
 name = "no-force-push"

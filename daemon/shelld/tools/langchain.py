@@ -7,16 +7,18 @@ own, in a thread if there is one here already.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.lowlevel import current_token
-from langchain_core.tools import StructuredTool
 
 from shelld.tools.base import BaseTool
 from shelld_protocol.langchain import structured_tool
 from shelld_protocol.schemas import parameters_schema
 from shelld_protocol.tools import ExecutionContext, ToolResult
+
+if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
 
 
 def to_langchain_tool(tool: BaseTool, context: ExecutionContext | None = None) -> StructuredTool:

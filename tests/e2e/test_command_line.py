@@ -1,0 +1,101 @@
+"""What a person types: options, sizes, and the commands beside the daemon."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from shelld.explain import explain
+from shelld.options import SUBCOMMANDS, option_parser, parse_options
+from support import DAEMON_COMMAND
+
+
+def run_daemon(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*DAEMON_COMMAND, *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_usage_shows_each_command_in_80_columns(name: str) -> None:
+    usage, _, rest = option_parser().format_help().partition("\n\n")
+    assert f"\n       shelld {name} " in usage
+    assert f"\n  shelld {name} " in rest
+    assert max(map(len, usage.splitlines())) < 80
+    shown = run_daemon(name, "--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith(f"usage: shelld {name} ")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("doctr", "no such command: doctr; did you mean doctor?"),
+        ("mcp_config", "no such command: mcp_config; did you mean mcp-config?"),
+        ("help", "no such command: help"),
+    ],
+)
+def test_unknown_command_is_refused_and_the_nearest_named(word: str, message: str) -> None:
+    ended = run_daemon(word)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1] == f"shelld: error: {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("4K", 4 * 2**10),
+        ("64M", 64 * 2**20),
+        ("2g", 2 * 2**30),
+        ("1024G", 2**40),
+    ],
+)
+def test_sizes_are_bytes_unless_a_unit_follows(text: str, size: int) -> None:
+    assert parse_options(["--retain-bytes", text]).retain_bytes == size
+
+
+@pytest.mark.parametrize("text", ["", "M", "3K", "1025G", "64MB", "1.5M", "-4K"])
+def test_sizes_out_of_bounds_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options([f"--retain-bytes={text}"])
+    assert ended.value.code == 2
+    assert "size from 4096 to 1099511627776 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["rm", "-rf", "/"], "rm -rf /"),
+        (["--", "rm", "-rf", "/"], "rm -rf /"),
+        (["--", "rm -rf /"], "rm -rf /"),
+        (["echo", "rm -rf /; x", "-h"], "echo 'rm -rf /; x' -h"),
+        (["rm -rf / | cat"], "rm -rf / | cat"),
+    ],
+)
+def test_the_program_explains_words_as_one_command(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = explain(words)
+    shown = capsys.readouterr().out
+    assert (explain([line]), capsys.readouterr().out) == (code, shown)
+    assert code == int(line.startswith("rm"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "required: COMMAND"),
+        (["ls", "--guard-rules", "x"], "comes before COMMAND"),
+        (["ls", "--guard-rules=x"], "comes before COMMAND"),
+    ],
+)
+def test_the_program_explains_nothing_without_command(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        explain(words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
