@@ -248,6 +248,21 @@ async def test_old_shells_are_cleaned_up_and_others_kept(manager: ShellManager) 
     assert manager.list_shells() == [running]
 
 
+async def test_ended_shells_outlive_a_changed_clock(
+    manager: ShellManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = await manager.create_shell("true", "/")
+    await ended.wait(10)
+    wait_for(lambda: ended.is_empty)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 100_000)
+    assert manager.list_shells() == [ended]
+    assert manager.get_shell(ended.id) is ended
+    assert manager.cleanup_completed(3_600) == 0
+    monkeypatch.setattr(time, "time", lambda: now - 100_000)
+    assert manager.cleanup_completed(0) == 1
+
+
 async def test_old_shells_are_cleaned_up_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.02)
     manager = ShellManager(ManagerOptions(retain_seconds=0))

@@ -68,6 +68,8 @@ class BashProcess(NamedTuple):
 class ShellProcess:
     """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
 
+    They are for people. When an ended shell expires, a clock tells that nobody sets.
+
     Who and what it is, `assign` tells: a bash may be there before its command is known. One that is
     made by hand has no process, and is what its attributes are set to.
     """
@@ -114,7 +116,9 @@ class ShellProcess:
         self.is_empty = output is None
         self.begin()
         self.started_at: float | None = None
-        self.completed_at: float | None = None
+        self._completed_at: float | None = None
+        # When that was, as of time.monotonic().
+        self._completed_on_clock = math.inf
         # Took down what the command has left, if that was to be kept and it ended by itself.
         self.recorder: Recorder | None = None
         self.supervision: Supervisor | None = None
@@ -170,10 +174,21 @@ class ShellProcess:
         end = time.time() if self.completed_at is None else self.completed_at
         return (end - self.started_at) * 1000
 
+    @property
+    def completed_at(self) -> float | None:
+        return self._completed_at
+
+    @completed_at.setter
+    def completed_at(self, seconds: float | None) -> None:
+        self._completed_at = seconds
+        if seconds is None:
+            self._completed_on_clock = math.inf
+        else:
+            self._completed_on_clock = time.monotonic() - (time.time() - seconds)
+
     def ended_before(self, seconds: float) -> bool:
         """Whether it ended that long ago, and nothing of it is left."""
-        ended = self.completed_at
-        return self.is_empty and ended is not None and ended <= time.time() - seconds
+        return self.is_empty and self._completed_on_clock <= time.monotonic() - seconds
 
     # -- on any event loop ------------------------------------------------------------------
 
