@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from itertools import product
@@ -157,6 +158,17 @@ async def test_waiting_returns_what_subprocess_would(
     assert await shell.wait() == returncode
     assert (shell.status, shell.duration_ms is not None) == (status, True)
     assert await shell.wait() == returncode
+
+
+async def test_of_an_ended_shell_little_text_is_kept(manager: ShellManager) -> None:
+    command = "true " + "x" * 1_000_000
+    references = sys.getrefcount(command)
+    shell = await manager.create_shell(command, "/")
+    await shell.wait(10)
+    with anyio.fail_after(10):
+        while sys.getrefcount(command) > references:
+            await anyio.sleep(0.01)
+    assert shell.command == command[:4096] + "... (truncated)"
 
 
 async def test_waiting_too_long_kills(manager: ShellManager) -> None:

@@ -27,6 +27,7 @@ from shelld.shells.home import Home
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, STEPS, ShellEvent, ShellStatus, next_status
 from shelld.shells.recorder import Recorder
+from shelld.shells.text import beginning
 from shelld_protocol.structs import EndReason
 
 T = TypeVar("T")
@@ -354,6 +355,12 @@ class ShellProcess:
         self.warning = request.warning
         self.timeout_ms = None if request.timeout is None else request.timeout.timeout_ms
         self.in_foreground = request.in_foreground
+
+    def shorten(self) -> None:
+        """Keep no more of a long command, or description, than is listed."""
+        self.command = beginning(self.command)
+        if self.description is not None:
+            self.description = beginning(self.description)
 
     # -- for supervision --------------------------------------------------------------------
 
