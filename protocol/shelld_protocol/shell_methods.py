@@ -261,9 +261,7 @@ class ShellInfo(Result):
     bash_id: ShellId
     command: Annotated[
         str,
-        Meta(
-            description="The command: at most 4,096 characters of it, then ``... (truncated)``."
-        ),
+        Meta(description="The command: at most 4,096 characters of it, then ``... (truncated)``."),
     ]
     description: Annotated[str | None, Meta(description="As it was given; cut like the command.")]
     session: Annotated[str | None, Meta(description="Null for none.")]

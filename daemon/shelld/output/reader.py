@@ -10,13 +10,12 @@ Whatever is large is read in steps, and other requests go first between two of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from anyio.lowlevel import checkpoint
 
 from shelld.output.escapes import MAX_SEQUENCE_BYTES
-from shelld.output.filter import LineFilter
+from shelld.output.filter import LineFilter, portions
 from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
 from shelld.output.text import (
@@ -255,7 +254,7 @@ class StreamReader:
             piece = await self._next_lines(position, stop, room, final=final, may_cut=is_first)
             if piece.end == position or (piece.dropped and not is_first):
                 break
-            for text in _portions(piece.text):
+            for text in portions(piece.text, STEP_BYTES):
                 found.append(await line_filter.lines(text))
             dropped += piece.dropped
             room -= piece.end - position - piece.dropped
@@ -319,13 +318,3 @@ class StreamReader:
         if begin + room < stop:
             return room if may_cut else 0
         return stop - begin if final else 0
-
-
-def _portions(text: str) -> Iterator[str]:
-    """Split a long text behind some of its line ends."""
-    begin = 0
-    while begin < len(text):
-        end = text.rfind("\n", begin, begin + STEP_BYTES) + 1
-        end = end or text.find("\n", begin + STEP_BYTES) + 1 or len(text)
-        yield text[begin:end]
-        begin = end
