@@ -3,13 +3,13 @@
 Owns the log file and its rotation: at `max_bytes` FILE becomes FILE.1, and so on to FILE.3. Files
 are made with mode 0600. FILE may also be a device or a FIFO that somebody reads; those are neither
 rotated nor changed. A line that cannot be written at once is lost, and a warning says so; it never
-fails or delays a command.
+fails or delays a command. A line that was cut short stays on a line of its own. If FILE cannot be
+rotated, it grows.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import stat
@@ -49,9 +49,8 @@ class AuditLog:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self._failing = False
-        # Only a part of the last line was written, without its end.
-        self._is_cut = False
+        # So that a warning is given once, and not for each line.
+        self._cannot_write = self._cannot_rotate = False
         self._encoder = msgspec.json.Encoder()
         self._descriptor = self._open()
 
@@ -64,27 +63,42 @@ class AuditLog:
         if self._is_file:
             with contextlib.suppress(PermissionError):
                 os.fchmod(descriptor, 0o600)
+        # Whether the last line has no end, as only a part of it was written.
+        self._is_cut = self._is_file and self._size > 0 and not _ends_with_line(self._path)
         return descriptor
 
     def write(self, record: AuditRecord) -> None:
         line = self._encoder.encode(record) + b"\n"
+        if self._is_file and self._size and self._size + len(line) > self._max_bytes:
+            self._rotate()
         try:
-            if self._is_file and self._size and self._size + len(line) > self._max_bytes:
-                self._rotate()
-            if self._is_cut:
-                line = b"\n" + line
-            written = os.write(self._descriptor, line)
-            self._size += written
-            self._is_cut = written < len(line)
-            if self._is_cut:
-                raise BlockingIOError(errno.EAGAIN, "only a part was written")
-            self._failing = False
+            self._append(b"\n" + line if self._is_cut else line)
+            self._cannot_write = False
         except OSError as error:
-            if not self._failing:
+            if not self._cannot_write:
                 logger.warning("the audit log cannot be written (errno %s)", error.errno)
-            self._failing = True
+            self._cannot_write = True
+
+    def _append(self, line: bytes) -> None:
+        """Raises OSError if not all of it can be written."""
+        view = memoryview(line)
+        while view:
+            # The rest of a short write is tried once more, and that tells why it was short.
+            written = os.write(self._descriptor, view)
+            self._size += written
+            view = view[written:]
+            self._is_cut = line[len(line) - len(view) - 1] != ord("\n")
 
     def _rotate(self) -> None:
+        try:
+            self._begin_new_file()
+            self._cannot_rotate = False
+        except OSError as error:
+            if not self._cannot_rotate:
+                logger.warning("the audit log cannot be rotated (errno %s)", error.errno)
+            self._cannot_rotate = True
+
+    def _begin_new_file(self) -> None:
         # There is none if the last attempt could not open a new one. Then the old files stay.
         numbers = range(OLD_FILES, 0, -1) if self._path.exists() else ()
         for number in numbers:
@@ -94,13 +108,22 @@ class AuditLog:
         descriptor = self._open()
         os.close(self._descriptor)
         self._descriptor = descriptor
-        self._is_cut = False
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def _ends_with_line(path: Path) -> bool:
+    """Whether a file that is not empty ends with a line end, as far as can be told."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() == b"\n"
+    except OSError:
+        return True
 
 
 def timestamp(seconds: float) -> str:

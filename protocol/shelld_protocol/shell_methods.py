@@ -22,6 +22,7 @@ from shelld_protocol.structs import (
     GuardVerdict,
     GuardWarning,
     IsRunning,
+    KeptCommand,
     Leftover,
     Params,
     Reason,
@@ -199,7 +200,7 @@ class BashOutputResult(Result):
     """With `filter`, the ranges are of what was consumed."""
 
     bash_id: ShellId
-    command: Command
+    command: KeptCommand
     stdout: Annotated[str, Meta(description="What is new, or was asked for.")]
     stderr: Annotated[str, Meta(description="What is new, or was asked for.")]
     status: Status
@@ -239,7 +240,7 @@ class KillShellResult(Result):
     """Without survivors, everything that the command started is dead."""
 
     shell_id: ShellId
-    command: Command
+    command: KeptCommand
     status: Status
     already_stopped: Annotated[bool, Meta(description="Whether there was nothing to kill.")]
     exit_code: ExitCode
@@ -258,8 +259,11 @@ class ShellInfo(Result):
     """One shell, running or retained."""
 
     bash_id: ShellId
-    command: Command
-    description: Description
+    command: Annotated[
+        str,
+        Meta(description="The command: at most 4,096 characters of it, then ``... (truncated)``."),
+    ]
+    description: Annotated[str | None, Meta(description="As it was given; cut like the command.")]
     session: Annotated[str | None, Meta(description="Null for none.")]
     status: Status
     is_running: IsRunning

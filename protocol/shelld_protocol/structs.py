@@ -22,6 +22,10 @@ MAX_GRACE_MS: Final = 60_000
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 DEFAULT_READ_BYTES: Final = 1024 * 1024
 
+# How much of a command and of its description is listed, and kept once its shell has ended.
+MAX_SHOWN_CHARACTERS: Final = 4_096
+CUT_MARK: Final = "... (truncated)"
+
 Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
 # "lost": what guarded the command was killed, and the command with it. "oom": the kernel killed it
@@ -57,6 +61,13 @@ class Unkept(enum.StrEnum):
 # Members that several results have.
 ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
 Command: TypeAlias = Annotated[str, Meta(description="The command, as it was given.")]
+KeptCommand: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="The command, as it was given. Once nothing is left of its shell, only the "
+        "first 4,096 characters are kept, and ``... (truncated)`` follows."
+    ),
+]
 Description: TypeAlias = Annotated[str | None, Meta(description="As it was given.")]
 ExitCode: TypeAlias = Annotated[
     int | None, Meta(description="Once it has ended, unless by a signal.")

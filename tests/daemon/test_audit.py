@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import stat
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,70 @@ def test_failing_rotation_keeps_old_files(tmp_path: Path, monkeypatch: pytest.Mo
     files = [path, *(path.with_name(f"log.{number}") for number in (1, 2, 3))]
     for file, command in zip(files, ("fourth", "third", "second", "first"), strict=True):
         assert f'"command":"{command}"' in file.read_text()
+
+
+def test_a_log_that_cannot_be_rotated_grows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log"
+    (tmp_path / "log.3").mkdir()
+    log = AuditLog(path, 1)
+    commands = [f"command {number}" for number in range(6)]
+    for command in commands:
+        log.write(record(command))
+    log.close()
+    # The oldest have found room in FILE.2 and FILE.1.
+    assert commands_of(tmp_path / "log.2", tmp_path / "log.1", path) == commands
+    assert [line.getMessage() for line in caplog.records] == [
+        f"the interaction log cannot be rotated (errno {errno.EISDIR})"
+    ]
+
+
+def commands_of(*paths: Path) -> list[str]:
+    return [json.loads(line)["command"] for path in paths for line in path.read_text().splitlines()]
+
+
+def limit_file_size(limit: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+
+def test_a_line_after_a_short_write_is_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log"
+    log = AuditLog(path, 1 << 20)
+    log.write(record("first"))
+    limit_file_size(path.stat().st_size + 100)
+    try:
+        for command in ("cut", "lost", "lost as well"):
+            log.write(record(command))
+    finally:
+        limit_file_size(resource.RLIM_INFINITY)
+    log.write(record("second"))
+    log.write(record("third"))
+    log.close()
+    first, cut, second, third = path.read_text().splitlines()
+    assert len(cut) == 100
+    assert [json.loads(line)["command"] for line in (first, second, third)] == [
+        "first",
+        "second",
+        "third",
+    ]
+    assert [line.getMessage() for line in caplog.records] == [
+        f"the interaction log cannot be written (errno {errno.EFBIG})"
+    ]
+
+
+def test_a_new_log_leaves_a_cut_line_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text('{"cut')
+    for command in ("first", "second"):
+        log = AuditLog(path, 1 << 20)
+        log.write(record(command))
+        log.close()
+    cut, *lines = path.read_text().splitlines()
+    assert cut == '{"cut'
+    assert [json.loads(line)["command"] for line in lines] == ["first", "second"]
 
 
 def test_a_fifo_is_neither_rotated_nor_changed(tmp_path: Path) -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import random
 import re
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shelld.keeper.pool import RunnerPool
-from shelld.output import backtracking
 from shelld.output import filter as filter_module
-from shelld.output.filter import MAX_PATTERN_CHARACTERS, Filters, split_lines
+from shelld.output import filter_process
+from shelld.output.filter import MAX_PATTERN_CHARACTERS, Filters
+from shelld.output.linear import LinearPattern, split_lines
 from shelld_protocol.errors import ErrorKind, RpcError
-from support import running_below, wait_for
+from support import DEADLINE_S, running_below, wait_for
 
 # The second of each pair needs lookaround, and so the other engine, for the same.
 CASES = [
@@ -166,7 +171,7 @@ async def runs_beside(work: Awaitable[object]) -> bool:
 async def test_a_pattern_that_explodes_is_stopped_and_delays_nobody(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backtracking, "TIME_BUDGET_S", 0.5)
+    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 0.5)
     async with filters.open("(a+)+(?!a)$") as line_filter:
         assert line_filter is not None
         lines = line_filter.lines
@@ -181,13 +186,13 @@ async def test_a_pattern_that_explodes_is_stopped_and_delays_nobody(
 
 def helpers() -> list[int]:
     """The processes that backtrack, or could."""
-    return running_below(os.getpid(), "backtracking_main")
+    return running_below(os.getpid(), "filter_main")
 
 
 async def test_the_budget_is_for_all_texts_of_one_read(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backtracking, "TIME_BUDGET_S", 0.4)
+    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 0.4)
     # Some hundredths of a second each.
     text = "a" * 18 + "!\n"
     async with filters.open("^(a+)+(?!a)$") as line_filter:
@@ -229,7 +234,7 @@ async def test_who_gives_up_leaves_no_process(filters: Filters) -> None:
 async def test_only_so_many_may_backtrack_at_once(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filter_module, "MAX_BACKTRACKING", 1)
+    monkeypatch.setattr(filter_module, "MAX_PROCESSES", 1)
     async with filters.open("(?=a)"):
         with pytest.raises(RpcError) as caught:
             await matching(filters, "(?=a)", "a")
@@ -265,6 +270,66 @@ async def test_a_line_of_megabytes_delays_nobody(filters: Filters, pattern: str)
     async with filters.open(pattern) as line_filter:
         assert line_filter is not None
         assert await runs_beside(line_filter.lines(MEGABYTES))
+
+
+# For these two, RE2 needs half a minute or more.
+NOISE = base64.b64encode(random.Random(0).randbytes(4_000_000)).decode()
+COSTLY = "(?:[a-q]?){900}[^u-z]{13}~"
+
+
+async def test_a_costly_search_of_a_long_line_is_stopped(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 0.5)
+    with pytest.raises(RpcError, match="Invalid filter regex: takes more than"):
+        await matching(filters, COSTLY, NOISE)
+    wait_for(lambda: not helpers(), "the end of the process")
+
+
+async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
+    words = "|".join(f"needle{number}[0-9]" for number in range(50))
+    found = "a" * 8_000_000 + "needle377\n"
+    assert await matching(filters, words, "few\n" + found + MEGABYTES) == (found, "re2")
+    # And one that is too large to be compiled here.
+    assert await matching(filters, r"\pL{200}\d", f"ä\n{'ä' * 200}1\n") == (
+        "ä" * 200 + "1\n",
+        "re2",
+    )
+
+
+async def test_a_large_pattern_is_compiled_elsewhere(filters: Filters) -> None:
+    began = time.thread_time()
+    for number in range(900, 920):
+        with pytest.raises(RpcError, match="Invalid filter regex"):
+            await matching(filters, rf"(?:\pL?){{{number}}}x", "x")
+    assert time.thread_time() - began < 0.5
+
+
+async def test_who_gives_up_leaves_no_search_behind(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun, may_end, ended = anyio.Event(), threading.Event(), threading.Event()
+
+    def search(_pattern: LinearPattern, _text: str) -> str:
+        anyio.from_thread.run_sync(has_begun.set)
+        may_end.wait(DEADLINE_S)
+        ended.set()
+        return ""
+
+    monkeypatch.setattr(LinearPattern, "matching_lines", search)
+
+    async def give_up(scope: anyio.CancelScope) -> None:
+        await has_begun.wait()
+        scope.cancel()
+        await anyio.wait_all_tasks_blocked()
+        may_end.set()
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            tasks.start_soon(give_up, scope)
+            await matching(filters, "a+", MEGABYTES)
+        # Else there could be any number of them.
+        assert ended.is_set()
 
 
 async def test_looking_for_a_word_takes_little_processor_time(filters: Filters) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
@@ -15,7 +17,7 @@ from shelld.output.escapes import first_unit
 from shelld.output.filter import Filters, LineFilter
 from shelld.output.reader import TRUNCATED_SUFFIX, Head, Read, StreamReader, read_head
 from shelld.output.retention import OutputStream
-from shelld.output.store import StreamStore
+from shelld.output.store import Kept, StreamStore
 from shelld.output.text import last_states, read_text
 from terminal import outputs, stored, text_of
 
@@ -252,6 +254,67 @@ async def test_others_go_first_between_the_steps_of_what_is_large() -> None:
     async with Filters(RunnerPool()).open("line") as line_filter:
         lines = reader_of(stream, line_filter=line_filter)
         assert await turns_during(lambda: lines.look(final=True)) >= steps
+
+
+async def longest_turn(action: Callable[[], Awaitable[object]]) -> float:
+    """The most processor time, in seconds, that passes between two turns of others."""
+    turns = [time.thread_time()]
+
+    async def look_at_clock() -> None:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns.append(time.thread_time())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look_at_clock)
+        await action()
+        turns.append(time.thread_time())
+        tasks.cancel_scope.cancel()
+    return max(after - before for before, after in itertools.pairwise(turns))
+
+
+LONG_LINES = {
+    "full screen": b"\x1b[12;34Hsome text \x1b[1;31mred\x1b[0m",
+    "unfinished": b"\x1b]",
+    "overwritten": b"\r12%",
+    "carriage returns": b"\r",
+    "line ends in strings": b"\x1b]\n",
+}
+
+
+@pytest.mark.parametrize("unit", LONG_LINES.values(), ids=LONG_LINES)
+@pytest.mark.parametrize("pattern", [None, "zz"])
+async def test_a_long_line_is_read_in_short_turns(unit: bytes, pattern: str | None) -> None:
+    stream = stream_of(unit * (12_000_000 // len(unit)))
+    async with Filters(RunnerPool()).open(pattern) as line_filter:
+        made = reader_of(stream, line_filter=line_filter)
+        assert await longest_turn(lambda: made.look(final=True)) < 0.15
+
+
+async def test_a_growing_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = stream_of(b"")
+    bytes_read = 0
+    read = stream.store.read
+
+    def count(start: int, max_bytes: int) -> Kept:
+        nonlocal bytes_read
+        kept = read(start, max_bytes)
+        bytes_read += len(kept.data)
+        return kept
+
+    monkeypatch.setattr(stream.store, "read", count)
+    async with Filters(RunnerPool()).open("end") as line_filter:
+        made = reader_of(stream, line_filter=line_filter)
+        for _ in range(200):
+            stream.store.append(b"\x1b[1;1Htext" * 2000)
+            read_in_vain = await made.look(final=False)
+            assert read_in_vain.text == ""
+            made.skip(read_in_vain)
+        assert bytes_read < 2 * stream.store.written
+        stream.store.append(b"end\nmore")
+        found = await made.look(final=False)
+    assert found.text == "text" * 400_000 + "end\n"
+    assert found.end == stream.store.written - len(b"more")
 
 
 # -- lines ------------------------------------------------------------------------------------

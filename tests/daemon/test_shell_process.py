@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from itertools import product
@@ -159,6 +160,17 @@ async def test_waiting_returns_what_subprocess_would(
     assert await shell.wait() == returncode
 
 
+async def test_of_an_ended_shell_little_text_is_kept(manager: ShellManager) -> None:
+    command = "true " + "x" * 1_000_000
+    references = sys.getrefcount(command)
+    shell = await manager.create_shell(command, "/")
+    await shell.wait(10)
+    with anyio.fail_after(10):
+        while sys.getrefcount(command) > references:
+            await anyio.sleep(0.01)
+    assert shell.command == command[:4096] + "... (truncated)"
+
+
 async def test_waiting_too_long_kills(manager: ShellManager) -> None:
     shell = await manager.create_shell("sleep 300 & sleep 300", "/")
     with pytest.raises(TimeoutError):
@@ -246,6 +258,21 @@ async def test_old_shells_are_cleaned_up_and_others_kept(manager: ShellManager) 
     assert manager.list_shells() == [running, recent]
     assert manager.cleanup_completed(0) == 1
     assert manager.list_shells() == [running]
+
+
+async def test_ended_shells_outlive_a_changed_clock(
+    manager: ShellManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = await manager.create_shell("true", "/")
+    await ended.wait(10)
+    wait_for(lambda: ended.is_empty)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 100_000)
+    assert manager.list_shells() == [ended]
+    assert manager.get_shell(ended.id) is ended
+    assert manager.cleanup_completed(3_600) == 0
+    monkeypatch.setattr(time, "time", lambda: now - 100_000)
+    assert manager.cleanup_completed(0) == 1
 
 
 async def test_old_shells_are_cleaned_up_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:

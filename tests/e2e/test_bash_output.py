@@ -352,6 +352,26 @@ def test_list_shells_is_in_start_order_and_by_session(daemon: RawDaemon) -> None
     assert [shell["session"] for shell in only_b] == ["b"]
 
 
+def test_long_commands_are_listed_by_their_beginning(daemon: RawDaemon) -> None:
+    padding = "x" * 100_000
+    ended, running = f"true {padding}", f"sleep 300; : {padding}"
+    assert daemon.bash(ended, description=padding)["command"] == ended
+    bash_id = daemon.background(running, description=padding)
+    shells = daemon.call("list_shells")["shells"]
+    for shell, command in zip(shells, (ended, running), strict=True):
+        assert shell["command"] == command[:4096] + "... (truncated)"
+        assert shell["description"] == padding[:4096] + "... (truncated)"
+    # As long as it runs, its own results have all of it.
+    assert daemon.call("bash_output", {"bash_id": bash_id})["command"] == running
+    daemon.call("kill_shell", {"shell_id": bash_id})
+    wait_for(
+        lambda: (
+            daemon.call("bash_output", {"bash_id": bash_id})["command"]
+            == running[:4096] + "... (truncated)"
+        )
+    )
+
+
 def test_reading_an_unknown_shell_is_an_error(daemon: RawDaemon) -> None:
     error = daemon.fail("bash_output", {"bash_id": "shell_nonexistent"})
     assert (error["code"], error["message"]) == (1003, "Shell not found: shell_nonexistent")

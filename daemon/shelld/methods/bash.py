@@ -42,8 +42,8 @@ async def bash(
         return await dry_run(context, params)
     shell = await run_command(context, params)
     if params.run_in_background or (shell.released and not shell.has_ended):
-        return _background_result(shell)
-    result = await _foreground_result(context, shell, strip=params.strip_ansi)
+        return _background_result(shell, params)
+    result = await _foreground_result(context, shell, params)
     if shell.status is ShellStatus.TIMEOUT and shell.timeout_ms is not None:
         data = msgspec.to_builtins(result)
         if shell.survivors:
@@ -118,8 +118,10 @@ async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
         raise
 
 
-async def _foreground_result(context: Context, shell: ShellProcess, *, strip: bool) -> BashResult:
-    final = not shell.leftover
+async def _foreground_result(
+    context: Context, shell: ShellProcess, params: BashParams
+) -> BashResult:
+    final, strip = not shell.leftover, params.strip_ansi
 
     async def head(stream: OutputStream) -> tuple[str, bool]:
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
@@ -137,7 +139,7 @@ async def _foreground_result(context: Context, shell: ShellProcess, *, strip: bo
     state_reason = None if shell.recorder is None else shell.recorder.reason
     return BashResult(
         bash_id=shell.id,
-        command=shell.command,
+        command=params.command,
         stdout=stdout,
         stderr=stderr,
         exit_code=shell.exit_code,
@@ -157,22 +159,22 @@ async def _foreground_result(context: Context, shell: ShellProcess, *, strip: bo
             system_ms=round(usage.system_us / 1000),
             max_rss_bytes=usage.max_rss_bytes,
         ),
-        description=shell.description,
+        description=params.description,
         warning=shell.warning,
         reason=shell.reason,
         spool_error=shell.output.error,
     )
 
 
-def _background_result(shell: ShellProcess) -> BackgroundResult:
+def _background_result(shell: ShellProcess, params: BashParams) -> BackgroundResult:
     assert shell.pid is not None
     return BackgroundResult(
         bash_id=shell.id,
-        command=shell.command,
+        command=params.command,
         status="running",
         pid=shell.pid,
         message=f"Started background shell {shell.id}",
-        description=shell.description,
+        description=params.description,
         warning=shell.warning,
     )
 

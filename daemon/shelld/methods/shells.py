@@ -9,7 +9,7 @@ from shelld.audit import timestamp
 from shelld.methods.context import Context
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.process import ShellProcess
-from shelld.shells.text import shown
+from shelld.shells.text import beginning, shown
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
@@ -91,8 +91,8 @@ async def list_shells(context: Context, params: ListShellsParams) -> ListShellsR
 def _info(shell: ShellProcess) -> ShellInfo:
     return ShellInfo(
         bash_id=shell.id,
-        command=shell.command,
-        description=shell.description,
+        command=beginning(shell.command),
+        description=shell.description and beginning(shell.description),
         session=shell.session,
         status=shell.status.value,
         is_running=not shell.has_ended,

@@ -33,6 +33,8 @@ _SEQUENCE: Final = re.compile(
 )
 # The same, as far as they have come when the data ends.
 _UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _OSC, _STRING, _NF))
+# Of these, the only ones that a line end can be part of.
+_UNFINISHED_STRING: Final = re.compile(rb"(?:%s|%s)\Z" % (_OSC, _STRING))
 # What is taken out: sequences, and an ESC that begins none. What follows that is text; but where
 # the output ends, the beginning of a short sequence is nothing else.
 _STRIPPED: Final = re.compile(rb"%s|\x1b" % _SEQUENCE.pattern)
@@ -62,6 +64,17 @@ def whole_units(data: bytes) -> int:
             if before >= 0 and _UNFINISHED.match(data, before):
                 size = before
     return size
+
+
+def open_string(data: bytes, line_end: int) -> int | None:
+    """Return where the control string begins that goes on after `line_end`; None if none does.
+
+    `line_end` is the position after a "\\n". Takes as long as it is from there to the last ESC.
+    """
+    position = data.rfind(b"\x1b", max(0, line_end - MAX_SEQUENCE_BYTES), line_end)
+    if position >= 0 and _UNFINISHED_STRING.match(data, position, line_end):
+        return position
+    return None
 
 
 def first_unit(data: bytes) -> int:

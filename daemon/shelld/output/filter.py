@@ -1,35 +1,33 @@
 """Only the lines that a pattern matches, by an engine that cannot stall the daemon.
 
-RE2 comes first, as its time is linear in the text: https://github.com/google/re2/wiki/Syntax. What
-it refuses (lookaround, backreferences and whatever else needs backtracking) goes to Python's `re`,
-in a process of its own that is killed when its time is up.
-
-RE2's cost in Python is by the call and not by the byte. So it is not asked about each line but for
-the next match in many of them, with line ends made unmatchable, which comes to the same.
+RE2 comes first, as its time is linear in the text. What it refuses (lookaround, backreferences and
+whatever else needs backtracking) goes to Python's `re`. That is in a process of its own, which is
+killed when its time is up. RE2 itself works there if it could take long: with a large pattern, or
+with a long line and a pattern that is not small.
 """
 
 from __future__ import annotations
 
-import importlib
-import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
-from functools import lru_cache
-from typing import Any, Final, Protocol, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing
+from functools import lru_cache, partial
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
 
 from shelld.keeper.pool import RunnerPool
-from shelld.output.backtracking import BacktrackingFilter
+from shelld.output.filter_process import FilterProcess
+from shelld.output.linear import LinearPattern, compile_linear, split_lines
 from shelld_protocol.errors import invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
-# Of one compiled pattern, and how many are kept. The former is RE2's own default; said here because
-# it is a promise.
-MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
+# A pattern that is longer, or compiles to more, is compiled in the other process: it can take a
+# tenth of a second, in which no thread of this one could do anything else.
+_INLINE_PATTERN_CHARACTERS: Final = 1_000
+_INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
 
 # Searches by RE2 that go on at once, as each takes a core; others wait. A text smaller than this is
@@ -37,8 +35,13 @@ _CACHED_PATTERNS: Final = 8
 _THREADS: Final = 2
 _INLINE_CHARACTERS: Final = 4 * 1024
 
-# Processes that backtrack, or wait for more to do so.
-MAX_BACKTRACKING: Final = 16
+# Characters times instructions of the pattern, of which RE2 does a few hundred million a second at
+# worst: what is done on the spot, and in a thread at once.
+_INLINE_WORK: Final = 400_000
+_THREAD_WORK: Final = 100_000_000
+
+# Processes that search, or wait for more to search.
+MAX_PROCESSES: Final = 16
 
 # What means something to RE2. A pattern without any of it is looked for as it stands.
 _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}\r\n")
@@ -46,10 +49,6 @@ _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}\r\n")
 # Where a word is found more often than this, to look at each line is faster than to look for the
 # next one.
 _SPARSE_CHARACTERS: Final = 400
-
-# What tells one line from a text of many: the text's own beginning and end, flags switched off,
-# bytes, and quoting that could hide any of those.
-_TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 
 class LineFilter(Protocol):
@@ -72,7 +71,7 @@ class Filters:
     def __init__(self, pool: RunnerPool) -> None:
         self._pool = pool
         self._threads = anyio.CapacityLimiter(_THREADS)
-        self._backtracking = 0
+        self._processes = 0
 
     @asynccontextmanager
     async def open(self, pattern: str | None) -> AsyncGenerator[LineFilter | None]:
@@ -89,31 +88,39 @@ class Filters:
         if _SPECIAL.isdisjoint(pattern):
             yield _LiteralFilter(pattern)
             return
-        linear = _compile(pattern)
-        if linear is not None:
-            yield _LinearFilter(linear, self._threads)
-            return
-        if self._backtracking >= MAX_BACKTRACKING:
-            sentence = f"Too many reads have a filter that backtracks: {MAX_BACKTRACKING}"
+        with ExitStack() as resources:
+            start_process = partial(self._start_process, pattern, resources)
+            linear = _compile(pattern)
+            if linear is None:
+                yield await start_process()
+            else:
+                yield _LinearFilter(linear, self._threads, start_process)
+
+    async def _start_process(self, pattern: str, resources: ExitStack) -> LineFilter:
+        """Start a process that filters, which `resources` end. Raises `RpcError`."""
+        if self._processes >= MAX_PROCESSES:
+            sentence = f"Too many reads have a filter that needs a process: {MAX_PROCESSES}"
             raise resource_exhausted("filters", sentence)
-        self._backtracking += 1
-        try:
-            with closing(BacktrackingFilter(self._pool)) as line_filter:
-                await line_filter.compile(pattern)
-                yield line_filter
-        finally:
-            self._backtracking -= 1
+        self._processes += 1
+        resources.callback(self._process_ended)
+        process = resources.enter_context(closing(FilterProcess(self._pool)))
+        await process.compile(pattern)
+        return process
+
+    def _process_ended(self) -> None:
+        self._processes -= 1
 
 
-def split_lines(text: str) -> list[str]:
-    """Split behind each "\\n"; splitlines() would also split at U+2028 and others."""
-    *ended, rest = text.split("\n")
-    lines = [line + "\n" for line in ended]
-    return [*lines, rest] if rest else lines
-
-
-def _content(line: str) -> str:
-    return line.removesuffix("\n").strip("\r")
+def portions(text: str, size: int) -> Iterator[str]:
+    """Split a text behind line ends, if possible into parts of at most `size` characters."""
+    begin = 0
+    while begin < len(text):
+        end = len(text)
+        if end - begin > size:
+            end = text.rfind("\n", begin, begin + size) + 1
+            end = end or text.find("\n", begin + size) + 1 or len(text)
+        yield text[begin:end]
+        begin = end
 
 
 class _LiteralFilter:
@@ -139,67 +146,46 @@ class _LiteralFilter:
         return "".join(found)
 
 
-class _Linear:
-    """A pattern that RE2 has compiled: as it is, and for many lines at once if it can be."""
-
-    def __init__(self, for_line: Any, for_lines: Any | None) -> None:
-        self._for_line = for_line
-        self._for_lines = for_lines
-
-    def matching_lines(self, text: str) -> str:
-        # RE2 lets other threads run while it searches bytes, but converts text before that.
-        data = text.encode()
-        if self._for_lines is None or b"\r" in data:
-            search = self._for_line.search
-            lines = split_lines(text)
-            return "".join([line for line in lines if search(_content(line).encode())])
-        found: list[bytes] = []
-        position = 0
-        while position < len(data):
-            match = self._for_lines.search(data, position)
-            if match is None:
-                break
-            begin = data.rfind(b"\n", position, match.start()) + 1 or position
-            end = data.find(b"\n", match.end()) + 1 or len(data)
-            found.append(data[begin:end])
-            position = end
-        return b"".join(found).decode()
-
-
 class _LinearFilter:
+    """RE2, in a place that suits the work: on the spot, in a thread, or in another process.
+
+    A thread cannot be stopped, so it never gets what could take long; and whoever gives up waits
+    for it, so that there are never more threads at work than there may be.
+    """
+
     engine: FilterEngine = "re2"
 
-    def __init__(self, pattern: _Linear, threads: anyio.CapacityLimiter) -> None:
+    def __init__(
+        self,
+        pattern: LinearPattern,
+        threads: anyio.CapacityLimiter,
+        start_process: Callable[[], Awaitable[LineFilter]],
+    ) -> None:
         self._pattern = pattern
         self._threads = threads
+        self._start_process = start_process
+        self._process: LineFilter | None = None
 
     async def lines(self, text: str) -> str:
+        most = max(1, _THREAD_WORK // self._pattern.instructions)
+        return "".join([await self._lines(part) for part in portions(text, most)])
+
+    async def _lines(self, text: str) -> str:
         search = self._pattern.matching_lines
-        if len(text) <= _INLINE_CHARACTERS:
+        work = len(text) * self._pattern.instructions
+        if work > _THREAD_WORK:
+            # A long line.
+            if self._process is None:
+                self._process = await self._start_process()
+            return await self._process.lines(text)
+        if len(text) <= _INLINE_CHARACTERS and work <= _INLINE_WORK:
             return search(text)
-        return await anyio.to_thread.run_sync(
-            search, text, abandon_on_cancel=True, limiter=self._threads
-        )
+        return await anyio.to_thread.run_sync(search, text, limiter=self._threads)
 
 
 @lru_cache(maxsize=_CACHED_PATTERNS)
-def _compile(pattern: str) -> _Linear | None:
-    """Return what RE2 makes of a pattern, None if it refuses it."""
-    # Here and not above: most clients never filter, and none should wait for this import. The
-    # module has no types.
-    re2: Any = importlib.import_module("re2")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = MAX_PATTERN_MEMORY_BYTES
-    try:
-        for_line = re2.compile(pattern, options=options)
-        for_lines = None
-        if not _TELLS_TEXT_FROM_LINE.search(pattern):
-            options.never_nl = True
-            for_lines = re2.compile(f"(?m:{pattern})", options=options)
-    except cast("type[Exception]", re2.error):
+def _compile(pattern: str) -> LinearPattern | None:
+    """Return what RE2 makes of a pattern, None if it refuses it or that takes long to tell."""
+    if len(pattern) > _INLINE_PATTERN_CHARACTERS:
         return None
-    finally:
-        # Its own cache would hold a hundred patterns, of the said size each.
-        re2.purge()
-    return _Linear(for_line, for_lines)
+    return compile_linear(pattern, _INLINE_PROGRAM_BYTES)

@@ -14,10 +14,19 @@ from typing import Final, NamedTuple
 
 from anyio.lowlevel import checkpoint
 
-from shelld.output.filter import LineFilter
+from shelld.output.escapes import MAX_SEQUENCE_BYTES
+from shelld.output.filter import LineFilter, portions
 from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
-from shelld.output.text import Piece, begins_within_line, has_text, last_states, read_text
+from shelld.output.text import (
+    JoinedText,
+    Piece,
+    begins_within_line,
+    has_text,
+    last_states,
+    read_text,
+    whole_lines,
+)
 
 TRUNCATED_SUFFIX: Final = "... (truncated)"
 
@@ -171,6 +180,8 @@ class StreamReader:
         self._dropped = 0
         # How much had been written when it was last looked at.
         self._seen = self._position
+        # No line that begins before this ends before it.
+        self._searched = 0
 
     @property
     def has_news(self) -> bool:
@@ -206,28 +217,32 @@ class StreamReader:
             self._stream.read_position = read.end
 
     async def _look_at_all(self, stop: int, *, final: bool) -> Read:
+        piece = await self._text(self._position, stop, self._max_bytes, final=final)
+        more = has_text(self._store, piece.end, stop, strip=self._strip, final=final)
+        dropped = self._dropped + piece.dropped
+        return Read(piece.text, self._start, piece.end, dropped, more)
+
+    async def _text(self, start: int, stop: int, room: int, *, final: bool) -> Piece:
+        """Turn up to `room` bytes from `start` into text, in steps; at least one unit."""
         store, strip = self._store, self._strip
-        texts: list[str] = []
-        position, dropped, room = self._position, self._dropped, self._max_bytes
+        is_gap = store.read(start, 0).start > start
+        continues = not is_gap and begins_within_line(store, start)
+        text = JoinedText(strip=strip, continues=continues)
+        position, dropped = start, 0
         while room > 0:
-            if texts:
+            if position > start:
                 await checkpoint()
             step = min(room, STEP_BYTES)
             piece = read_text(store, position, stop, step, strip=strip, final=final)
             size = piece.end - position - piece.dropped
             # Only the first unit of all may have more bytes than there is room for.
-            if piece.end == position or (texts and (piece.dropped or size > room)):
+            if piece.end == position or (position > start and (piece.dropped or size > room)):
                 break
-            texts.append(piece.text)
+            text.add(piece.text)
             dropped += piece.dropped
             room -= size
             position = piece.end
-        text = "".join(texts)
-        if strip and len(texts) > 1:
-            text = last_states(text, continues=begins_within_line(store, self._position))
-            text = text.rstrip("\r") if final and position == stop else text
-        more = has_text(store, position, stop, strip=strip, final=final)
-        return Read(text, self._start, position, dropped, more)
+        return Piece(text.joined(is_end=final and position == stop), position, dropped)
 
     async def _look_at_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
         found: list[str] = []
@@ -235,33 +250,71 @@ class StreamReader:
         while room > 0:
             if found:
                 await checkpoint()
-            piece = self._next_lines(position, stop, room, final=final)
-            if piece.end == position or (piece.dropped and position > self._position):
+            is_first = position == self._position
+            piece = await self._next_lines(position, stop, room, final=final, may_cut=is_first)
+            if piece.end == position or (piece.dropped and not is_first):
                 break
-            found.append(await line_filter.lines(piece.text))
+            for text in portions(piece.text, STEP_BYTES):
+                found.append(await line_filter.lines(text))
             dropped += piece.dropped
             room -= piece.end - position - piece.dropped
             position = piece.end
-        more = position < stop and self._next_lines(position, stop, 0, final=final).end > position
-        return Read("".join(found), self._start, position, dropped, more)
+        is_gone = position < stop <= self._store.read(position, 0).start
+        more = is_gone or await self._size_of_lines(
+            position, stop, self._max_bytes, final=final, may_cut=True
+        )
+        return Read("".join(found), self._start, position, dropped, bool(more))
 
-    def _next_lines(self, start: int, stop: int, room: int, *, final: bool) -> Piece:
+    async def _next_lines(
+        self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
+    ) -> Piece:
         """Return some whole lines; none if not even one has ended yet, or has room.
 
-        The first line of a call is cut where the room ends. `room` 0: that of another call.
+        A line that has no room is cut if it `may_cut`.
         """
         store, strip = self._store, self._strip
-        is_first = not room or start == self._position
-        room = room or self._max_bytes
-        behind_gap = store.read(start, 1).start
         step = min(room, STEP_BYTES)
-        while True:
+        if self._searched < store.read(start, 0).start + step:
             piece = read_text(store, start, stop, step, strip=strip, final=final, lines=True)
-            if piece.end > start or stop - behind_gap <= step:
+            if piece.end > start:
                 return piece
-            if step == room:
+        size = await self._size_of_lines(start, stop, room, final=final, may_cut=may_cut)
+        return await self._text(start, stop, size, final=final)
+
+    async def _size_of_lines(
+        self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
+    ) -> int:
+        """Return how many bytes from `start`, behind a gap, are some whole lines; 0 if none are.
+
+        Only looks for the end of a line, and only where no earlier look has. So a long line costs
+        little while it grows.
+        """
+        store = self._store
+        position = max(start, self._searched)
+        while True:
+            # The gap may grow meanwhile.
+            begin = store.read(start, 0).start
+            limit = min(stop, begin + room)
+            position = max(position, begin)
+            if store.dropped_between(begin, position):
+                position = self._searched = begin
+            if position >= limit:
                 break
-            step = min(room, step * 2)
-        if not is_first:
-            return piece
-        return read_text(store, start, stop, room, strip=strip, final=False)
+            step = min(limit - position, STEP_BYTES)
+            kept = store.read(position, step)
+            if b"\n" in kept.data:
+                # A line end can be part of a control string, which may have begun before.
+                context = max(begin, position - MAX_SEQUENCE_BYTES)
+                lines = store.read(context, kept.start + len(kept.data) - context)
+                end = lines.start + whole_lines(lines.data)
+                if end > position:
+                    return end - begin
+            position = kept.start + len(kept.data)
+            if len(kept.data) < step:
+                # What the gap has cut ends there.
+                return position - begin
+            self._searched = position
+            await checkpoint()
+        if begin + room < stop:
+            return room if may_cut else 0
+        return stop - begin if final else 0

@@ -10,14 +10,23 @@ carriage return (`last_states` of the joined text removes them).
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from shelld.output.escapes import MAX_SEQUENCE_BYTES, first_unit, whole_units, without_escapes
+from shelld.output.escapes import (
+    MAX_SEQUENCE_BYTES,
+    first_unit,
+    open_string,
+    whole_units,
+    without_escapes,
+)
 from shelld.output.store import StreamStore
 
 # Up to the last carriage return of a line that something visible follows. The one of a line end
 # stays, as text that has them is often compared, or written back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
+
+# Control strings that are tried as what holds a line end. Only hostile output has more in a row.
+_STRINGS: Final = 1_000
 
 
 class Piece(NamedTuple):
@@ -49,6 +58,49 @@ def last_states(text: str, *, continues: bool = False) -> str:
     return "\r" * overwritten + _OVERWRITTEN.sub("", text)
 
 
+class JoinedText:
+    """Pieces of text that follow each other, as one; of each line the last state, as above.
+
+    Adding a piece takes as long as the piece is, however much there is already.
+    """
+
+    def __init__(self, *, strip: bool, continues: bool) -> None:
+        self._strip = strip
+        # What the first line continues was in a text before.
+        self._continues = strip and continues
+        self._begins_overwritten = False
+        self._lines: list[str] = []
+        # The last line, as far as it has come.
+        self._line: list[str] = []
+
+    def add(self, text: str) -> None:
+        if not self._strip:
+            self._lines.append(text)
+            return
+        end = text.find("\n") + 1
+        self._add_to_line(text[:end] if end else text)
+        if end:
+            last = text.rfind("\n") + 1
+            self._lines += [*self._line, last_states(text[end:last])]
+            self._line = []
+            self._continues = False
+            self._add_to_line(text[last:])
+
+    def _add_to_line(self, text: str) -> None:
+        state = last_states(text)
+        returned = self._line and self._line[-1].endswith("\r")
+        if len(state) < len(text) or (returned and state and state[0] not in "\r\n"):
+            self._line = []
+            self._begins_overwritten = self._begins_overwritten or self._continues
+        if state:
+            self._line.append(state)
+
+    def joined(self, *, is_end: bool) -> str:
+        """Return the text. `is_end`: nothing follows, so a carriage return at the end is none."""
+        text = "\r" * self._begins_overwritten + "".join([*self._lines, *self._line])
+        return text.rstrip("\r") if self._strip and is_end else text
+
+
 def read_text(
     store: StreamStore,
     start: int,
@@ -76,7 +128,7 @@ def read_text(
     data = kept.data[: stop - kept.start]
     if lines:
         is_end = _is_end(kept.start, stop, data, want, final=final)
-        data = data if is_end else data[: _whole_lines(data)]
+        data = data if is_end else data[: whole_lines(data)]
     else:
         data, is_end = _whole(store, kept.start, stop, data, want, final=final)
     open_end = strip and not final and kept.start + len(data) == stop
@@ -125,13 +177,16 @@ def _is_end(start: int, stop: int, data: bytes, want: int, *, final: bool) -> bo
     return final if reached == stop else len(data) < want
 
 
-def _whole_lines(data: bytes) -> int:
-    """Return how many bytes of `data` are lines that have ended."""
+def whole_lines(data: bytes) -> int:
+    """Return how many bytes of `data` are lines that have ended; 0 if that takes long to tell."""
     size = data.rfind(b"\n") + 1
     # A line end can be part of a control string.
-    while size and (whole := whole_units(data[:size])) < size:
-        size = data.rfind(b"\n", 0, whole) + 1
-    return size
+    for _ in range(_STRINGS):
+        begin = open_string(data, size)
+        if begin is None:
+            return size
+        size = data.rfind(b"\n", 0, begin) + 1
+    return 0
 
 
 def has_text(store: StreamStore, start: int, stop: int, *, strip: bool, final: bool) -> bool:

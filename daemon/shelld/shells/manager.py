@@ -269,6 +269,8 @@ class ShellManager:
         if shell.failure is not None:
             self._forget(shell)
             return
+        # It has been logged, and its result has the command from its request.
+        shell.shorten()
         while len(self._shells) - len(self._live) > self.options.max_retained:
             self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
 

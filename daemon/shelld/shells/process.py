@@ -27,6 +27,7 @@ from shelld.shells.home import Home
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, STEPS, ShellEvent, ShellStatus, next_status
 from shelld.shells.recorder import Recorder
+from shelld.shells.text import beginning
 from shelld_protocol.structs import EndReason
 
 T = TypeVar("T")
@@ -67,6 +68,8 @@ class BashProcess(NamedTuple):
 
 class ShellProcess:
     """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
+
+    They are for people. When an ended shell expires, a clock tells that nobody sets.
 
     Who and what it is, `assign` tells: a bash may be there before its command is known. One that is
     made by hand has no process, and is what its attributes are set to.
@@ -114,7 +117,9 @@ class ShellProcess:
         self.is_empty = output is None
         self.begin()
         self.started_at: float | None = None
-        self.completed_at: float | None = None
+        self._completed_at: float | None = None
+        # When that was, as of time.monotonic().
+        self._completed_on_clock = math.inf
         # Took down what the command has left, if that was to be kept and it ended by itself.
         self.recorder: Recorder | None = None
         self.supervision: Supervisor | None = None
@@ -170,10 +175,21 @@ class ShellProcess:
         end = time.time() if self.completed_at is None else self.completed_at
         return (end - self.started_at) * 1000
 
+    @property
+    def completed_at(self) -> float | None:
+        return self._completed_at
+
+    @completed_at.setter
+    def completed_at(self, seconds: float | None) -> None:
+        self._completed_at = seconds
+        if seconds is None:
+            self._completed_on_clock = math.inf
+        else:
+            self._completed_on_clock = time.monotonic() - (time.time() - seconds)
+
     def ended_before(self, seconds: float) -> bool:
         """Whether it ended that long ago, and nothing of it is left."""
-        ended = self.completed_at
-        return self.is_empty and ended is not None and ended <= time.time() - seconds
+        return self.is_empty and self._completed_on_clock <= time.monotonic() - seconds
 
     # -- on any event loop ------------------------------------------------------------------
 
@@ -339,6 +355,12 @@ class ShellProcess:
         self.warning = request.warning
         self.timeout_ms = None if request.timeout is None else request.timeout.timeout_ms
         self.in_foreground = request.in_foreground
+
+    def shorten(self) -> None:
+        """Keep no more of a long command, or description, than is listed."""
+        self.command = beginning(self.command)
+        if self.description is not None:
+            self.description = beginning(self.description)
 
     # -- for supervision --------------------------------------------------------------------
 

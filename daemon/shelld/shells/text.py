@@ -7,6 +7,8 @@ leave the process: `shown` is what an answer holds.
 
 from __future__ import annotations
 
+from shelld_protocol.structs import CUT_MARK, MAX_SHOWN_CHARACTERS
+
 
 def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
@@ -14,6 +16,13 @@ def to_bytes(text: str) -> bytes:
 
 def to_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def beginning(text: str) -> str:
+    """Return text as it is listed: of a long one the beginning, and a mark."""
+    if len(text) <= MAX_SHOWN_CHARACTERS:
+        return text
+    return text[:MAX_SHOWN_CHARACTERS] + CUT_MARK
 
 
 def shown(text: str) -> str:

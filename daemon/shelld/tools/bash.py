@@ -115,8 +115,9 @@ read it. Prefer commands that print little."""
             timeout_ms = max(1, round(min(context.timeout, _LONGEST_TIMEOUT_S) * 1000))
         shell = await run_command(daemon, bash_params, timeout_ms)
         if bash_params.run_in_background:
-            return _started(shell)
-        return await _ended(shell, min(self.MAX_OUTPUT_SIZE, context.max_output_size))
+            return _started(shell, bash_params)
+        limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
+        return await _ended(shell, bash_params, limit)
 
 
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
@@ -128,13 +129,13 @@ def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParam
     return BashParams(**params, session=session, cwd=cwd)
 
 
-def _started(shell: ShellProcess) -> ToolResult:
+def _started(shell: ShellProcess, params: BashParams) -> ToolResult:
     hint = "BashOutput reads what it writes, KillShell ends it."
     text = f"Started background shell {shell.id}\n{hint}"
-    return ToolResult.ok(text, **_metadata(shell), pid=shell.pid)
+    return ToolResult.ok(text, **_metadata(shell, params), pid=shell.pid)
 
 
-async def _ended(shell: ShellProcess, limit: int) -> ToolResult:
+async def _ended(shell: ShellProcess, params: BashParams, limit: int) -> ToolResult:
     """What came of a command that has ended, or goes on in the background."""
     readers = excerpt_readers(shell, limit)
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
@@ -145,7 +146,7 @@ async def _ended(shell: ShellProcess, limit: int) -> ToolResult:
         lines.append(f"[Left running: {count} of its processes; KillShell {shell.id} ends them]")
     text = with_lines(output, lines)
     metadata = {
-        **_metadata(shell),
+        **_metadata(shell, params),
         "truncated": any(reader.is_cut for reader in readers.values()),
         "stdout_bytes": shell.stdout.store.written,
         "stderr_bytes": shell.stderr.store.written,
@@ -174,18 +175,18 @@ def _failure(shell: ShellProcess) -> str:
     return sentence
 
 
-def _metadata(shell: ShellProcess) -> dict[str, Any]:
+def _metadata(shell: ShellProcess, params: BashParams) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "bash_id": shell.id,
-        "command": shell.command,
+        "command": params.command,
         "status": shell.status.value,
         "is_running": not shell.has_ended,
         "exit_code": shell.exit_code,
         "signal": shell.signal,
         "duration_ms": shell.elapsed_ms,
     }
-    if shell.description is not None:
-        metadata["description"] = shell.description
+    if params.description is not None:
+        metadata["description"] = params.description
     if shell.reason is not None:
         metadata["reason"] = shell.reason
     return metadata

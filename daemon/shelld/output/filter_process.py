@@ -1,4 +1,4 @@
-"""Patterns that only a backtracking engine takes: in another process, within a budget.
+"""Patterns that could take long: in another process, within a budget.
 
 Owns that process, for the length of one read. A runner starts it, as it starts commands; so it is
 killed with all it may have become when its channel is closed, or when the daemon is gone.
@@ -11,6 +11,8 @@ import os
 import socket
 import sys
 from contextlib import ExitStack
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -29,17 +31,19 @@ START_TIMEOUT_S: Final = 10.0
 # The largest read, decoded, and what is found in it.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
-_PROGRAM: Final = str(Path(__file__).with_name("backtracking_main.py"))
+_PROGRAM: Final = str(Path(__file__).with_name("filter_main.py"))
+# Where it finds `shelld`.
+_OURS: Final = str(Path(__file__).parents[2])
 _READ_BYTES: Final = 256 * 1024
 
 
-class BacktrackingFilter:
-    """A `LineFilter`, after `compile` and until `close`.
+class FilterProcess:
+    """A `LineFilter`, after `compile` and until `close`. The `engine` is known by then.
 
     Raises `RpcError` (resource_exhausted) if no process can be had.
     """
 
-    engine: FilterEngine = "re"
+    engine: FilterEngine = "re2"
 
     def __init__(self, pool: RunnerPool) -> None:
         self._seconds_left = TIME_BUDGET_S
@@ -57,7 +61,7 @@ class BacktrackingFilter:
     async def compile(self, pattern: str) -> None:
         """Raises `RpcError`: invalid_params for a bad pattern, resource_exhausted."""
         with anyio.move_on_after(START_TIMEOUT_S):
-            await self._ask(pattern)
+            self.engine = "re2" if await self._ask(pattern) == "re2" else "re"
             return
         raise _no_process()
 
@@ -113,12 +117,19 @@ def _start(pool: RunnerPool, stack: ExitStack) -> socket.socket:
     stack.callback(ours.close)
     ours.setblocking(False)
     limits = (str(MEMORY_BYTES), str(math.ceil(TIME_BUDGET_S) + 1))
-    argv = [os.fsencode(word) for word in (sys.executable, "-I", "-S", _PROGRAM, *limits)]
+    words = (sys.executable, "-I", "-S", _PROGRAM, *limits, _OURS, _directory_of_re2())
+    argv = [os.fsencode(word) for word in words]
     with theirs, open(os.devnull, "wb") as null:
         descriptors = (theirs.fileno(), null.fileno(), null.fileno())
         message = (RUN, argv[0], argv, dict(os.environb), b"", len(descriptors))
         channel.send(message, descriptors)
     return ours
+
+
+@cache
+def _directory_of_re2() -> str:
+    spec = find_spec("re2")
+    return "" if spec is None or spec.origin is None else str(Path(spec.origin).parents[1])
 
 
 def _refused(reason: str) -> RpcError:

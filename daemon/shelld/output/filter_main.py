@@ -1,0 +1,87 @@
+"""The process that matches lines, for as long as it is let live: with RE2, or else Python's `re`.
+
+A program of its own: it is started by its path, imports nothing but `linear` and what that needs,
+and may be killed at any moment. It reads and writes frames on its standard input, which is a
+socket: a length of four bytes and so much UTF-8. The first one is the pattern, each other one a
+text. Each is answered: "+" and the engine, or the lines that match, or "-" and why not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import resource
+import socket
+import sys
+from collections.abc import Callable
+
+
+def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
+    # The daemon counts the time, but may itself be stopped.
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    with contextlib.suppress(ValueError):
+        # Not everywhere can this be limited.
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    sys.path += paths
+    with socket.socket(fileno=0) as connection, connection.makefile("rwb") as stream:
+
+        def read() -> str:
+            size = stream.read(4)
+            if len(size) < 4:
+                sys.exit()
+            return stream.read(int.from_bytes(size, "big")).decode()
+
+        def answer(text: str) -> None:
+            data = text.encode()
+            stream.write(len(data).to_bytes(4, "big") + data)
+            stream.flush()
+
+        pattern = read()
+        try:
+            matching_lines = _with_re2(pattern)
+            engine = "re2"
+            if matching_lines is None:
+                matching_lines = _with_re(pattern)
+                engine = "re"
+        except re.error as error:
+            answer(f"-{error}")
+            return
+        except (RecursionError, OverflowError, MemoryError):
+            answer("-too large")
+            return
+        answer("+" + engine)
+        while True:
+            text = read()
+            try:
+                answer("+" + matching_lines(text))
+            except (RecursionError, MemoryError):
+                answer("-needs too much memory")
+
+
+def _with_re2(pattern: str) -> Callable[[str], str] | None:
+    """Return what finds the lines; None if RE2 refuses the pattern, or is not there."""
+    try:
+        from shelld.output.linear import compile_linear  # noqa: PLC0415
+
+        linear = compile_linear(pattern)
+    except ImportError:
+        return None
+    return None if linear is None else linear.matching_lines
+
+
+def _with_re(pattern: str) -> Callable[[str], str]:
+    search = re.compile(pattern).search
+
+    def matching_lines(text: str) -> str:
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+        return "".join([line for line in lines if search(_content(line))])
+
+    return matching_lines
+
+
+def _content(line: str) -> str:
+    return line.removesuffix("\n").strip("\r")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
