@@ -95,8 +95,7 @@ def test_what_was_left_behind_dies_with_its_runner_but_the_outcome_stays(
     wait_for(lambda: not is_alive(leftover), "the end of what was left")
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "the list")
     (shell,) = daemon.call("list_shells")["shells"]
-    assert (shell["status"], shell["exitCode"]) == ("failed", 3)
-    assert "reason" not in shell
+    assert (shell["status"], shell["exitCode"], shell["reason"]) == ("failed", 3, "lost")
 
 
 def test_output_of_a_lost_shell_is_kept(daemon: RawDaemon) -> None:
