@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from shelld.keeper.channel import Channel
 from shelld.keeper.pool import SPARE, RunnerPool
 from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervision
 from shelld.shells.launch import StartRequest, TimeoutPolicy
@@ -285,6 +288,37 @@ async def test_a_command_whose_keeper_died_with_the_request_starts_all_the_same(
         assert shell.stdout.store.read(0, 100).data == b"here\n"
         assert shell.reason is None
         assert busy.is_running
+
+
+@contextlib.contextmanager
+def next_runner(monkeypatch: pytest.MonkeyPatch) -> Generator[Channel]:
+    """The other end of what the next command takes for its runner, which was never forked."""
+    ours, theirs = Channel.pair()
+    with monkeypatch.context() as patch, theirs:
+        patch.setattr(RunnerPool, "acquire", lambda _pool: ours)
+        yield Channel(theirs)
+
+
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        (ShellEvent.KILLED, ShellStatus.KILLED),
+        (ShellEvent.TIMED_OUT, ShellStatus.TIMEOUT),
+    ],
+)
+async def test_a_command_killed_before_its_start_is_never_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, event: ShellEvent, status: ShellStatus
+) -> None:
+    async with ShellManager() as manager:
+        with next_runner(monkeypatch):
+            shell = await manager.start(StartRequest(f"touch {tmp_path}/ran"))
+            assert shell.supervision is not None
+            shell.supervision.begin_kill(signal.SIGTERM, 60_000, event)
+        # Its runner is gone, and another one could be had.
+        with anyio.fail_after(20):
+            await shell.wait_until(lambda: shell.is_empty)
+        assert (shell.status, shell.pid, shell.failure) == (status, None, None)
+        assert not (tmp_path / "ran").exists()
 
 
 def stopped_keeper(killed: list[int]) -> int:

@@ -377,8 +377,11 @@ class Supervision:
         """Whether the command is with another runner now, as this one never was.
 
         The keeper died with the request for it. A runner says READY before it looks for a command.
+        A command that is to be killed is not started any more.
         """
         if self._channel.peer is not None or self._started or not self._launches_left:
+            return False
+        if self.is_being_ended:
             return False
         self._launches_left -= 1
         self._channel.close()
@@ -473,11 +476,12 @@ class Supervision:
         is_lost = self._runner_lost and self._tree_empty
         is_pending = shell.status is ShellStatus.PENDING and shell.failure is None
         if is_lost and is_pending and not self.launch.is_waiting:
-            if self._channel.peer is None:
+            if self._channel.peer is None and not self.is_being_ended:
                 # There was none: the keeper could not fork.
                 shell.failure = (errno.EAGAIN, "exec")
             else:
                 # A command that kills its runner at once can be faster than the news of its start.
+                # One that was killed before its start ends like any other that was killed.
                 shell.started()
         is_running = shell.status is ShellStatus.RUNNING
         if is_running and self._wait_status is None and is_lost:
