@@ -120,6 +120,8 @@ class Supervision:
         # Deadlines, on the event loop's clock.
         self._clock = event_loop_clock()
         self._timeout_at = math.inf
+        # It has passed, and is to move the command to the background.
+        self._is_overdue = False
         self._answer_at = math.inf
         # Infinite if nobody holds it.
         self._held_until = math.inf
@@ -345,14 +347,24 @@ class Supervision:
             self._runner_lost = self._orphaned = True
 
     def _time_out(self) -> None:
-        # A command whose exit is known, but not answered yet, was in time.
+        # A command that has ended by now, but was not answered yet, was in time.
+        self._read_ready()
         if self._timeout is None or self._wait_status is not None:
             return
         if self._timeout.action == "background":
-            self.shell.released = True
-            self.launch.close()
+            self._is_overdue = True
+            self._release_if_overdue()
         else:
             self.begin_kill(signal.SIGTERM, self._timeout.grace_ms, ShellEvent.TIMED_OUT)
+
+    def _release_if_overdue(self) -> None:
+        """Move a command whose timeout has passed to the background, once it runs.
+
+        Until then there is no pid to answer with, and another runner may still need the files.
+        """
+        if self._is_overdue and self.shell.is_running:
+            self.shell.released = True
+            self.launch.close()
 
     def _read_ready(self) -> None:
         for descriptor, _ in self._poller.poll(0):
@@ -457,6 +469,7 @@ class Supervision:
             logger.info("%s started", self.shell.id)
             if not self.shell.in_foreground:
                 self.launch.close()
+            self._release_if_overdue()
         self._start_is_over()
 
     def _start_is_over(self) -> None:
