@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -10,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from oracles import Cgroup, Freezer
-from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
+from support import (
+    RawDaemon,
+    children,
+    descendants,
+    is_alive,
+    parent_of,
+    raw_daemon,
+    wait_for,
+)
 
 
 @pytest.fixture(params=["cgroup", "subreaper"])
@@ -86,8 +95,7 @@ def test_what_was_left_behind_dies_with_its_runner_but_the_outcome_stays(
     wait_for(lambda: not is_alive(leftover), "the end of what was left")
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "the list")
     (shell,) = daemon.call("list_shells")["shells"]
-    assert (shell["status"], shell["exitCode"]) == ("failed", 3)
-    assert "reason" not in shell
+    assert (shell["status"], shell["exitCode"], shell["reason"]) == ("failed", 3, "lost")
 
 
 def test_output_of_a_lost_shell_is_kept(daemon: RawDaemon) -> None:
@@ -148,6 +156,46 @@ def test_a_keeper_that_is_stopped_when_the_daemon_is_killed_ends_too(mechanism: 
         wait_for(lambda: not any(map(is_alive, family)), "the end of all")
     finally:
         daemon.close()
+
+
+def stop(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: state_of(pid) == "T", f"the stop of {pid}")
+
+
+@pytest.mark.parametrize("keeper_ends", ["after-the-daemon", "long-before", "just-before"])
+def test_stopped_helpers_of_a_killed_daemon_leave_nothing(mechanism: str, keeper_ends: str) -> None:
+    daemon = RawDaemon("--containment", mechanism, "--spare-shells", "0")
+    family: list[int] = []
+    try:
+        daemon.background("setsid sleep 300 & sleep 300")
+        keeper = keeper_of(daemon)
+        (bash,) = [shell["pid"] for shell in daemon.call("list_shells")["shells"]]
+        wait_for(lambda: len(descendants(bash)) == 2, "both sleeps")
+        runner = parent_of(bash)
+        if keeper_ends == "long-before":
+            os.kill(keeper, signal.SIGKILL)
+            wait_for(lambda: parent_of(runner) == daemon.pid, "the adoption of the runner")
+        # From the top down: each of them continues those below it.
+        stop(daemon.pid)
+        family = descendants(daemon.pid)
+        if keeper_ends != "long-before":
+            stop(keeper)
+        stop(runner)
+        if keeper_ends == "just-before":
+            os.kill(keeper, signal.SIGKILL)
+        daemon.process.kill()
+        wait_for(lambda: not any(map(is_alive, family)), "the end of all")
+    finally:
+        daemon.close()
+        kill_all(family)
+
+
+def kill_all(pids: list[int]) -> None:
+    """SIGKILL what a failed test has left."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freezer) -> None:

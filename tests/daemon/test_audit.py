@@ -66,7 +66,7 @@ def test_a_log_that_cannot_be_rotated_grows(
     # The oldest have found room in FILE.2 and FILE.1.
     assert commands_of(tmp_path / "log.2", tmp_path / "log.1", path) == commands
     assert [line.getMessage() for line in caplog.records] == [
-        f"the interaction log cannot be rotated (errno {errno.EISDIR})"
+        f"the audit log cannot be rotated (errno {errno.EISDIR})"
     ]
 
 
@@ -101,7 +101,7 @@ def test_a_line_after_a_short_write_is_whole(
         "third",
     ]
     assert [line.getMessage() for line in caplog.records] == [
-        f"the interaction log cannot be written (errno {errno.EFBIG})"
+        f"the audit log cannot be written (errno {errno.EFBIG})"
     ]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,14 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from shelld.keeper.channel import EXITED, STARTED, Channel
 from shelld.keeper.pool import SPARE, RunnerPool
 from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervision
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
+from shelld.shells.supervision import Supervision
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import Gate, children, is_alive, parent_of, wait_for
 
@@ -285,6 +289,90 @@ async def test_a_command_whose_keeper_died_with_the_request_starts_all_the_same(
         assert shell.stdout.store.read(0, 100).data == b"here\n"
         assert shell.reason is None
         assert busy.is_running
+
+
+@contextlib.contextmanager
+def next_runner(monkeypatch: pytest.MonkeyPatch) -> Generator[Channel]:
+    """The other end of what the next command takes for its runner, which was never forked."""
+    ours, theirs = Channel.pair()
+
+    def acquire(_pool: RunnerPool) -> Channel:
+        return ours
+
+    with monkeypatch.context() as patch, theirs:
+        patch.setattr(RunnerPool, "acquire", acquire)
+        yield Channel(theirs)
+
+
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        (ShellEvent.KILLED, ShellStatus.KILLED),
+        (ShellEvent.TIMED_OUT, ShellStatus.TIMEOUT),
+    ],
+)
+async def test_a_command_killed_before_its_start_is_never_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, event: ShellEvent, status: ShellStatus
+) -> None:
+    async with ShellManager() as manager:
+        with next_runner(monkeypatch):
+            shell = await manager.start(StartRequest(f"touch {tmp_path}/ran"))
+            assert shell.supervision is not None
+            shell.supervision.begin_kill(signal.SIGTERM, 60_000, event)
+        # Its runner is gone, and another one could be had.
+        with anyio.fail_after(20):
+            await shell.wait_until(lambda: shell.is_empty)
+        assert (shell.status, shell.pid, shell.failure) == (status, None, None)
+        assert not (tmp_path / "ran").exists()
+
+
+def report_timeouts(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:
+    """An event for the moment after a timeout has had its effect."""
+    has_passed, time_out = anyio.Event(), vars(Supervision)["_time_out"]
+
+    def report(supervision: Supervision) -> None:
+        time_out(supervision)
+        has_passed.set()
+
+    monkeypatch.setattr(Supervision, "_time_out", report)
+    return has_passed
+
+
+async def test_a_command_overdue_before_its_start_is_released_once_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    has_passed = report_timeouts(monkeypatch)
+    timeout = TimeoutPolicy(1, "background", 1_000)
+    async with ShellManager() as manager:
+        with anyio.fail_after(20):
+            with next_runner(monkeypatch):
+                request = StartRequest("echo here", in_foreground=True, timeout=timeout)
+                shell = await manager.start(request)
+                await has_passed.wait()
+                assert (shell.status, shell.released) == (ShellStatus.PENDING, False)
+            # Another runner starts it.
+            await shell.wait_until(lambda: shell.released or shell.is_empty)
+            assert shell.pid is not None
+            await shell.wait_until(lambda: shell.is_empty)
+        assert shell.released
+        assert output_of(shell) == b"here\n"
+
+
+async def test_a_command_that_ended_unread_is_not_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeout = TimeoutPolicy(60_000, "background", 1_000)
+    async with ShellManager(ManagerOptions(spare_shells=0)) as manager:
+        with next_runner(monkeypatch) as runner, anyio.fail_after(20):
+            shell = await manager.start(StartRequest("true", in_foreground=True, timeout=timeout))
+            runner.send((STARTED, os.getpid()))
+            await shell.wait_until(lambda: shell.is_running)
+            runner.send((EXITED, 0, 0, 0, 0, False, [], True))
+            assert isinstance(shell.supervision, Supervision)
+            vars(Supervision)["_time_out"](shell.supervision)
+            assert not shell.released
+            # A deadline that is met wakes the supervision, which this call has not done.
+            shell.supervision.let_go()
+            await shell.wait_until(lambda: shell.is_empty)
+        assert shell.status is ShellStatus.COMPLETED
 
 
 def stopped_keeper(killed: list[int]) -> int:

@@ -87,6 +87,15 @@ def test_wait_ends_with_the_shell_although_it_wrote_nothing(daemon: RawDaemon) -
     assert read(daemon, bash_id, wait=600_000)["status"] == "completed"
 
 
+def test_wait_does_not_wait_for_a_leftover(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    bash_id = daemon.bash(f"({gate.wait}; echo late) &")["bash_id"]
+    early = read(daemon, bash_id, wait=600_000)
+    assert (early["stdout"], early["isRunning"]) == ("", False)
+    gate.open()
+    wait_for(lambda: read(daemon, bash_id, wait=600_000)["stdout"] == "late\n", "its output")
+
+
 def test_wait_until_exit_collects_all_output(daemon: RawDaemon) -> None:
     bash_id = daemon.background("for i in 1 2 3; do echo $i; sleep 0.05; done")
     result = read(daemon, bash_id, wait=20_000, until="exit")

@@ -48,6 +48,7 @@ from shelld.keeper.tree import (
     Descendants,
     SessionMembers,
     become_subreaper,
+    continue_when_parent_ends,
     set_process_name,
 )
 
@@ -91,6 +92,7 @@ class Runner:
         self, sock: socket.socket, *, subreaper: bool, cgroup: Cgroup | None, keeper_pid: int
     ) -> None:
         set_process_name(b"shelld-runner")
+        continue_when_parent_ends()
         subreaper = subreaper and become_subreaper()
         self._tree = Descendants() if subreaper else SessionMembers()
         self._cgroup = cgroup if cgroup is not None and cgroup.enter() else None

@@ -36,7 +36,7 @@ from shelld.keeper.channel import (
     Message,
 )
 from shelld.keeper.strangers import KILL_INTERVAL_MS, Strangers
-from shelld.keeper.tree import become_subreaper, set_process_name
+from shelld.keeper.tree import become_subreaper, continue_when_parent_ends, set_process_name
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 # Of turns of the main loop in a row that raise what nobody expected.
@@ -99,6 +99,7 @@ class KeeperError(Exception):
 class Keeper:
     def __init__(self, sock: socket.socket, options: KeeperOptions) -> None:
         set_process_name(b"shelld-keeper")
+        continue_when_parent_ends()
         self._options = options
         self._subreaper = options.mechanism != "process-group" and become_subreaper()
         self._cgroup_parent = usable_directory() if options.mechanism == "cgroup" else None

@@ -26,6 +26,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NAME: Final = 15
 
@@ -33,6 +34,16 @@ _PR_SET_NAME: Final = 15
 def become_subreaper() -> bool:
     """Adopt orphaned descendants from now on; False where the system has no subreapers."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def continue_when_parent_ends() -> None:
+    """Have the kernel send this process SIGCONT whenever its parent ends, whoever that is by then.
+
+    While the parent lives, it continues this process if a command stops it. Forks do not inherit
+    this. The kernel also sends the signal when only the thread that forked this process ends; to a
+    process that is not stopped, it does nothing.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def set_process_name(name: bytes) -> None:

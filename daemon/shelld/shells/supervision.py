@@ -117,6 +117,8 @@ class Supervision:
         # Deadlines, on the event loop's clock.
         self._clock = event_loop_clock()
         self._timeout_at = math.inf
+        # It has passed, and is to move the command to the background.
+        self._is_overdue = False
         self._answer_at = math.inf
         # Infinite if nobody holds it.
         self._held_until = math.inf
@@ -346,14 +348,24 @@ class Supervision:
             self._runner_lost = self._orphaned = True
 
     def _time_out(self) -> None:
-        # A command whose exit is known, but not answered yet, was in time.
+        # A command that has ended by now, but was not answered yet, was in time.
+        self._read_ready()
         if self._timeout is None or self._wait_status is not None:
             return
         if self._timeout.action == "background":
-            self.shell.released = True
-            self.launch.close()
+            self._is_overdue = True
+            self._release_if_overdue()
         else:
             self.begin_kill(signal.SIGTERM, self._timeout.grace_ms, ShellEvent.TIMED_OUT)
+
+    def _release_if_overdue(self) -> None:
+        """Move a command whose timeout has passed to the background, once it runs.
+
+        Until then there is no pid to answer with, and another runner may still need the files.
+        """
+        if self._is_overdue and self.shell.is_running:
+            self.shell.released = True
+            self.launch.close()
 
     def _read_ready(self) -> None:
         for descriptor, _ in self._poller.poll(0):
@@ -378,8 +390,11 @@ class Supervision:
         """Whether the command is with another runner now, as this one never was.
 
         The keeper died with the request for it. A runner says READY before it looks for a command.
+        A command that is to be killed is not started any more.
         """
         if self._channel.peer is not None or self._started or not self._launches_left:
+            return False
+        if self.is_being_ended:
             return False
         self._launches_left -= 1
         self._channel.close()
@@ -455,6 +470,7 @@ class Supervision:
             logger.info("%s started", self.shell.id)
             if not self.shell.in_foreground:
                 self.launch.close()
+            self._release_if_overdue()
         self._start_is_over()
 
     def _start_is_over(self) -> None:
@@ -474,11 +490,12 @@ class Supervision:
         is_lost = self._runner_lost and self._tree_empty
         is_pending = shell.status is ShellStatus.PENDING and shell.failure is None
         if is_lost and is_pending and not self.launch.is_waiting:
-            if self._channel.peer is None:
+            if self._channel.peer is None and not self.is_being_ended:
                 # There was none: the keeper could not fork.
                 shell.failure = (errno.EAGAIN, "exec")
             else:
                 # A command that kills its runner at once can be faster than the news of its start.
+                # One that was killed before its start ends like any other that was killed.
                 shell.started()
         is_running = shell.status is ShellStatus.RUNNING
         if is_running and self._wait_status is None and is_lost:
