@@ -92,7 +92,6 @@ class AsyncClient(SpawnedClient):
         try:
             child = self._start_child()
             self._transport = Transport(child)
-            self._failure = None
             self._tasks.start_soon(self._transport.write_outbox)
             self._tasks.start_soon(self._transport.watch_exit)
             self._tasks.start_soon(self._receive, child, self._transport)

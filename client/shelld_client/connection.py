@@ -3,6 +3,10 @@
 Bytes that arrived go in, answered calls come out; calls go in, bytes to send come out. What a
 pending call is, is up to the caller: any object.
 
+One thread calls `receive`. Everything else may be called in any thread at any time, by finalisers
+and signal handlers too, also while `receive` runs: what they share changes in single operations of
+a dictionary, and no lock is held.
+
 The first message of the peer may have a banner before it, such as what a login shell prints. After
 that, everything has to be a message.
 
@@ -12,6 +16,7 @@ At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->"
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +91,7 @@ class Connection(Generic[T]):
         """`max_message_bytes` is what the peer takes. If it takes less, it says so."""
         self._frames = FrameReader(MAX_ANSWER_BYTES)
         self._max_message_bytes = max_message_bytes
-        self._next_id = 1
+        self._ids = itertools.count(1)
         self._pending: dict[int, _Pending[T]] = {}
         # What came before the first message; None after that.
         self._banner: bytearray | None = bytearray()
@@ -111,7 +116,7 @@ class Connection(Generic[T]):
         Raises `InvalidParams` for NaN, infinity and bytes, and `ProtocolError` for anything else
         that JSON cannot express, such as a lone surrogate. Raises `MessageTooLarge`.
         """
-        request_id = self._next_id
+        request_id = next(self._ids)
         try:
             _require_json(params)
             message = encode_request(method, params, request_id)
@@ -121,7 +126,6 @@ class Connection(Generic[T]):
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         if len(message) > self._max_message_bytes:
             raise MessageTooLarge(len(message), self._max_message_bytes)
-        self._next_id += 1
         frame = encode_frame(message, Framing.LINES)
         _log_message("->", frame)
         self._pending[request_id] = _Pending(pending, len(message))
@@ -132,11 +136,12 @@ class Connection(Generic[T]):
 
         Returns nothing to send for a call that is not pending.
         """
-        ids = [number for number, other in self._pending.items() if other.call is pending]
-        if not ids:
+        # Of a copy, as others may add and take away calls meanwhile.
+        calls = self._pending.copy().items()
+        ids = [number for number, other in calls if other.call is pending]
+        if not ids or self._pending.pop(ids[0], None) is None:
             return b""
         (request_id,) = ids
-        del self._pending[request_id]
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
         _log_message("->", frame)
         return frame
@@ -179,9 +184,8 @@ class Connection(Generic[T]):
 
     def _take_larger_than(self, limit: int) -> Iterator[tuple[T, ShellError]]:
         """Yield the calls that the peer has refused, or will, without telling them by their ids."""
-        for request_id, pending in list(self._pending.items()):
-            if pending.size > limit:
-                del self._pending[request_id]
+        for request_id, pending in self._pending.copy().items():
+            if pending.size > limit and self._pending.pop(request_id, None) is not None:
                 yield pending.call, MessageTooLarge(pending.size, limit)
 
     def _after_banner(self, banner: bytearray, data: bytes) -> bytes:
@@ -200,8 +204,10 @@ class Connection(Generic[T]):
 
     def take_pending(self) -> list[T]:
         """Return all calls that will never be answered, and forget them."""
-        pending = [pending.call for pending in self._pending.values()]
-        self._pending.clear()
+        pending: list[T] = []
+        with suppress(KeyError):
+            while True:
+                pending.append(self._pending.popitem()[1].call)
         return pending
 
 
