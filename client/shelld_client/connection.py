@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
@@ -26,6 +27,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 import msgspec
 
 from shelld_client.errors import (
+    AnswerTooLarge,
     InvalidParams,
     MessageTooLarge,
     ProtocolError,
@@ -57,6 +59,11 @@ _QUOTED_TAIL: Final = 300
 
 # How the daemon's messages begin. Only used to find one behind a banner that has no line end.
 _MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
+
+# How its answers begin, with their ids.
+_ANSWER_START: Final = re.compile(
+    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,'
+)
 
 
 class _WireError(msgspec.Struct):
@@ -156,7 +163,8 @@ class Connection(Generic[T]):
         self._frames.receive_data(data)
         while (event := self._frames.next_event()) is not NEED_DATA:
             if isinstance(event, FrameError):
-                raise ProtocolError(f"the peer sent no valid message: {event.value}")
+                yield from self._without_answer(event)
+                continue
             _log_message("<-", event)
             message = _decode(event)
             if message is None:
@@ -181,6 +189,22 @@ class Connection(Generic[T]):
                 yield pending.call, error_from_wire(error.code, error.message, error.data)
             else:
                 yield pending.call, bytes(message.result)
+
+    def _without_answer(self, event: FrameError) -> Iterator[tuple[T, ShellError]]:
+        """Yield the call whose answer cannot be taken, if there is still such a call.
+
+        Raises `ProtocolError` if the answer does not begin with an id, as a daemon's do: that is
+        no message, or nobody knows which call would wait for ever.
+        """
+        start = _ANSWER_START.match(self._frames.refused_head)
+        if event is FrameError.BAD_HEADER or start is None:
+            raise ProtocolError(f"the peer sent no valid message: {event.value}")
+        pending = self._pending.pop(int(start[1]), None)
+        if pending is not None:
+            reason = f"the answer has more than {MAX_ANSWER_BYTES} bytes"
+            if event is FrameError.NO_MEMORY:
+                reason = "there is no memory for the answer"
+            yield pending.call, AnswerTooLarge(reason)
 
     def _take_larger_than(self, limit: int) -> Iterator[tuple[T, ShellError]]:
         """Yield the calls that the peer has refused, or will, without telling them by their ids."""
