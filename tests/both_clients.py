@@ -17,6 +17,17 @@ from shelld_client import AsyncClient, Client
 # Of a script in bash: answer the first call, which entering the client makes.
 GREETING = """read -r; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"""
 
+# A peer that answers every request at once, and nothing else: it is quicker than a daemon.
+ANSWERING = r"""
+n=1
+while read -r line; do
+    case $line in
+    *cancelRequest*) ;;
+    *) n=${line##*'"id":'}; echo "{\"jsonrpc\":\"2.0\",\"id\":${n%%[,\}]*},\"result\":{}}" ;;
+    esac
+done
+"""
+
 
 class Shell(Protocol):
     """The methods of `AsyncClient` that these tests use."""

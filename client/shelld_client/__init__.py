@@ -5,15 +5,19 @@ from typing import Final
 from shelld_client.calls import BashOptions, KillOptions, OutputOptions
 from shelld_client.client import AsyncClient
 from shelld_client.errors import (
+    AnswerTooLarge,
     CommandBlocked,
     CommandTimedOut,
     DaemonExited,
     InvalidParams,
     MessageTooLarge,
     ProtocolError,
+    RequestCancelled,
     ResourceExhausted,
+    SessionNotFound,
     ShellError,
     ShellNotFound,
+    ShuttingDown,
     SpawnFailed,
 )
 from shelld_client.sync import Client
@@ -39,6 +43,7 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 __version__: Final = "0.1.0"
 
 __all__ = [
+    "AnswerTooLarge",
     "AsyncClient",
     "BackgroundResult",
     "BashOptions",
@@ -63,12 +68,15 @@ __all__ = [
     "OutputOptions",
     "OutputRange",
     "ProtocolError",
+    "RequestCancelled",
     "ResourceExhausted",
     "ServerInfoResult",
     "SessionInfo",
+    "SessionNotFound",
     "ShellError",
     "ShellInfo",
     "ShellNotFound",
+    "ShuttingDown",
     "SpawnFailed",
     "ToolResult",
     "Usage",

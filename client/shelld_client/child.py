@@ -183,7 +183,7 @@ class SpawnedClient:
         self._start_timeout = None if start_timeout == math.inf else start_timeout
         self._child: Child | None = None
         self._entered_in: int | None = None
-        # Why no call can be made. Guarded by a lock in `Client`.
+        # Why no call can be made.
         self._failure: ShellError | None = DaemonExited("the client was not entered")
 
     @classmethod
@@ -227,6 +227,7 @@ class SpawnedClient:
 
     def _start_child(self) -> Child:
         self._child = Child(self._command, env=self._env, cwd=self._cwd)
+        self._failure = None
         return self._child
 
     @property

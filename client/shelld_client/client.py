@@ -1,7 +1,8 @@
 """`AsyncClient`: the daemon's methods as coroutines.
 
 Safe to use from any number of tasks of one event loop. Cancelling a task that awaits a call ends
-the call in the daemon too: for `bash` that is the command with every process it started.
+the call in the daemon too: for `bash` that is the command with every process it started. A client
+may be left in another task than it was entered in.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import anyio
-import anyio.abc
-from anyio.lowlevel import current_token
+from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from shelld_client import calls
+from shelld_client.background import Background
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
 from shelld_client.child import (
     LAST_WORDS_S,
@@ -81,21 +82,18 @@ class AsyncClient(SpawnedClient):
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
         self._connection: Connection[_Pending] = Connection(message_limit(command))
         self._transport: Transport | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._background: Background | None = None
+        self._is_left = False
         self._event_loop: object = None
 
     async def __aenter__(self) -> AsyncClient:
         self._enter_once()
         self._event_loop = current_token()
-        # Before the daemon is started, as nobody would end it if this were interrupted.
-        self._tasks = await anyio.create_task_group().__aenter__()
+        await checkpoint_if_cancelled()
         try:
             child = self._start_child()
             self._transport = Transport(child)
-            self._failure = None
-            self._tasks.start_soon(self._transport.write_outbox)
-            self._tasks.start_soon(self._transport.watch_exit)
-            self._tasks.start_soon(self._receive, child, self._transport)
+            self._background = Background(self._serve)
             with anyio.move_on_after(self._start_timeout) as scope:
                 await self._request(calls.ping())
             if scope.cancelled_caught:
@@ -121,18 +119,17 @@ class AsyncClient(SpawnedClient):
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
-        tasks, self._tasks = self._tasks, None
-        if tasks is None:
-            # It was left before.
+        if self._is_left:
             return
+        self._is_left = True
         self._failure = self._failure or DaemonExited("the client is closed")
         try:
             if self._transport is not None:
                 await self._transport.close(patiently=patiently)
         finally:
             self._fail(self._failure)
-            tasks.cancel_scope.cancel()
-            await tasks.__aexit__(None, None, None)
+            if self._background is not None:
+                await self._background.stop()
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -261,6 +258,18 @@ class AsyncClient(SpawnedClient):
         if isinstance(pending.answer, ShellError):
             raise pending.answer
         return call.decode(pending.answer)
+
+    async def _serve(self) -> None:
+        assert self._child is not None
+        assert self._transport is not None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._transport.write_outbox)
+                tasks.start_soon(self._transport.watch_exit)
+                tasks.start_soon(self._receive, self._child, self._transport)
+        except Exception as error:
+            # There is nobody to raise it to, and nobody else who would tell the calls.
+            self._fail(ShellError(f"the client has failed: {error!r}"))
 
     async def _receive(self, child: Child, transport: Transport) -> None:
         """Hand answers to their calls until the daemon has ended."""

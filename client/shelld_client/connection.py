@@ -3,6 +3,10 @@
 Bytes that arrived go in, answered calls come out; calls go in, bytes to send come out. What a
 pending call is, is up to the caller: any object.
 
+One thread calls `receive`. Everything else may be called in any thread at any time, by finalisers
+and signal handlers too, also while `receive` runs: what they share changes in single operations of
+a dictionary, and no lock is held.
+
 The first message of the peer may have a banner before it, such as what a login shell prints. After
 that, everything has to be a message.
 
@@ -12,8 +16,10 @@ At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->"
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
@@ -21,6 +27,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 import msgspec
 
 from shelld_client.errors import (
+    AnswerTooLarge,
     InvalidParams,
     MessageTooLarge,
     ProtocolError,
@@ -52,6 +59,11 @@ _QUOTED_TAIL: Final = 300
 
 # How the daemon's messages begin. Only used to find one behind a banner that has no line end.
 _MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
+
+# How its answers begin, with their ids.
+_ANSWER_START: Final = re.compile(
+    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,'
+)
 
 
 class _WireError(msgspec.Struct):
@@ -86,7 +98,7 @@ class Connection(Generic[T]):
         """`max_message_bytes` is what the peer takes. If it takes less, it says so."""
         self._frames = FrameReader(MAX_ANSWER_BYTES)
         self._max_message_bytes = max_message_bytes
-        self._next_id = 1
+        self._ids = itertools.count(1)
         self._pending: dict[int, _Pending[T]] = {}
         # What came before the first message; None after that.
         self._banner: bytearray | None = bytearray()
@@ -111,7 +123,7 @@ class Connection(Generic[T]):
         Raises `InvalidParams` for NaN, infinity and bytes, and `ProtocolError` for anything else
         that JSON cannot express, such as a lone surrogate. Raises `MessageTooLarge`.
         """
-        request_id = self._next_id
+        request_id = next(self._ids)
         try:
             _require_json(params)
             message = encode_request(method, params, request_id)
@@ -121,7 +133,6 @@ class Connection(Generic[T]):
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         if len(message) > self._max_message_bytes:
             raise MessageTooLarge(len(message), self._max_message_bytes)
-        self._next_id += 1
         frame = encode_frame(message, Framing.LINES)
         _log_message("->", frame)
         self._pending[request_id] = _Pending(pending, len(message))
@@ -132,11 +143,12 @@ class Connection(Generic[T]):
 
         Returns nothing to send for a call that is not pending.
         """
-        ids = [number for number, other in self._pending.items() if other.call is pending]
-        if not ids:
+        # Of a copy, as others may add and take away calls meanwhile.
+        calls = self._pending.copy().items()
+        ids = [number for number, other in calls if other.call is pending]
+        if not ids or self._pending.pop(ids[0], None) is None:
             return b""
         (request_id,) = ids
-        del self._pending[request_id]
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
         _log_message("->", frame)
         return frame
@@ -151,7 +163,8 @@ class Connection(Generic[T]):
         self._frames.receive_data(data)
         while (event := self._frames.next_event()) is not NEED_DATA:
             if isinstance(event, FrameError):
-                raise ProtocolError(f"the peer sent no valid message: {event.value}")
+                yield from self._without_answer(event)
+                continue
             _log_message("<-", event)
             message = _decode(event)
             if message is None:
@@ -177,11 +190,26 @@ class Connection(Generic[T]):
             else:
                 yield pending.call, bytes(message.result)
 
+    def _without_answer(self, event: FrameError) -> Iterator[tuple[T, ShellError]]:
+        """Yield the call whose answer cannot be taken, if there is still such a call.
+
+        Raises `ProtocolError` if the answer does not begin with an id, as a daemon's do: that is
+        no message, or nobody knows which call would wait for ever.
+        """
+        start = _ANSWER_START.match(self._frames.refused_head)
+        if event is FrameError.BAD_HEADER or start is None:
+            raise ProtocolError(f"the peer sent no valid message: {event.value}")
+        pending = self._pending.pop(int(start[1]), None)
+        if pending is not None:
+            reason = f"the answer has more than {MAX_ANSWER_BYTES} bytes"
+            if event is FrameError.NO_MEMORY:
+                reason = "there is no memory for the answer"
+            yield pending.call, AnswerTooLarge(reason)
+
     def _take_larger_than(self, limit: int) -> Iterator[tuple[T, ShellError]]:
         """Yield the calls that the peer has refused, or will, without telling them by their ids."""
-        for request_id, pending in list(self._pending.items()):
-            if pending.size > limit:
-                del self._pending[request_id]
+        for request_id, pending in self._pending.copy().items():
+            if pending.size > limit and self._pending.pop(request_id, None) is not None:
                 yield pending.call, MessageTooLarge(pending.size, limit)
 
     def _after_banner(self, banner: bytearray, data: bytes) -> bytes:
@@ -200,8 +228,10 @@ class Connection(Generic[T]):
 
     def take_pending(self) -> list[T]:
         """Return all calls that will never be answered, and forget them."""
-        pending = [pending.call for pending in self._pending.values()]
-        self._pending.clear()
+        pending: list[T] = []
+        with suppress(KeyError):
+            while True:
+                pending.append(self._pending.popitem()[1].call)
         return pending
 
 

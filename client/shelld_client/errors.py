@@ -77,6 +77,18 @@ class ShellNotFound(ShellError):
         return bool(self.data.get("expired", False))
 
 
+class SessionNotFound(ShellError):
+    """No such session, or it has not run a command yet."""
+
+
+class RequestCancelled(ShellError):
+    """Somebody cancelled the request; a command that ran for it was killed."""
+
+
+class ShuttingDown(ShellError):
+    """The daemon is about to end and takes no requests any more."""
+
+
 class InvalidParams(ShellError, ValueError):
     """`parameter` names what is wrong. The daemon says so, or the client where JSON cannot ask."""
 
@@ -95,6 +107,10 @@ class MessageTooLarge(ShellError):
         )
         self.size = size
         self.limit = limit
+
+
+class AnswerTooLarge(ShellError):
+    """The daemon did what it was asked, but the client does not take so large an answer."""
 
 
 class SpawnFailed(ShellError):
@@ -144,6 +160,9 @@ _BY_CODE: Final[dict[int, type[ShellError]]] = {
     ErrorKind.TIMEOUT.code: CommandTimedOut,
     ErrorKind.BLOCKED.code: CommandBlocked,
     ErrorKind.SHELL_NOT_FOUND.code: ShellNotFound,
+    ErrorKind.SESSION_NOT_FOUND.code: SessionNotFound,
+    ErrorKind.CANCELLED.code: RequestCancelled,
+    ErrorKind.SHUTTING_DOWN.code: ShuttingDown,
     ErrorKind.INVALID_PARAMS.code: InvalidParams,
     ErrorKind.SPAWN_FAILED.code: SpawnFailed,
     ErrorKind.RESOURCE_EXHAUSTED.code: ResourceExhausted,

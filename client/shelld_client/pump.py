@@ -2,18 +2,24 @@
 
 The thread owns the process and the pipes; others hand it bytes and wait for its end. So no
 KeyboardInterrupt can break off what is done here: Python raises it in the main thread only.
+
+There are no locks. A finaliser or a signal handler may call anything here while its thread is in
+the midst of a call. Where it could wait for ever, it does not wait: see `may_wait`.
 """
 
 from __future__ import annotations
 
+import _thread
 import math
 import os
 import queue
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from shelld_client.child import (
     EXIT_POLL_S,
@@ -26,112 +32,112 @@ from shelld_client.child import (
     exit_handle,
 )
 from shelld_client.errors import ProtocolError
+from shelld_client.reentrant import Latch, Wakeup
+
+# The threads of all pumps.
+_threads: Final[set[int]] = set()
+
+
+def may_wait() -> bool:
+    """Whether a finaliser that waits for a pump here could see that happen.
+
+    In the thread of a pump, it could wait for itself. When the interpreter ends, the threads have
+    stopped.
+    """
+    return threading.get_ident() not in _threads and not sys.is_finalizing()
 
 
 class Pump:
-    """`lock` guards stdin, what is to be written to it, and how the daemon is to be ended.
+    """In the thread, `start_child` starts the daemon; `receive` takes what is read from stdout.
 
-    In the thread, `start_child` starts the daemon; `receive` takes what is read from stdout, and
-    may raise `ProtocolError`; when nothing more comes, `ended` is told why: that error, or None as
-    the daemon has ended.
+    It may raise `ProtocolError`. When nothing more comes, `ended` is told why: that error, or None
+    as the daemon has ended, or is about to be ended.
     """
 
     def __init__(
         self,
-        lock: threading.Lock,
         start_child: Callable[[], Child],
         receive: Callable[[bytes], None],
         ended: Callable[[ProtocolError | None], None],
     ) -> None:
-        self._lock = lock
         self._start_child = start_child
         self._receive = receive
         self._ended = ended
-        self._thread = threading.Thread(target=self._run, name="shelld-client", daemon=True)
         # Held, for good, by the thread; or by `close`, if that was earlier.
         self._owner = threading.Lock()
-        self._finished = threading.Event()
+        self._finished = Latch()
         # Whether the daemon could be started.
         self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-        self._outbox = bytearray()
+        self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        # The rest of a message whose beginning is written.
+        self._unwritten = memoryview(b"")
         self._haste: Haste | None = None
         self._error: ProtocolError | None = None
         self._actions: dict[int, Callable[[], None]] = {}
         self._sources = select.poll()
-        self._descriptors: list[int] = []
-        self._wake_end: int | None = None
+        self._wakeup: Wakeup | None = None
         self._exit: int | None = None
 
     # -- for other threads ------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the daemon. Raises what `start_child` raises, OSError or RuntimeError."""
-        self._thread.start()
+        # Not a `threading.Thread`, whose start and end wait for locks that this thread may hold.
+        _thread.start_new_thread(self._run, ())
         error = self._started.get()
         if error is not None:
             raise error
 
     def send(self, frame: bytes) -> None:
-        """Write a message sooner or later. Needs the lock, and never blocks.
-
-        A daemon that is gone shows when reading. An interrupt leaves no part of a message behind,
-        as a pipe takes PIPE_BUF bytes whole or not at all, and the thread writes what is longer.
-        """
-        stdin = self._child.stdin
-        if stdin.closed:
-            return
-        if len(frame) <= select.PIPE_BUF and not self._outbox:
-            try:
-                os.write(stdin.fileno(), frame)
-            except BlockingIOError:
-                pass
-            except OSError:
-                return
-            else:
-                return
-        self._outbox += frame
+        """Write a message sooner or later. A daemon that is gone shows when reading."""
+        self._outbox.put(frame)
         self._wake_thread()
 
     def close(self, *, patiently: bool = True) -> None:
-        """End the daemon, and return once it is reaped. An interrupt kills it."""
+        """End the daemon, and return once it is reaped. An interrupt kills it.
+
+        Where nothing may wait, return at once.
+        """
         try:
             self._hurry(Haste.PATIENTLY if patiently else Haste.AT_ONCE)
-            if not self._owner.acquire(blocking=False):
-                # A `join` that is interrupted takes the thread for ended, in some Pythons.
+            if self._owner.acquire(blocking=False):
+                self._finished.set()
+            if may_wait():
                 self._finished.wait()
-                self._thread.join()
         except BaseException:
             self._hurry(Haste.BY_FORCE)
             self._finished.wait(INTERRUPTED_S)
             raise
 
     def _hurry(self, haste: Haste) -> None:
-        with self._lock:
+        if self._haste is None or self._haste < haste:
             self._haste = haste
-            self._wake_thread()
+        self._wake_thread()
 
     def _wake_thread(self) -> None:
-        if self._wake_end is not None:
-            # If the pipe is full, the thread is awake.
-            with suppress(BlockingIOError):
-                os.write(self._wake_end, b"\0")
+        if self._wakeup is not None:
+            self._wakeup.wake()
 
     def release(self) -> None:
         """Close our descriptors. For the thread, or where there is none, as in a forked child."""
-        self._wake_end = None
         self._child.close_streams()
-        while self._descriptors:
-            os.close(self._descriptors.pop())
+        if self._wakeup is not None:
+            self._wakeup.close()
+        if self._exit is not None:
+            os.close(self._exit)
+            self._exit = None
 
     # -- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
         if not self._owner.acquire(blocking=False):
             return
+        _threads.add(threading.get_ident())
         try:
             self._own_child()
         finally:
             self._finished.set()
+            _threads.discard(threading.get_ident())
 
     def _own_child(self) -> None:
         try:
@@ -155,26 +161,19 @@ class Pump:
             # Whatever went wrong here, nobody waits in vain.
             self._ended(self._error)
             self._end()
-            with self._lock:
-                self.release()
+            self.release()
 
     def _open(self) -> None:
         """Watch all there is to watch. Raises OSError if no descriptors can be had."""
-        # The thread is told through this that there is something to write, or that it is to end.
-        self._wake, wake_end = os.pipe()
-        self._descriptors += [self._wake, wake_end]
-        os.set_blocking(self._wake, False)
-        os.set_blocking(wake_end, False)
+        wakeup = Wakeup()
+        self._watch(wakeup.descriptor, self._woken)
+        self._wakeup = wakeup
         self._exit = exit_handle(self._child.process.pid)
         self._stdout, self._stderr = self._child.stdout.fileno(), self._child.stderr.fileno()
-        self._watch(self._wake, self._woken)
         self._watch(self._stdout, self._read_stdout)
         self._watch(self._stderr, self._read_stderr)
         if self._exit is not None:
-            self._descriptors.append(self._exit)
             self._watch(self._exit, self._exited)
-        with self._lock:
-            self._wake_end = wake_end
 
     def _serve(self) -> None:
         """Read and write until `close` is called."""
@@ -189,10 +188,8 @@ class Pump:
 
     def _end(self) -> None:
         """End the daemon, until it is reaped."""
-        with self._lock:
-            self._outbox.clear()
-            self._unwatch(self._child.stdin.fileno())
-            self._child.stdin.close()
+        self._unwatch(self._child.stdin.fileno())
+        self._child.stdin.close()
         for haste, seconds in self._child.end():
             if self._turn_until(self._is_reaped, seconds, haste):
                 return
@@ -230,21 +227,28 @@ class Pump:
             self._sources.unregister(descriptor)
 
     def _woken(self) -> None:
-        os.read(self._wake, READ_BYTES)
-        if self._outbox:
-            self._watch(self._child.stdin.fileno(), self._write_outbox, select.POLLOUT)
+        assert self._wakeup is not None
+        self._wakeup.clear()
+        if not self._child.stdin.closed:
+            self._write()
 
-    def _write_outbox(self) -> None:
+    def _write(self) -> None:
+        """Write the next part of what is to be written, and come back if there is more."""
         stdin = self._child.stdin.fileno()
-        with self._lock:
-            try:
-                del self._outbox[: os.write(stdin, self._outbox[:READ_BYTES])]
-            except BlockingIOError:
-                return
-            except OSError:
-                self._outbox.clear()
-            if not self._outbox:
-                self._unwatch(stdin)
+        if not self._unwritten:
+            with suppress(queue.Empty):
+                self._unwritten = memoryview(self._outbox.get_nowait())
+        try:
+            self._unwritten = self._unwritten[os.write(stdin, self._unwritten[:READ_BYTES]) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # The daemon has ended, or is about to.
+            self._unwritten = memoryview(b"")
+        if self._unwritten or not self._outbox.empty():
+            self._watch(stdin, self._write, select.POLLOUT)
+        else:
+            self._unwatch(stdin)
 
     def _read_stdout(self) -> None:
         data = _read(self._stdout)

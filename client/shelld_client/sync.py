@@ -1,8 +1,12 @@
 """`Client`: the same methods without await, for any number of threads.
 
-The calling thread sends its request and waits for the answer, which the pump's thread hands to it.
-A call that is interrupted while it waits (KeyboardInterrupt) is cancelled in the daemon. A forked
-child cannot use the client of its parent.
+The calling thread hands its request to the pump's thread and waits for the answer, which that
+thread hands to it. A call that is interrupted while it waits (KeyboardInterrupt) is cancelled in
+the daemon. A forked child cannot use the client of its parent.
+
+Finalisers and signal handlers can use the client, whatever they interrupt. A finaliser that the
+garbage collector runs in a pump's thread, or when the interpreter ends, gets no answer: its
+request is sent, and the call raises `ShellError`.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
 from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
-from shelld_client.pump import Pump
+from shelld_client.pump import Pump, may_wait
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -58,16 +62,14 @@ class Client(SpawnedClient):
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        # Guards the connection, the failure and what is written.
-        self._lock = threading.Lock()
         self._connection: Connection[queue.SimpleQueue[Answer]] = Connection(message_limit(command))
         self._pump: Pump | None = None
 
     def __enter__(self) -> Client:
+        if not may_wait():
+            raise ShellError("no client can be entered in the thread of another, or at exit")
         self._enter_once()
-        self._pump = Pump(self._lock, self._start_child, self._receive, self._ended)
-        # Before the start: the thread may tell of the daemon's end at once.
-        self._failure = None
+        self._pump = Pump(self._start_child, self._receive, self._ended)
         try:
             self._pump.start()
             self._request(calls.ping(), self._start_timeout)
@@ -92,7 +94,7 @@ class Client(SpawnedClient):
             self._pump.release()
             return
         try:
-            self._fail(DaemonExited("the client is closed"))
+            self._failure = self._failure or DaemonExited("the client is closed")
         finally:
             self._pump.close()
 
@@ -208,15 +210,18 @@ class Client(SpawnedClient):
         assert self._pump is not None
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         try:
-            with self._lock:
-                # Again, as it may have failed while we waited for the lock.
-                self._raise_if_unusable()
-                self._pump.send(self._connection.call(call.method, call.params, answers))
+            frame = self._connection.call(call.method, call.params, answers)
+            # Again: if the client has failed before, nobody has seen this call.
+            self._raise_if_unusable()
+            self._pump.send(frame)
+            if not may_wait():
+                self._connection.cancel(answers)
+                raise ShellError(f"{call.method} is sent, but nobody can wait here for the answer")
             answer = answers.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except BaseException as error:
             # Whoever is interrupted wants no answer: the call must not go on alone.
-            with self._lock:
-                self._pump.send(self._connection.cancel(answers))
+            if cancellation := self._connection.cancel(answers):
+                self._pump.send(cancellation)
             if isinstance(error, queue.Empty):
                 raise self._no_answer(self._connection.said) from None
             raise
@@ -227,17 +232,15 @@ class Client(SpawnedClient):
     # -- in the pump's thread ---------------------------------------------------------------
 
     def _receive(self, data: bytes) -> None:
-        with self._lock:
-            for answers, answer in self._connection.receive(data):
-                answers.put(answer)
+        for answers, answer in self._connection.receive(data):
+            answers.put(answer)
 
     def _ended(self, error: ProtocolError | None) -> None:
+        """No answer will come any more: all calls, present and future, fail."""
         assert self._child is not None
-        self._fail(error or self._child.post_mortem(self._connection.said))
-
-    def _fail(self, failure: ShellError) -> None:
-        """No answer will come any more: all calls, present and future, raise `failure`."""
-        with self._lock:
-            self._failure = self._failure or failure
-            for answers in self._connection.take_pending():
-                answers.put(copy.copy(self._failure))
+        # First, so that a call that is not among the pending ones yet sees it.
+        self._failure = failure = (
+            self._failure or error or self._child.post_mortem(self._connection.said)
+        )
+        for answers in self._connection.take_pending():
+            answers.put(copy.copy(failure))

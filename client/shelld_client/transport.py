@@ -20,6 +20,8 @@ from shelld_client.child import EXIT_POLL_S, INTERRUPTED_S, READ_BYTES, Child, H
 # What reading and writing end with when the stream is closed under them, by either side.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 
+_BEING_WRITTEN: Final = memoryview(b"")
+
 
 class Transport:
     def __init__(self, daemon: Child) -> None:
@@ -32,15 +34,17 @@ class Transport:
     def send(self, data: bytes) -> None:
         """Write all of `data`, sooner or later. A daemon that is gone shows when reading."""
         rest = memoryview(data)
-        if not self._outbox:
-            try:
-                rest = rest[os.write(self._child.stdin.fileno(), rest) :]
-            except BlockingIOError:
-                pass
-            except (OSError, ValueError):
-                return
-        if rest:
+        if self._outbox:
             self._outbox.append(rest)
+        else:
+            # A finaliser that cancels a call may send while this is being written.
+            self._outbox.append(_BEING_WRITTEN)
+            with suppress(BlockingIOError, *_STREAM_ENDED):
+                rest = rest[os.write(self._child.stdin.fileno(), rest) :]
+            self._outbox[0] = rest
+            if not rest:
+                self._outbox.popleft()
+        if self._outbox:
             self._outbox_filled.set()
 
     async def write_outbox(self) -> None:

@@ -27,6 +27,9 @@ DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 # line can make us hold.
 MAX_HEADER_LINE_BYTES: Final = 4096
 
+# Of a message that is refused: enough to find an id in it, where that comes first.
+_HEAD_BYTES: Final = 100
+
 _BLANK: Final = b" \t\r\n"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -67,13 +70,16 @@ class FrameReader:
     """Turns a stream of bytes into messages.
 
     Feed it with `receive_data` and `receive_eof`, then call `next_event` until it returns
-    `NEED_DATA`. `framing` is None until the first significant byte has been seen.
+    `NEED_DATA`. `framing` is None until the first significant byte has been seen. `refused_head` is
+    the beginning of the line that was refused last for its size, or for want of memory.
     """
 
     framing: Framing | None
+    refused_head: bytes
 
     def __init__(self, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         self.framing = None
+        self.refused_head = b""
         self._limit = max_message_bytes
         self._buffer = bytearray()
         self._searched = 0
@@ -103,6 +109,7 @@ class FrameReader:
             self._body_length = None
         elif self.framing is Framing.LINES:
             self._skipping_line = True
+            self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
         self._drop_buffer()
         self._out_of_memory = True
 
@@ -144,6 +151,7 @@ class FrameReader:
                 if self._skipping_line:
                     self._drop_buffer()
                 elif len(self._buffer) > self._limit:
+                    self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
                     self._drop_buffer()
                     self._skipping_line = True
                     return FrameError.TOO_LARGE
@@ -152,6 +160,7 @@ class FrameReader:
                 self._skipping_line = False
                 continue
             if len(line) > self._limit:
+                self.refused_head = line[:_HEAD_BYTES]
                 return FrameError.TOO_LARGE
             line = line.strip(_BLANK)
             if line:
@@ -176,6 +185,7 @@ class FrameReader:
             return bytes(memoryview(self._buffer)[:size])
         except MemoryError:
             self._out_of_memory = True
+            self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
             return b""
         finally:
             del self._buffer[:size]

@@ -25,6 +25,8 @@ from shelld_client import (
     ShellNotFound,
     SpawnFailed,
 )
+from shelld_client.child import Child
+from shelld_client.transport import Transport
 from support import descendants, is_alive
 
 
@@ -271,3 +273,32 @@ async def test_a_peer_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) 
 async def test_a_client_is_entered_before_it_is_used() -> None:
     with pytest.raises(DaemonExited):
         await AsyncClient.spawn().ping()
+
+
+async def test_sending_within_sending_mixes_no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = Child(["/bin/cat"], env=None, cwd=None)
+    transport = Transport(child)
+    write, within = os.write, [b"bbb"]
+
+    def write_a_part(descriptor: int, data: bytes) -> int:
+        if descriptor != child.stdin.fileno():
+            return write(descriptor, data)
+        size = write(descriptor, bytes(data[:2]))
+        # As a finaliser does that cancels a call.
+        while within:
+            transport.send(within.pop())
+        return size
+
+    monkeypatch.setattr(os, "write", write_a_part)
+    try:
+        transport.send(b"aaa")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.write_outbox)
+            written = b""
+            while len(written) < 6:
+                await anyio.wait_readable(child.stdout)
+                written += os.read(child.stdout.fileno(), 6)
+            tasks.cancel_scope.cancel()
+    finally:
+        await transport.close(patiently=True)
+    assert written == b"aaabbb"

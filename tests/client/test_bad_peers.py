@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from both_clients import Shell, Spawn, peer
-from shelld_client import DaemonExited, ProtocolError, ShellError
+from shelld_client import AnswerTooLarge, DaemonExited, ProtocolError, ShellError
 from support import Gate, is_alive
 
 PONG = '{"jsonrpc":"2.0","id":2,"result":{}}'
@@ -166,6 +166,62 @@ async def test_an_answer_over_the_limit_is_a_protocol_error(
     async with spawn(peer("read -r; exec tr '\\0' x < /dev/zero")) as shell:
         with pytest.raises(ProtocolError, match="size limit"):
             await shell.ping()
+
+
+LARGE = r"""
+read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{}}'
+read -r line; read -r line
+printf '{"jsonrpc":"2.0","id":3,"result":"'; head -c 200000 /dev/zero | tr '\0' x; printf '"}\n'
+echo '{"jsonrpc":"2.0","id":4,"result":{}}'
+read -r line; echo '{"jsonrpc":"2.0","id":5,"result":{}}'; cat > /dev/null
+"""
+
+
+async def test_an_answer_over_the_limit_fails_its_call_only(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
+    ends: list[str] = []
+
+    async def call(shell: Shell) -> None:
+        try:
+            await shell.ping()
+        except AnswerTooLarge as error:
+            ends.append(str(error))
+        else:
+            ends.append("answered")
+
+    async with spawn(peer(LARGE)) as shell:
+        await shell.ping()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, shell)
+            tasks.start_soon(call, shell)
+        await shell.ping()
+    assert sorted(ends) == ["answered", "the answer has more than 100000 bytes"]
+
+
+@pytest.mark.parametrize(
+    "start", ['{"jsonrpc":"2.0","result":"', '{"jsonrpc":"2.0","id":null,"result":"', "[", "x"]
+)
+async def test_a_large_answer_to_nobody_knows_what_ends_all_calls(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
+    script = f"read -r; printf %s '{start}'; head -c 200000 /dev/zero | tr '\\0' x; cat > /dev/null"
+    async with spawn(peer(script)) as shell:
+        for _ in range(2):
+            with pytest.raises(ProtocolError, match="size limit"):
+                await shell.ping()
+
+
+async def test_a_large_answer_that_nobody_waits_for_is_skipped(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
+    start = '{"jsonrpc": "2.0", "id": 7, "result":"'
+    script = f"read -r; printf %s '{start}'; head -c 200000 /dev/zero; echo; echo '{PONG}'"
+    async with spawn(peer(f"{script}; cat > /dev/null")) as shell:
+        await shell.ping()
 
 
 @pytest.mark.parametrize("result", [r'"\377"', r'{"stdout":"\377"}', r'{"\377":1}'])

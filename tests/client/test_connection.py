@@ -13,9 +13,12 @@ from shelld_client.errors import (
     CommandTimedOut,
     InvalidParams,
     ProtocolError,
+    RequestCancelled,
     ResourceExhausted,
+    SessionNotFound,
     ShellError,
     ShellNotFound,
+    ShuttingDown,
     SpawnFailed,
 )
 
@@ -51,7 +54,9 @@ def test_a_request_is_a_line_with_an_id_of_its_own() -> None:
         (1005, ResourceExhausted),
         (-32602, InvalidParams),
         (-32603, ShellError),
-        (1006, ShellError),
+        (1006, ShuttingDown),
+        (1007, SessionNotFound),
+        (-32800, RequestCancelled),
         (424242, ShellError),
     ],
 )

@@ -9,15 +9,16 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from both_clients import peer
-from shelld_client import AsyncClient, Client, DaemonExited
+from both_clients import ANSWERING, peer
+from shelld_client import AsyncClient, Client, DaemonExited, ShellError
+from shelld_client.connection import Connection
 from support import in_threads, is_alive, wait_for
 
 
@@ -97,17 +98,9 @@ def test_cancelling_the_task_at_every_wait_ends_the_daemon() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_cancelling_before_the_start_starts_no_daemon(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Interrupted:
-        async def __aenter__(self) -> None:
-            await anyio.lowlevel.checkpoint()
-            raise AssertionError("not cancelled")
-
+async def test_cancelling_before_the_start_starts_no_daemon(anyio_backend: str) -> None:
     client = AsyncClient.spawn(peer("cat > /dev/null"))
-    with monkeypatch.context() as patch, anyio.CancelScope() as scope:
-        patch.setattr(anyio, "create_task_group", Interrupted)
+    with anyio.CancelScope() as scope:
         scope.cancel()
         await client.__aenter__()
     with pytest.raises(DaemonExited, match="not entered"):
@@ -193,16 +186,63 @@ def test_a_call_on_another_event_loop_is_refused() -> None:
     assert program.stdout == "the client was entered on another event loop\n"
 
 
-async def test_an_async_client_is_left_in_its_own_task() -> None:
-    client = AsyncClient.spawn(peer("cat > /dev/null"))
-    pids: list[int] = []
-
-    async def enter() -> None:
-        await client.__aenter__()
-        pids.append(client.pid)
-
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_an_async_client_may_be_left_in_another_task(anyio_backend: str) -> None:
+    client = AsyncClient.spawn(peer(ANSWERING))
     # What pytest-asyncio does with an asynchronous fixture, and anyio's plugin does not.
-    await asyncio.create_task(enter())
-    with pytest.raises(RuntimeError, match="different task"):
-        await asyncio.create_task(client.__aexit__(None, None, None))
-    assert not any(map(is_alive, pids))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.__aenter__)
+    await client.ping()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.__aexit__, None, None, None)
+    assert not is_alive(client.pid)
+
+
+async def pids_of_a_peer() -> AsyncGenerator[int, None]:
+    async with AsyncClient.spawn(peer(ANSWERING)) as client:
+        while True:
+            await client.ping()
+            yield client.pid
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+async def test_an_abandoned_generator_cancels_nobody(anyio_backend: str) -> None:
+    pids: list[int] = []
+    with anyio.fail_after(20):
+        async for pid in pids_of_a_peer():
+            pids.append(pid)
+            break
+        gc.collect()
+        while is_alive(*pids):
+            await anyio.sleep(0.01)
+        # The end of a client takes a few more turns of the event loop.
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_client_outlives_the_scope_that_it_was_entered_in(anyio_backend: str) -> None:
+    pids, pid = pids_of_a_peer(), 0
+    with anyio.CancelScope() as scope:
+        pid = await anext(pids)
+        scope.cancel()
+    with anyio.CancelScope():
+        assert await anext(pids) == pid
+        await pids.aclose()
+    assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_client_that_fails_inside_fails_its_calls(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async with AsyncClient.spawn(peer(ANSWERING)) as client:
+        monkeypatch.setattr(Connection, "receive", fail)
+        for _ in range(2):
+            with pytest.raises(ShellError, match=r"the client has failed: .*MemoryError"):
+                await client.ping()
+    assert not is_alive(client.pid)

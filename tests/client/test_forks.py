@@ -52,13 +52,6 @@ def test_a_forked_child_cannot_use_the_client() -> None:
         assert client.bash("echo PARENT", session=None).stdout == "PARENT\n"
 
 
-def test_a_forked_child_does_not_wait_for_a_lock() -> None:
-    with Client.spawn() as client:
-        with client._lock:  # pyright: ignore[reportPrivateUsage]
-            assert in_child(lambda: refuses(client)) == 0
-        client.ping()
-
-
 def run_in_child(client: Client) -> None:
     refuses(client)
     sys.exit(7)

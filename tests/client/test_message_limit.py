@@ -90,7 +90,7 @@ def test_a_message_of_exactly_the_limit_is_sent() -> None:
     with pytest.raises(MessageTooLarge) as refused:
         connection.call("bash", {"command": "xx"}, "larger")
     assert (refused.value.size, refused.value.limit) == (size + 1, size)
-    assert json.loads(connection.call("bash", {"command": "x"}, "call"))["id"] == 1
+    assert json.loads(connection.call("bash", {"command": "x"}, "call"))["method"] == "bash"
 
 
 def test_each_refusal_of_several_messages_is_taken() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from both_clients import Spawn, peer
-from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError, ShellError
+from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError
 from shelld_client.pump import Pump
 from support import is_alive
 
@@ -147,8 +147,8 @@ def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch
             assert ended.wait(20)
 
     class Told(Client):
-        def _fail(self, failure: ShellError) -> None:
-            super()._fail(failure)
+        def _ended(self, error: ProtocolError | None) -> None:
+            super()._ended(error)
             ended.set()
 
     monkeypatch.setattr("shelld_client.sync.Pump", Slow)

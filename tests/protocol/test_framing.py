@@ -184,3 +184,16 @@ def test_framing_is_unknown_until_the_first_significant_byte() -> None:
         assert reader.next_event() is NEED_DATA
         assert (reader.framing is None) == (framing is None)
     assert reader.framing is Framing.CONTENT_LENGTH
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_refused_line_leaves_its_head(size: int) -> None:
+    reader = FrameReader(300)
+    data = b'{"id":1}\n  {"id":2,"x":"' + b"y" * 400 + b'"}\n{"id":3}\n'
+    events: list[object] = []
+    for start in range(0, len(data), size):
+        reader.receive_data(data[start : start + size])
+        while (event := reader.next_event()) is not NEED_DATA:
+            events.append(event)
+    assert events == [b'{"id":1}', FrameError.TOO_LARGE, b'{"id":3}']
+    assert reader.refused_head == (b'  {"id":2,"x":"' + b"y" * 100)[:100]

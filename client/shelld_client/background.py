@@ -1,0 +1,45 @@
+"""A task that belongs to no other task, on asyncio or trio.
+
+A task group has to be left in the task that has entered it, before any scope around it. A client
+that is held by an asynchronous generator or by a fixture of pytest is often left in another task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import anyio
+from anyio.lowlevel import current_token
+
+
+class Background:
+    """Runs `work`, which must not raise, from now on until it returns or `stop` is called."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+        event_loop = current_token().native_token
+        if isinstance(event_loop, asyncio.AbstractEventLoop):
+            # The event loop itself keeps no task from being collected.
+            self._task = event_loop.create_task(self._run())
+            # A task that is cancelled before its first step never runs.
+            self._task.add_done_callback(lambda _: self._ended.set())
+        else:
+            from trio.lowlevel import spawn_system_task  # noqa: PLC0415 - an extra of anyio's
+
+            spawn_system_task(self._run)
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self._work()
+        finally:
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Cancel the work, in any task, and return once it has ended."""
+        self._scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await self._ended.wait()

@@ -1,0 +1,281 @@
+"""Finalisers and signal handlers that use a `Client`, whatever they interrupt: none hangs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from both_clients import ANSWERING, peer
+from shelld_client import Client, DaemonExited, ShellError
+from shelld_client.reentrant import Latch, Wakeup
+from support import in_threads, is_alive, wait_for
+
+pytestmark = pytest.mark.timeout(method="thread")
+
+
+# What a client runs.
+TRACED = ("shelld_client", "shelld_protocol", "/threading.py")
+
+
+class Interloper:
+    """Does something at the n-th step of the interpreter in what a client runs."""
+
+    def __init__(self, step: int, work: Callable[[], object]) -> None:
+        self.steps_left = step
+        self._work = work
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if not any(name in frame.f_code.co_filename for name in TRACED):
+            return None
+        frame.f_trace_opcodes = True
+        self.steps_left -= event == "opcode"
+        if self.steps_left == 0:
+            sys.settrace(None)
+            self._work()
+            return None
+        return self
+
+
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_a_call_within_a_call_returns_at_every_step(size: int) -> None:
+    with Client.spawn(peer(ANSWERING)) as client:
+
+        def call() -> None:
+            # Of another size than the call that it interrupts.
+            with pytest.raises(ShellError):
+                client.bash("true", stdin="x" * (10_010 - size))
+
+        step, was_within = 0, True
+        while was_within:
+            step += 1
+            interloper = Interloper(step, call)
+            sys.settrace(interloper)
+            try:
+                with pytest.raises(ShellError, match="no BashResult"):
+                    client.bash("true", stdin="x" * size)
+            finally:
+                sys.settrace(None)
+            was_within = interloper.steps_left <= 0
+        assert step > 100
+
+
+def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> None:
+    """Trace the pump's thread, with the last of `interlopers`, from a message's arrival on."""
+    receive = Client._receive  # pyright: ignore[reportPrivateUsage]
+
+    def traced(client: Client, data: bytes) -> None:
+        if interlopers:
+            sys.settrace(interlopers.pop())
+        receive(client, data)
+
+    monkeypatch.setattr(Client, "_receive", traced)
+
+
+def test_a_call_in_the_thread_of_a_client_fails_at_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interlopers: list[Interloper] = []
+    in_pump(monkeypatch, interlopers)
+    with Client.spawn(peer(ANSWERING)) as client, Client.spawn(peer(ANSWERING)) as other:
+        said: list[str] = []
+
+        def call() -> None:
+            for each in (client, other):
+                try:
+                    each.ping()
+                except ShellError as error:
+                    said.append(str(error))
+
+        step, was_within = 0, True
+        while was_within:
+            step += 1
+            interloper = Interloper(step, call)
+            interlopers.append(interloper)
+            client.ping()
+            # The thread goes on after that: two more messages, and it is not traced any more.
+            client.ping()
+            client.ping()
+            was_within = interloper.steps_left <= 0
+        assert step > 100
+        assert set(said) == {"ping is sent, but nobody can wait here for the answer"}
+        assert len(said) == 2 * (step - 1)
+
+
+def test_a_request_from_the_thread_of_a_client_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    interlopers: list[Interloper] = []
+    in_pump(monkeypatch, interlopers)
+    with Client.spawn() as client:
+        job = client.bash("sleep 300", run_in_background=True)
+
+        def kill() -> None:
+            with pytest.raises(ShellError, match="kill_shell is sent"):
+                client.kill_shell(job.bash_id)
+
+        interlopers.append(Interloper(1, kill))
+        client.ping()
+        assert client.bash_output(job.bash_id, wait=60_000, until="exit").status == "killed"
+
+
+def test_leaving_in_the_thread_of_a_client_ends_the_daemon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interlopers: list[Interloper] = []
+    in_pump(monkeypatch, interlopers)
+    client = Client.spawn(peer("read -r; echo {}; cat > /dev/null"))
+    client.__enter__()
+    interlopers.append(Interloper(1, lambda: client.__exit__(None, None, None)))
+    with pytest.raises(ShellError):
+        client.ping()
+    wait_for(lambda: not is_alive(client.pid), "the end of the daemon")
+    with pytest.raises(ShellError):
+        client.ping()
+    client.__exit__(None, None, None)
+
+
+def test_no_client_is_entered_in_the_thread_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    interlopers: list[Interloper] = []
+    in_pump(monkeypatch, interlopers)
+    refused: list[str] = []
+
+    def enter() -> None:
+        with pytest.raises(ShellError, match="no client can be entered"):
+            Client.spawn().__enter__()
+        refused.append("entered")
+
+    with Client.spawn(peer(ANSWERING)) as client:
+        interlopers.append(Interloper(1, enter))
+        client.ping()
+        client.ping()
+    assert refused == ["entered"]
+
+
+def test_leaving_within_leaving_returns_at_every_step() -> None:
+    step, was_within = 0, True
+    while was_within:
+        step += 7
+        client = Client.spawn(peer("cat > /dev/null"))
+        client.__enter__()
+
+        def leave(client: Client = client) -> None:
+            client.__exit__(None, None, None)
+
+        interloper = Interloper(step, leave)
+        sys.settrace(interloper)
+        try:
+            leave()
+        finally:
+            sys.settrace(None)
+        was_within = interloper.steps_left <= 0
+        wait_for(lambda pid=client.pid: not is_alive(pid), "the end of the daemon")  # type: ignore[misc]
+    assert step > 50
+
+
+def test_calls_of_a_client_that_is_being_entered_fail_or_return() -> None:
+    step, was_within = 0, True
+    while was_within:
+        step += 7
+        client = Client.spawn(peer(ANSWERING, greets=False))
+
+        def call(client: Client = client) -> None:
+            try:
+                client.ping()
+            except DaemonExited as error:
+                assert str(error) == "the client was not entered"
+
+        interloper = Interloper(step, call)
+        sys.settrace(interloper)
+        try:
+            client.__enter__()
+        finally:
+            sys.settrace(None)
+        was_within = interloper.steps_left <= 0
+        client.ping()
+        client.__exit__(None, None, None)
+    assert step > 100
+
+
+GENERATOR = """
+from shelld_client import Client
+def lines():
+    with Client.spawn() as shell:
+        try:
+            while True:
+                yield shell.pid
+        finally:
+            shell.ping()
+generator = lines()
+print(next(generator))
+class Cycle: pass
+cycle = Cycle()
+cycle.itself, cycle.generator = cycle, generator
+del generator
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "del cycle", "import gc; del cycle; gc.collect()"])
+def test_a_program_that_abandons_a_generator_ends(end: str) -> None:
+    program = subprocess.run(  # noqa: PLW1510
+        [sys.executable, "-c", GENERATOR.format(end=end)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert program.returncode == 0
+    pid = int(program.stdout)
+    wait_for(lambda: not is_alive(pid), "the end of the daemon")
+
+
+def test_a_latch_lets_all_threads_go_on() -> None:
+    latch = Latch()
+    latch.wait(0.01)
+
+    def work(number: int) -> None:
+        if number == 0:
+            latch.set()
+        latch.wait()
+
+    in_threads(9, work)
+    latch.wait()
+
+
+def test_a_closed_wakeup_writes_to_no_other_file() -> None:
+    wakeup = Wakeup()
+    wakeup.wake()
+    assert os.read(wakeup.descriptor, 10) == b"\0"
+    wakeup.close()
+    step, was_within = 0, True
+    while was_within:
+        step += 1
+        wakeup = Wakeup()
+        others: list[int] = []
+
+        def close(wakeup: Wakeup = wakeup, others: list[int] = others) -> None:
+            wakeup.close()
+            # These may get the numbers of what was closed.
+            others.extend(os.pipe())
+            os.set_blocking(others[0], False)
+
+        interloper = Interloper(step, close)
+        sys.settrace(interloper)
+        try:
+            wakeup.wake()
+        finally:
+            sys.settrace(None)
+        was_within = interloper.steps_left <= 0
+        if was_within:
+            with pytest.raises(BlockingIOError):
+                os.read(others[0], 10)
+        else:
+            wakeup.close()
+        for descriptor in others:
+            os.close(descriptor)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(wakeup.descriptor)
+    assert step > 10
