@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shelld.output.excerpt import ExcerptReader, last_line
+from shelld.output.excerpt import ExcerptReader, count_lines, last_line, last_lines
 from shelld.output.retention import ShellOutput
 
 NOTICE = re.compile(r"<(\d+) (\d+)>\n")
@@ -201,3 +201,32 @@ def test_the_last_line_says_what_goes_on(data: bytes, line: str) -> None:
     output = ShellOutput()
     output.append(output.stdout, data)
     assert last_line(output.stdout.store, 20) == line
+
+
+@pytest.mark.parametrize(
+    ("data", "start", "end", "count", "lines"),
+    [
+        (b"", 0, 0, 0, ""),
+        (b"one\ntwo\n", 0, 8, 2, "one\ntwo"),
+        (b"one\ntwo\nthree", 4, 13, 2, "two\nthree"),
+        (b"one\ntwo\nthree\n", 4, 8, 1, "two"),
+        (b"\x1b[31mred\x1b[0m\r\n10%\r20%\n", 0, 24, 2, "red\r\n20%"),
+        (b"a line of some length\nlast\n", 0, 27, 2, "last"),
+        (b"a line that has no room", 0, 23, 1, "has no room"),
+    ],
+)
+async def test_last_lines_are_whole_and_counted(
+    data: bytes, start: int, end: int, count: int, lines: str
+) -> None:
+    output = ShellOutput()
+    output.append(output.stdout, data)
+    assert await count_lines(output.stdout.store, start, end) == count
+    assert last_lines(output.stdout.store, start, end, 11) == lines
+    assert last_lines(output.stdout.store, start, end, 0) == ""
+
+
+async def test_lines_that_are_gone_are_not_counted() -> None:
+    output = ShellOutput(400)
+    output.append(output.stdout, b"".join(b"%09d\n" % number for number in range(1_000)))
+    assert await count_lines(output.stdout.store, 0, 10_000) == 40
+    assert last_lines(output.stdout.store, 0, 10_000, 25) == "000000998\n000000999"

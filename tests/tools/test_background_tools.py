@@ -74,6 +74,44 @@ async def test_lines_are_filtered(call: Tools) -> None:
     assert ok(await call("BashOutput", bash_id=bash_id)).startswith("(no new output)")
 
 
+async def test_lines_that_do_not_match_are_counted(call: Tools) -> None:
+    bash_id = await background(call, "echo one; echo two; echo three >&2; sleep 300")
+    skipped = ""
+    with anyio.fail_after(20):
+        while "3 lines" not in skipped:
+            again = {"stdout_offset": 0, "stderr_offset": 0}
+            skipped = ok(await call("BashOutput", bash_id=bash_id, filter="Listening", **again))
+            await anyio.sleep(0.01)
+    first, status = skipped.splitlines()
+    assert first == (
+        "(no line matched the filter; 3 lines were skipped; "
+        "without it, stdout_offset=0 stderr_offset=0 reads them)"
+    )
+    assert status.startswith("[Status: running.")
+    # The shared position is behind them, then, and there is nothing new.
+    await call("BashOutput", bash_id=bash_id)
+    result = await call("BashOutput", bash_id=bash_id, filter="Listening")
+    assert ok(result).startswith("(no new output)")
+
+
+async def test_without_a_match_the_last_lines_tell_why_it_ended(call: Tools) -> None:
+    command = "seq 10000; echo 'Error: port in use' >&2; exit 1"
+    bash_id = await background(call, command)
+    result = await call(
+        "BashOutput", bash_id=bash_id, filter="Listening", wait=20_000, until="exit"
+    )
+    first, title, *last, name, error, status = ok(result).splitlines()
+    assert first == (
+        "(no line matched the filter; 10001 lines were skipped; "
+        "without it, stdout_offset=0 stderr_offset=0 reads them)"
+    )
+    assert title == "[The last lines]"
+    assert (name, error) == ("[stderr]", "Error: port in use")
+    assert last == [str(number) for number in range(10_001 - len(last), 10_001)]
+    assert 100 < len(last) <= 250
+    assert status.startswith("[Status: failed, exit code 1.")
+
+
 async def test_of_many_lines_that_match_head_and_tail_are_shown(call: Tools) -> None:
     bash_id = await background(call, "for i in $(seq 10000); do printf 'x%04d\\n' $((i - 1)); done")
     await ended(call, bash_id)

@@ -152,6 +152,34 @@ def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
     return best
 
 
+async def count_lines(store: StreamStore, start: int, end: int) -> int:
+    """Return how many lines are kept from `start` to `end`, of which the last may have no end."""
+    count, last = 0, b"\n"
+    position = start
+    while position < end:
+        kept = store.read(position, min(STEP_BYTES, end - position))
+        data = kept.data[: max(0, end - kept.start)]
+        if not data:
+            break
+        count += data.count(b"\n")
+        last = data[-1:]
+        position = kept.start + len(data)
+        await checkpoint()
+    return count + (last != b"\n")
+
+
+def last_lines(store: StreamStore, start: int, end: int, max_characters: int) -> str:
+    """Return the last whole lines from `start` to `end`, or the end of a longer one."""
+    begin = max(start, end - _GLANCE_BYTES)
+    kept = store.read(begin, end - begin)
+    data = kept.data[: max(0, end - kept.start)]
+    text = last_states(plain_text(data, strip=True, is_end=True)).rstrip()
+    if len(text) > max_characters or kept.start > start:
+        text = text[max(0, len(text) - max_characters) :]
+        text = text[text.find("\n") + 1 :]
+    return text
+
+
 def last_line(store: StreamStore, max_characters: int) -> str:
     """Return the last line of a stream that is not blank, or the end of a longer one.
 

@@ -10,6 +10,7 @@ from msgspec import to_builtins
 
 from shelld.methods.bash_output import bash_output, result_of, wait_and_read
 from shelld.methods.context import Context
+from shelld.output.excerpt import count_lines, last_lines
 from shelld.shells.process import join_streams
 from shelld.tools.bash import MAX_OUTPUT_SIZE
 from shelld.tools.execution import ExecutionTool
@@ -17,6 +18,11 @@ from shelld.tools.text import cut_in_the_middle, dropped_notice, excerpt_readers
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
 from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS
 from shelld_protocol.tools import ExecutionContext, ToolResult
+
+NO_NEW_OUTPUT: Final = "(no new output)"
+
+# Of each stream of a shell that has ended, if no line has matched: why it ended, often.
+MAX_LAST_CHARACTERS: Final = 1_000
 
 _DESCRIPTION: Final = f"""\
 Returns what a shell wrote since it was last read, and its status; once it has ended, also its \
@@ -95,7 +101,8 @@ async def _page(daemon: Context, request: BashOutputParams, max_bytes: int) -> T
         for name, offset, page in pages
         if result.more and offset is not None and page.end > page.start
     ]
-    return _result(result, lines, is_cut=result.more)
+    nothing = await _without_match(daemon, request, result, max_bytes)
+    return _result(result, lines, is_cut=result.more, nothing=nothing)
 
 
 async def _lines(daemon: Context, request: BashOutputParams, limit: int) -> ToolResult:
@@ -113,11 +120,51 @@ async def _lines(daemon: Context, request: BashOutputParams, limit: int) -> Tool
         notice = f"[Output truncated: narrow the filter, or read from {name}_offset={start}]"
         is_cut = is_cut or len(text) > room
         setattr(result, name, cut_in_the_middle(text, room, notice))
-    return _result(result, lines, is_cut=is_cut)
+    nothing = await _without_match(daemon, request, result, half)
+    return _result(result, lines, is_cut=is_cut, nothing=nothing)
 
 
-def _result(result: BashOutputResult, lines: list[str], *, is_cut: bool) -> ToolResult:
-    output = join_streams(result.stdout, result.stderr) or "(no new output)"
+async def _without_match(
+    daemon: Context, request: BashOutputParams, result: BashOutputResult, limit: int
+) -> str:
+    """Return what is said if no line matched: how many did not, and of an ended shell the last.
+
+    `limit` is that of the characters of each stream.
+    """
+    shell = daemon.shell
+    if request.filter is None or result.stdout or result.stderr or shell is None:
+        return NO_NEW_OUTPUT
+    skipped = {
+        name: (stream.store, read)
+        for name, stream, read in (
+            ("stdout", shell.stdout, result.stdout_range),
+            ("stderr", shell.stderr, result.stderr_range),
+        )
+        if read.end > read.start
+    }
+    count = sum(
+        [await count_lines(store, read.start, read.end) for store, read in skipped.values()]
+    )
+    if not count:
+        return NO_NEW_OUTPUT
+    offsets = " ".join(f"{name}_offset={read.start}" for name, (_, read) in skipped.items())
+    lines = "1 line was" if count == 1 else f"{count} lines were"
+    text = f"(no line matched the filter; {lines} skipped; without it, {offsets} reads them)"
+    if result.is_running or result.more:
+        return text
+    last = {
+        name: last_lines(store, read.start, read.end, min(limit, MAX_LAST_CHARACTERS))
+        for name, (store, read) in skipped.items()
+    }
+    return (
+        f"{text}\n[The last lines]\n{join_streams(last.get('stdout', ''), last.get('stderr', ''))}"
+    )
+
+
+def _result(
+    result: BashOutputResult, lines: list[str], *, is_cut: bool, nothing: str = NO_NEW_OUTPUT
+) -> ToolResult:
+    output = join_streams(result.stdout, result.stderr) or nothing
     text = with_lines(output, [*lines, _status_line(result)])
     metadata: dict[str, Any] = {
         "bash_id": result.bash_id,
