@@ -31,7 +31,7 @@ from shelld.dispatch import Method, dispatch
 from shelld.faults import answer_for
 from shelld.methods.context import Context, Daemon
 from shelld.stdio import Input, Output
-from shelld.workers import Worker, Workers
+from shelld.workers import Worker, Workers, is_cancelled
 from shelld_protocol.errors import (
     RpcError,
     cancelled,
@@ -323,7 +323,6 @@ class Server:
         if entry.settled:
             # It failed between its start and this moment.
             return
-        reply: bytes | None = None
         request = entry.request
         try:
             result = await dispatch(self._methods, entry.context, request.method, request.params)
@@ -334,13 +333,14 @@ class Server:
         except Exception as error:
             # The result could not be encoded.
             reply = encode_error(entry.raw_id, answer_for(error, "a request"))
-        finally:
-            if reply is None:
-                # Something has cut it short: the client, or the end of the daemon.
+        except anyio.get_cancelled_exc_class():
+            # Otherwise the request has cancelled itself, and has failed.
+            if is_cancelled():
                 was_asked = entry.cancellation is not None
                 cause = cancelled(entry.context.error_data) if was_asked else shutting_down()
-                reply = encode_error(entry.raw_id, cause)
-            self._settle(entry, reply)
+                self._settle(entry, encode_error(entry.raw_id, cause))
+            raise
+        self._settle(entry, reply)
 
     def _fail(self, entry: InFlight, error: BaseException) -> None:
         """Settle a request whose task has failed."""

@@ -23,6 +23,7 @@ from anyio.lowlevel import current_token
 from shelld import faults
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.shells.home import do_soon
+from shelld.workers import is_cancelled
 from shelld_protocol.errors import RpcError
 from shelld_protocol.tool_methods import (
     CallContext,
@@ -128,9 +129,11 @@ class Toolbox:
         executor = await self.ready()
         try:
             result = await executor.execute(name, context, **(arguments or {}))
-        except (Exception, get_cancelled_exc_class()):
+        except Exception:
             raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()) and is_cancelled():
+                raise
             # `BaseTool` leaves these to the program, and they would end the daemon.
             faults.report("a tool")
             result = ToolResult.fail("Internal error", kind="internal_error")

@@ -278,6 +278,7 @@ def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDa
         # In a program without a daemon, these are for the program.
         ("interrupt", {"kind": "internal_error"}),
         ("group", {"kind": "internal_error"}),
+        ("own task", {"kind": "internal_error"}),
     ],
 )
 def test_tool_that_ends_programs_only_fails(
@@ -288,6 +289,18 @@ def test_tool_that_ends_programs_only_fails(
     assert (result["success"], result["metadata"]) == (False, metadata)
     assert plugged.call("list_shells")["shells"][0]["bash_id"] == job["bash_id"]
     assert is_alive(job["pid"])
+
+
+@pytest.mark.parametrize("way", ["own task at its end", "own task, and go on"])
+def test_tool_that_cancels_its_task_harms_no_later_one(plugged: RawDaemon, way: str) -> None:
+    job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
+    for _ in range(3):
+        assert call(plugged, "Ending", {"text": way})["output"] == "done"
+        # An idle worker that was cancelled would pass this on.
+        later = call(plugged, "Ending", {"text": "cancelled"})
+        assert later["metadata"] == {"exception": "CancelledError"}
+    assert is_alive(job["pid"])
+    assert plugged.call("server_info")["counters"]["internalErrors"] == 0
 
 
 def test_a_tool_that_returns_no_valid_result_fails(plugged: RawDaemon) -> None:

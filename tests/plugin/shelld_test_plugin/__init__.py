@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -56,8 +57,14 @@ class Nested(Unshowable):
         return ToolResult.ok(output)
 
 
+def cancel_own_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
 class Ending(Reverse):
-    """Raises what ends a program, or returns what is no result."""
+    """Raises what ends a program, cancels its own task, or returns what is no result."""
 
     @property
     def name(self) -> str:
@@ -68,6 +75,17 @@ class Ending(Reverse):
             task = asyncio.ensure_future(asyncio.sleep(60))
             task.cancel()
             await task
+        if params["text"] == "own task":
+            cancel_own_task()
+            await asyncio.sleep(60)
+        if params["text"] == "own task at its end":
+            cancel_own_task()
+            return ToolResult.ok("done")
+        if params["text"] == "own task, and go on":
+            cancel_own_task()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            return ToolResult.ok("done")
         if params["text"] == "wrong":
             return ToolResult.fail(5)  # type: ignore[arg-type] # pyright: ignore
         if params["text"] == "exit":
