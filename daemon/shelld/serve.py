@@ -14,6 +14,7 @@ and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
 from collections import deque
@@ -68,6 +69,10 @@ MAX_READ_FAILURES: Final = 3
 # Messages and members of batches that are started in a row, before all else gets its turn.
 MAX_STARTED_IN_A_ROW: Final = 256
 
+# A cancelled request is answered this long after the grace period even if it has not ended. To kill
+# a command that survives SIGKILL takes up to 1.5 s longer than the grace period.
+CANCEL_MARGIN_S: Final = 2.0
+
 # While no requests are read: how often to look whether the client is still there.
 HANG_UP_POLL_S: Final = 0.5
 
@@ -101,6 +106,7 @@ class InFlight:
         "deliver",
         "id",
         "key",
+        "overdue",
         "raw_id",
         "request",
         "settled",
@@ -117,6 +123,8 @@ class InFlight:
         self.deliver = deliver
         self.worker: Worker[InFlight] | None = None
         self.cancellation: Cancellation | None = None
+        # Once it is cancelled: settles it if it does not end.
+        self.overdue: asyncio.TimerHandle | None = None
         self.settled = False
 
     def stop(self) -> None:
@@ -355,6 +363,9 @@ class Server:
         entry.context.is_over = True
         # A task that was cancelled keeps the error, whose traceback leads to `entry`.
         entry.worker = None
+        if entry.overdue is not None:
+            entry.overdue.cancel()
+            entry.overdue = None
         self._in_flight.discard(entry)
         self._fewer.set()
 
@@ -371,6 +382,18 @@ class Server:
             entry.cancellation = cancellation
             entry.context.is_over = True
             entry.stop()
+            if entry.overdue is None:
+                patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
+                loop = asyncio.get_running_loop()
+                entry.overdue = loop.call_later(patience, self._give_up, entry)
+
+    def _give_up(self, entry: InFlight) -> None:
+        """Answer a cancelled request that does not end, for example a tool that ignores it."""
+        logger.warning("a request goes on although it is cancelled: %.100r", entry.request.method)
+        try:
+            self._settle(entry, encode_error(entry.raw_id, cancelled(entry.context.error_data)))
+        except Exception as error:
+            self._fail(entry, error)
 
     def _write(self, reply: bytes | None) -> None:
         if reply is not None:

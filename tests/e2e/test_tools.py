@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from shelld_protocol.schemas import tool_result_schema
-from support import RawDaemon, is_alive, raw_daemon, running_below, wait_for
+from support import DEADLINE_S, RawDaemon, is_alive, raw_daemon, running_below, wait_for
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 
@@ -243,7 +243,8 @@ def test_a_tool_that_fails_is_not_logged_unless_asked_for(tmp_path: Path) -> Non
 
 def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDaemon) -> None:
     names = [tool["function"]["name"] for tool in plugged.call("list_tools")["tools"]]
-    assert names == ["Bash", "BashOutput", "KillShell", "Reverse", "Unshowable", "Nested", "Ending"]
+    assert names[:4] == ["Bash", "BashOutput", "KillShell", "Reverse"]
+    assert names[4:] == ["Unshowable", "Nested", "Ending", "Staying"]
     assert call(plugged, "Reverse", {"text": "abc"}) == {
         "success": True,
         "output": "cba",
@@ -301,6 +302,42 @@ def test_tool_that_cancels_its_task_harms_no_later_one(plugged: RawDaemon, way: 
         assert later["metadata"] == {"exception": "CancelledError"}
     assert is_alive(job["pid"])
     assert plugged.call("server_info")["counters"]["internalErrors"] == 0
+
+
+def start_staying(daemon: RawDaemon, what: str) -> Any:
+    """Call a tool that does not end when it is cancelled; return the id of the request."""
+    request = daemon.request("call_tool", {"name": "Staying", "arguments": {"text": what}})
+    word = b"a thread sleeps" if what == "thread" else b"cancellation is ignored"
+    wait_for(lambda: word in daemon.read_stderr())
+    return request
+
+
+def test_cancelled_tool_is_answered_although_it_goes_on(plugged: RawDaemon) -> None:
+    request = start_staying(plugged, "itself")
+    plugged.notify("$/cancelRequest", {"id": request})
+    assert plugged.answer(request)["error"]["code"] == -32800
+    assert call(plugged, "Reverse", {"text": "abc"})["output"] == "cba"
+    assert b"a request goes on although it is cancelled: 'call_tool'" in plugged.read_stderr()
+
+
+def test_silently_cancelled_tool_that_goes_on_stays_unanswered(plugged: RawDaemon) -> None:
+    request = start_staying(plugged, "itself")
+    plugged.notify("notifications/cancelled", {"requestId": request})
+    wait_for(lambda: b"a request goes on although" in plugged.read_stderr())
+    later = plugged.request("ping")
+    assert plugged.receive()["id"] == later
+
+
+@pytest.mark.parametrize("what", ["itself", "task", "thread"])
+def test_daemon_ends_although_a_tool_goes_on(plugged: RawDaemon, what: str) -> None:
+    job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
+    request = start_staying(plugged, what)
+    plugged.end_input()
+    assert plugged.answer(request)["error"]["data"]["kind"] == "shutting_down"
+    assert plugged.process.wait(DEADLINE_S) == 0
+    if what != "thread":
+        assert b"the daemon ends although tasks of it" in plugged.read_stderr()
+    wait_for(lambda: not is_alive(job["pid"]))
 
 
 def test_a_tool_that_returns_no_valid_result_fails(plugged: RawDaemon) -> None:

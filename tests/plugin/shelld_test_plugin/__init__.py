@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
+
+from anyio import to_thread
 
 from shelld.tools import BaseTool, ExecutionContext, ToolCategory, ToolParameter, ToolResult
 
@@ -95,8 +98,42 @@ class Ending(Reverse):
         raise BaseExceptionGroup("several", [SystemExit(3)])
 
 
+async def ignore_cancellation() -> NoReturn:
+    print("cancellation is ignored")  # noqa: T201
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+def sleep_in_thread() -> None:
+    print("a thread sleeps")  # noqa: T201
+    time.sleep(100)
+
+
+# The event loop keeps no reference to its tasks.
+tasks: list[asyncio.Task[Any]] = []
+
+
+class Staying(Reverse):
+    """Does not end when it is cancelled, or leaves behind what does not."""
+
+    @property
+    def name(self) -> str:
+        return "Staying"
+
+    async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        if params["text"] == "itself":
+            await ignore_cancellation()
+        elif params["text"] == "task":
+            tasks.append(asyncio.create_task(ignore_cancellation()))
+            await asyncio.sleep(60)
+        else:
+            await to_thread.run_sync(sleep_in_thread, abandon_on_cancel=True)
+        return ToolResult.ok("done")
+
+
 def several() -> list[BaseTool]:
-    return [Unshowable(), Nested(), Ending()]
+    return [Unshowable(), Nested(), Ending(), Staying()]
 
 
 def broken() -> NoReturn:
