@@ -7,9 +7,9 @@ that cannot be encoded, a bug) leads to its one `settle`.
 If our own code fails at a message or a request, that one is answered with an error, and the next
 one is read (see `faults`).
 
-Never lets one request delay another, and never lets a client that does not read delay a command:
-when too many requests or too many unread answers are outstanding, it stops *reading* requests,
-and nothing else.
+Never lets one request delay another: when too many are in flight, a new one is refused, and a
+cancellation still arrives. Never lets a client that does not read delay a command: when too many
+unread answers are outstanding, it stops *reading* requests, and nothing else.
 """
 
 from __future__ import annotations
@@ -72,9 +72,6 @@ MAX_STARTED_IN_A_ROW: Final = 256
 # A cancelled request is answered this long after the grace period even if it has not ended. To kill
 # a command that survives SIGKILL takes up to 1.5 s longer than the grace period.
 CANCEL_MARGIN_S: Final = 2.0
-
-# While no requests are read: how often to look whether the client is still there.
-HANG_UP_POLL_S: Final = 0.5
 
 
 class Cancellation(enum.Enum):
@@ -175,8 +172,6 @@ class Server:
         self._members: deque[tuple[Single, Deliver]] = deque()
         # All has been read.
         self._at_end = False
-        # Or not yet, but the client is known to be gone.
-        self._is_alone = False
         # A client may have one id in flight several times.
         self._in_flight: set[InFlight] = set()
         self._fewer = anyio.Event()
@@ -247,26 +242,13 @@ class Server:
 
     @property
     def _has_room(self) -> bool:
-        """Whether another request may be started."""
-        if self._at_end or self._is_alone:
-            # Once the client is gone there is nothing more to hold back.
-            return True
-        return (
-            len(self._in_flight) < self._daemon.options.max_in_flight
-            and self._output.backlog < MAX_BACKLOG_BYTES
-        )
+        """Whether another message may be taken, as the client reads the answers."""
+        # Once the client is gone there is nothing more to hold back.
+        return self._at_end or self._output.backlog < MAX_BACKLOG_BYTES
 
     async def _wait_for_room(self) -> None:
-        """Wait until another request may be started, or the client is gone."""
+        """Let other tasks run, and wait until the client has read the answers."""
         await anyio.lowlevel.checkpoint()
-        while len(self._in_flight) >= self._daemon.options.max_in_flight:
-            # Its end cannot be seen by reading, as nothing is read now.
-            if self._source.has_hung_up():
-                self._is_alone = True
-                return
-            self._fewer = anyio.Event()
-            with anyio.move_on_after(HANG_UP_POLL_S):
-                await self._fewer.wait()
         if self._output.backlog >= MAX_BACKLOG_BYTES:
             await self._output.wait_empty()
 
@@ -319,11 +301,17 @@ class Server:
             self._settle(entry, b"")
         elif self._daemon.draining:
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
+        elif len(self._in_flight) >= self._daemon.options.max_in_flight:
+            self._settle(entry, encode_error(entry.raw_id, self._too_many()))
         else:
             if self._logs_requests:
                 logger.debug("request %.100r", request.method)
             self._in_flight.add(entry)
             entry.worker = self._workers.start(entry)
+
+    def _too_many(self) -> RpcError:
+        limit = self._daemon.options.max_in_flight
+        return resource_exhausted("max_in_flight", f"Too many requests are in flight: {limit}")
 
     # -- answering --------------------------------------------------------------------------
 
