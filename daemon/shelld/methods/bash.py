@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import time
@@ -20,7 +21,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
 from shelld.shells.text import shown
-from shelld_protocol.errors import RpcError, timed_out
+from shelld_protocol.errors import RpcError, spawn_failed, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashParams,
@@ -105,7 +106,9 @@ async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
         if shell.status is ShellStatus.TIMEOUT:
             # Only once it is known to be dead, or known not to die.
             return shell.is_empty or bool(shell.survivors)
-        return shell.has_ended or shell.released or shell.is_empty
+        # A command that goes on in the background may not have been started yet.
+        is_released = shell.released and shell.pid is not None
+        return shell.has_ended or is_released or shell.is_empty
 
     try:
         await shell.wait_until(answerable)
@@ -165,7 +168,9 @@ async def _foreground_result(context: Context, shell: ShellProcess, *, strip: bo
 
 
 def _background_result(shell: ShellProcess) -> BackgroundResult:
-    assert shell.pid is not None
+    if shell.pid is None:
+        # Lost before it was started.
+        raise spawn_failed(errno.ECHILD, "exec")
     return BackgroundResult(
         bash_id=shell.id,
         command=shell.command,
