@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,15 @@ import jsonschema
 import pytest
 
 from shelld_protocol.schemas import tool_result_schema
-from support import DEADLINE_S, RawDaemon, is_alive, raw_daemon, running_below, wait_for
+from support import (
+    DEADLINE_S,
+    RawDaemon,
+    altered_daemon,
+    is_alive,
+    raw_daemon,
+    running_below,
+    wait_for,
+)
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 
@@ -350,3 +360,142 @@ def test_a_tool_that_returns_no_valid_result_fails(plugged: RawDaemon) -> None:
 def test_plugins_are_loaded_without_being_asked_for(plugged: RawDaemon) -> None:
     plugged.call("ping")
     wait_for(lambda: b"g_several" in plugged.read_stderr() or b"e_no_tool" in plugged.stderr)
+
+
+PLUGIN_HEADER = """
+import threading
+from shelld.tools import BaseTool, ToolCategory, ToolParameter, ToolResult
+
+class Good(BaseTool):
+    name = "Good"
+    description = "Does nothing."
+    category = ToolCategory.OTHER
+    parameters = []
+
+    async def _execute(self, context, /, **params):
+        return ToolResult.ok("good")
+
+"""
+
+OWN_TOOLS = ["Bash", "BashOutput", "KillShell"]
+
+
+@contextlib.contextmanager
+def daemon_with(directory: Path, plugin: str, **constants: float) -> Iterator[RawDaemon]:
+    """A daemon with a plug-in of that source, whose function `make` is the entry point."""
+    (directory / "odd_plugin.py").write_text(PLUGIN_HEADER + textwrap.dedent(plugin))
+    info = directory / "odd_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[shelld.tools]\nodd = odd_plugin:make\n")
+    path = os.pathsep.join([str(directory), *filter(None, [os.environ.get("PYTHONPATH")])])
+    altered = {f"shelld.tools.plugins.{name}": value for name, value in constants.items()}
+    daemon = RawDaemon(command=altered_daemon(altered), env={**os.environ, "PYTHONPATH": path})
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+
+
+HANGING = """
+def make():
+    threading.Event().wait()
+"""
+
+
+def test_own_tools_do_not_wait_for_plugins(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, HANGING, LOAD_TIMEOUT_S=3_600) as daemon:
+        waiting = daemon.request("list_tools")
+        assert call(daemon, "Bash", {"command": "echo here"})["output"] == "here\n"
+        daemon.notify("$/cancelRequest", {"id": waiting})
+        assert daemon.answer(waiting)["error"]["code"] == -32800
+        daemon.end_input()
+        assert daemon.wait() == 0
+
+
+def test_plugin_that_never_returns_is_skipped(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, HANGING, LOAD_TIMEOUT_S=0.1) as daemon:
+        names = [tool["function"]["name"] for tool in daemon.call("list_tools")["tools"]]
+        assert names == OWN_TOOLS
+        assert call(daemon, "Good", {})["error"].startswith("Unknown tool: Good")
+        assert b"it takes more than 0.1 s" in daemon.read_stderr()
+
+
+BAD_TOOL = """
+class Bad(Good):
+    name = "Bad"
+    {}
+
+def make():
+    return [Good(), Bad()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "names"),
+    [
+        (BAD_TOOL.format('description = "But this is fine."'), ["Good", "Bad"]),
+        (
+            BAD_TOOL.format(
+                'parameters = [ToolParameter("a", "array", required=False, default=[object()])]'
+            ),
+            ["Good"],
+        ),
+        (BAD_TOOL.format('annotations = {"title": object()}'), ["Good"]),
+        (BAD_TOOL.format("output_types = None"), ["Good"]),
+        (BAD_TOOL.format("description = None"), ["Good"]),
+        ("class Odd(BaseException): pass\ndef make():\n    raise Odd", []),
+        ("def make():\n    raise KeyboardInterrupt", []),
+        ("def make():\n    while True:\n        yield Good()", []),
+    ],
+)
+def test_plugin_that_is_wrong_takes_no_other_tool_away(
+    tmp_path: Path, plugin: str, names: list[str]
+) -> None:
+    with daemon_with(tmp_path, plugin) as daemon:
+        for api in ("openai", "anthropic", "mcp"):
+            tools = daemon.call("list_tools", {"format": api})["tools"]
+            assert [tool.get("function", tool)["name"] for tool in tools] == OWN_TOOLS + names
+        assert (b"skipped" in daemon.read_stderr()) == ("Bad" not in names)
+
+
+def test_name_that_fails_later_changes_no_list(tmp_path: Path) -> None:
+    plugin = """
+    may_fail = False
+
+    class Late(Good):
+        @property
+        def name(self):
+            if may_fail:
+                raise RuntimeError
+            return "Late"
+
+        async def _execute(self, context, /, **params):
+            global may_fail
+            may_fail = True
+            return ToolResult.ok("from now on")
+
+    def make():
+        return Late()
+    """
+    with daemon_with(tmp_path, plugin) as daemon:
+        before = daemon.call("list_tools")
+        for _ in range(2):
+            assert isinstance(call(daemon, "Late", {})["success"], bool)
+        assert daemon.call("list_tools") == before
+
+
+def test_a_huge_timeout_of_the_context_is_none(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("true")
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
+    result = call(daemon, "BashOutput", {"bash_id": bash_id, "wait": 1}, timeout=1e306)
+    assert result["success"]
+
+
+def test_the_debug_log_has_no_values_of_parameters(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with raw_daemon("--log-level", "debug", "--log-file", str(log)) as daemon:
+        call(daemon, "Bash", {"command": "cat", "stdin": "hunter2"})
+    text = log.read_text()
+    assert "'command': 3 characters, 'stdin': 7 characters" in text
+    assert "hunter2" not in text
