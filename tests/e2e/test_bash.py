@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Gate, RawDaemon, is_alive, raw_daemon, running_below, wait_for
+from support import Gate, RawDaemon, is_alive, raw_daemon, wait_for
 
 
 def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
@@ -398,27 +398,3 @@ def test_bash_removed_after_the_start_is_spawn_failed(tmp_path: Path) -> None:
         error = daemon.fail("bash", {"command": "true"})
         assert error["data"] == {"kind": "spawn_failed", "errno": "ENOENT"}
         assert daemon.fail("bash", {"command": "true", "run_in_background": True})["code"] == 1004
-
-
-def test_command_not_started_at_its_timeout_is_answered_once_it_is() -> None:
-    with raw_daemon("--spare-shells", "0") as daemon:
-        daemon.call("server_info")
-        held = running_below(daemon.pid, "shelld.keeper")
-        assert held
-        for pid in held:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            params = {"command": "sleep 60", "timeout": 1_000, "on_timeout": "background"}
-            request = daemon.request("bash", params)
-
-            def timeout_is_over() -> bool:
-                shells = daemon.call("list_shells")["shells"]
-                return bool(shells) and shells[0]["durationMs"] > 1_500
-
-            wait_for(timeout_is_over)
-        finally:
-            for pid in held:
-                os.kill(pid, signal.SIGCONT)
-        result = daemon.answer(request)["result"]
-        assert result["status"] == "running"
-        assert is_alive(result["pid"])
