@@ -51,6 +51,11 @@ class BashOutputTool(ExecutionTool):
         return "BashOutput"
 
     @property
+    def param_aliases(self) -> Mapping[str, str]:
+        # As KillShell calls it.
+        return {"shell_id": "bash_id"}
+
+    @property
     def description(self) -> str:
         return _DESCRIPTION
 

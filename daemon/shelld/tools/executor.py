@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from shelld.tools.advice import listed
 from shelld.tools.base import BaseTool, checked
 from shelld.tools.registry import ToolRegistry
 from shelld_protocol.tool_methods import ToolFormat
@@ -60,7 +61,8 @@ class ToolExecutor:
         if tool is None:
             shown = tool_name[:100]
             logger.warning("Unknown tool: %s", shown)
-            return ToolResult.fail(f"Unknown tool: {shown}")
+            known = listed(self.registry.list_names())
+            return ToolResult.fail(f"Unknown tool: {shown}. Known: {known or 'none'}")
         logger.info("Executing tool: %s", tool.name)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("Tool %s parameters: %.500s", tool.name, _outline_of(params))
