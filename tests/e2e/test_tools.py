@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -381,7 +381,7 @@ OWN_TOOLS = ["Bash", "BashOutput", "KillShell"]
 
 
 @contextlib.contextmanager
-def daemon_with(directory: Path, plugin: str, **constants: float) -> Iterator[RawDaemon]:
+def daemon_with(directory: Path, plugin: str, **constants: float) -> Generator[RawDaemon]:
     """A daemon with a plug-in of that source, whose function `make` is the entry point."""
     (directory / "odd_plugin.py").write_text(PLUGIN_HEADER + textwrap.dedent(plugin))
     info = directory / "odd_plugin-1.0.dist-info"
