@@ -6,13 +6,16 @@ what is left undone: they see the daemon's end as end of file and kill what they
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import os
 import signal
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 import anyio
 
@@ -47,6 +50,8 @@ STOP_KILL_PER_SHELL_S: Final = 0.003
 # is under 2 s as MCP hosts send SIGKILL then.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
+# For threads to end once the event loop has. Some cannot be told to, such as a search by RE2.
+THREADS_S: Final = 0.3
 # The exit code if answers could not be written, although the client may still be there.
 STDOUT_FAILED: Final = 3
 # Where the system cannot wait for a process that is not a child.
@@ -60,8 +65,33 @@ def run(
     audit: AuditLog | None,
     policy: Policy,
 ) -> int:
-    """Serve one client on `streams` (in, out) and return the exit code."""
-    return anyio.run(_run, options, streams, pool, audit, policy)
+    """Serve one client on `streams` (in, out) and return the exit code.
+
+    Does not return, but ends the process, if tasks or threads go on that cannot be cancelled.
+    """
+    exit_code = anyio.run(_run, options, streams, pool, audit, policy)
+    # Not daemon threads: the interpreter does not wait for those.
+    threads = [thread for thread in threading.enumerate()[1:] if not thread.daemon]
+    give_up_at = time.monotonic() + THREADS_S
+    for thread in threads:
+        thread.join(max(0, give_up_at - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        logger.info("the daemon ends although threads of it are busy")
+        _end_process(pool, exit_code)
+    return exit_code
+
+
+def _end_although_tasks_run(pool: RunnerPool, exit_code: int) -> NoReturn:
+    logger.warning("the daemon ends although tasks of it ignore their cancellation")
+    _end_process(pool, exit_code)
+
+
+def _end_process(pool: RunnerPool, exit_code: int) -> NoReturn:
+    """End this process without waiting for anything in it. All answers and log lines are out."""
+    try:
+        pool.close()
+    finally:
+        os._exit(exit_code)
 
 
 async def _run(
@@ -108,21 +138,35 @@ async def _run(
                 await server.read_requests()
             daemon.draining = True
             logger.info("stopping: %d shells are running", len(manager.list_running()))
-            await _stop(server, manager, output, hurry)
+            stop_at = anyio.current_time() + STOP_S
+            await _stop(server, manager, output, hurry, stop_at)
             output.close()
+            exit_code = _exit_code(server, output)
+            # Tasks may ignore their cancellation, and asyncio waits for all of them.
+            asyncio.get_running_loop().call_at(
+                _flush_until(stop_at), _end_although_tasks_run, pool, exit_code
+            )
             watchers.cancel_scope.cancel()
         requests.cancel_scope.cancel()
-        exit_code = server.exit_code or 0
-    if output.failure is not None:
-        # Not in the log file: whoever redirected stdout looks at stderr.
-        write_without_waiting(2, f"shelld: cannot write to stdout: {output.failure}\n".encode())
-        exit_code = STDOUT_FAILED
     return exit_code
 
 
-async def _stop(server: Server, manager: ShellManager, output: Output, hurry: anyio.Event) -> None:
-    flush_until = anyio.current_time() + STOP_S
+def _exit_code(server: Server, output: Output) -> int:
+    """Return the exit code once all answers are written, or cannot be."""
+    if output.failure is None:
+        return server.exit_code or 0
+    # Not in the log file: whoever redirected stdout looks at stderr.
+    write_without_waiting(2, f"shelld: cannot write to stdout: {output.failure}\n".encode())
+    return STDOUT_FAILED
 
+
+def _flush_until(stop_at: float) -> float:
+    return max(stop_at, anyio.current_time() + FLUSH_S)
+
+
+async def _stop(
+    server: Server, manager: ShellManager, output: Output, hurry: anyio.Event, stop_at: float
+) -> None:
     async def drain() -> None:
         async with anyio.create_task_group() as stage:
 
@@ -141,7 +185,7 @@ async def _stop(server: Server, manager: ShellManager, output: Output, hurry: an
             await manager.kill_all(0 if hurry.is_set() else STOP_GRACE_MS)
 
     async def flush() -> None:
-        with anyio.CancelScope(deadline=max(flush_until, anyio.current_time() + FLUSH_S)):
+        with anyio.CancelScope(deadline=_flush_until(stop_at)):
             await output.wait_empty()
 
     for stage in (drain, kill_all, flush):

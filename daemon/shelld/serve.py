@@ -7,13 +7,14 @@ that cannot be encoded, a bug) leads to its one `settle`.
 If our own code fails at a message or a request, that one is answered with an error, and the next
 one is read (see `faults`).
 
-Never lets one request delay another, and never lets a client that does not read delay a command:
-when too many requests or too many unread answers are outstanding, it stops *reading* requests,
-and nothing else.
+Never lets one request delay another: when too many are in flight, a new one is refused, and a
+cancellation still arrives. Never lets a client that does not read delay a command: when too many
+unread answers are outstanding, it stops *reading* requests, and nothing else.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
 import math
@@ -33,7 +34,7 @@ from shelld.faults import answer_for
 from shelld.logs import write_without_waiting
 from shelld.methods.context import Context, Daemon
 from shelld.stdio import Input, Output
-from shelld.workers import Worker, Workers
+from shelld.workers import Worker, Workers, is_cancelled
 from shelld_protocol.errors import (
     RpcError,
     cancelled,
@@ -73,8 +74,9 @@ MAX_STARTED_IN_A_ROW: Final = 256
 # How finely `Server.drain` counts its time.
 DRAIN_TURN_S: Final = 0.02
 
-# While no requests are read: how often to look whether the client is still there.
-HANG_UP_POLL_S: Final = 0.5
+# A cancelled request is answered this long after the grace period even if it has not ended. To kill
+# a command that survives SIGKILL takes up to 1.5 s longer than the grace period.
+CANCEL_MARGIN_S: Final = 2.0
 
 
 class Cancellation(enum.Enum):
@@ -106,6 +108,7 @@ class InFlight:
         "deliver",
         "id",
         "key",
+        "overdue",
         "raw_id",
         "request",
         "settled",
@@ -122,6 +125,8 @@ class InFlight:
         self.deliver = deliver
         self.worker: Worker[InFlight] | None = None
         self.cancellation: Cancellation | None = None
+        # Once it is cancelled: settles it if it does not end.
+        self.overdue: asyncio.TimerHandle | None = None
         self.settled = False
 
     def stop(self) -> None:
@@ -176,8 +181,6 @@ class Server:
         self._members: deque[tuple[Single, Deliver]] = deque()
         # All has been read.
         self._at_end = False
-        # Or not yet, but the client is known to be gone.
-        self._is_alone = False
         # A client may have one id in flight several times.
         self._in_flight: set[InFlight] = set()
         self._fewer = anyio.Event()
@@ -248,26 +251,13 @@ class Server:
 
     @property
     def _has_room(self) -> bool:
-        """Whether another request may be started."""
-        if self._at_end or self._is_alone:
-            # Once the client is gone there is nothing more to hold back.
-            return True
-        return (
-            len(self._in_flight) < self._daemon.options.max_in_flight
-            and self._output.backlog < MAX_BACKLOG_BYTES
-        )
+        """Whether another message may be taken, as the client reads the answers."""
+        # Once the client is gone there is nothing more to hold back.
+        return self._at_end or self._output.backlog < MAX_BACKLOG_BYTES
 
     async def _wait_for_room(self) -> None:
-        """Wait until another request may be started, or the client is gone."""
+        """Let other tasks run, and wait until the client has read the answers."""
         await anyio.lowlevel.checkpoint()
-        while len(self._in_flight) >= self._daemon.options.max_in_flight:
-            # Its end cannot be seen by reading, as nothing is read now.
-            if self._source.has_hung_up():
-                self._is_alone = True
-                return
-            self._fewer = anyio.Event()
-            with anyio.move_on_after(HANG_UP_POLL_S):
-                await self._fewer.wait()
         if self._output.backlog >= MAX_BACKLOG_BYTES:
             await self._output.wait_empty()
 
@@ -322,11 +312,17 @@ class Server:
             self._settle(entry, b"")
         elif self._daemon.draining:
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
+        elif len(self._in_flight) >= self._daemon.options.max_in_flight:
+            self._settle(entry, encode_error(entry.raw_id, self._too_many()))
         else:
             if self._logs_requests:
                 logger.debug("request %.100r", request.method)
             self._in_flight.add(entry)
             entry.worker = self._workers.start(entry)
+
+    def _too_many(self) -> RpcError:
+        limit = self._daemon.options.max_in_flight
+        return resource_exhausted("max_in_flight", f"Too many requests are in flight: {limit}")
 
     # -- answering --------------------------------------------------------------------------
 
@@ -334,7 +330,6 @@ class Server:
         if entry.settled:
             # It failed between its start and this moment.
             return
-        reply: bytes | None = None
         request = entry.request
         try:
             result = await dispatch(self._methods, entry.context, request.method, request.params)
@@ -345,13 +340,14 @@ class Server:
         except Exception as error:
             # The result could not be encoded.
             reply = encode_error(entry.raw_id, answer_for(error, "a request"))
-        finally:
-            if reply is None:
-                # Something has cut it short: the client, or the end of the daemon.
+        except anyio.get_cancelled_exc_class():
+            # Otherwise the request has cancelled itself, and has failed.
+            if is_cancelled():
                 was_asked = entry.cancellation is not None
                 cause = cancelled(entry.context.error_data) if was_asked else shutting_down()
-                reply = encode_error(entry.raw_id, cause)
-            self._settle(entry, reply)
+                self._settle(entry, encode_error(entry.raw_id, cause))
+            raise
+        self._settle(entry, reply)
 
     def _fail(self, entry: InFlight, error: BaseException) -> None:
         """Settle a request whose task has failed."""
@@ -366,6 +362,9 @@ class Server:
         entry.context.is_over = True
         # A task that was cancelled keeps the error, whose traceback leads to `entry`.
         entry.worker = None
+        if entry.overdue is not None:
+            entry.overdue.cancel()
+            entry.overdue = None
         self._in_flight.discard(entry)
         self._fewer.set()
 
@@ -382,6 +381,18 @@ class Server:
             entry.cancellation = cancellation
             entry.context.is_over = True
             entry.stop()
+            if entry.overdue is None:
+                patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
+                loop = asyncio.get_running_loop()
+                entry.overdue = loop.call_later(patience, self._give_up, entry)
+
+    def _give_up(self, entry: InFlight) -> None:
+        """Answer a cancelled request that does not end, for example a tool that ignores it."""
+        logger.warning("a request goes on although it is cancelled: %.100r", entry.request.method)
+        try:
+            self._settle(entry, encode_error(entry.raw_id, cancelled(entry.context.error_data)))
+        except Exception as error:
+            self._fail(entry, error)
 
     def _write(self, reply: bytes | None) -> None:
         if reply is not None:

@@ -39,8 +39,6 @@ READ_BYTES: Final = 64 * 1024
 # Errors of read(2) and write(2) that say nothing about the stream.
 _TRY_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 
-_HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
-
 # How a write fails once nobody reads.
 _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
@@ -64,14 +62,6 @@ class Input:
                 selector.register(descriptor, selectors.EVENT_READ)
             except PermissionError:
                 self._can_wait = False
-
-    def has_hung_up(self) -> bool:
-        """Whether the other side has closed the stream, although there may be more to read."""
-        poll = select.poll()
-        poll.register(self._descriptor, _HUNG_UP)
-        with suppress(OSError):
-            return any(events & _HUNG_UP for _, events in poll.poll(0))
-        return False
 
     async def watch(self, on_readable: Callable[[], bool]) -> None:
         """Call `on_readable`, which is to `read`, when there is something, until it says True."""

@@ -1,8 +1,9 @@
 """The tools of a daemon, its own and those of plug-ins, behind ``list_tools`` and ``call_tool``.
 
 They are loaded in a thread, soon after the start or when they are first asked for, so that no
-command waits for their imports. If that fails, the requests that wait for them get the error, and
-the next one tries again.
+command waits for their imports. The daemon's own tools come first, and calls of those do not wait
+for plug-ins. If loading fails, the requests that wait for it get the error, and the next one tries
+again.
 """
 
 from __future__ import annotations
@@ -10,82 +11,109 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 import msgspec
 from anyio import get_cancelled_exc_class
-from anyio.lowlevel import current_token
+from anyio.lowlevel import EventLoopToken, current_token
 
 from shelld import faults
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.shells.home import do_soon
+from shelld.workers import is_cancelled
 from shelld_protocol.errors import RpcError
 from shelld_protocol.tool_methods import (
     CallContext,
     CallToolParams,
     ListToolsParams,
     ListToolsResult,
+    ToolFormat,
 )
 from shelld_protocol.tools import ToolResult
 
 if TYPE_CHECKING:
     from shelld.tools import ToolExecutor
+    from shelld.tools.plugins import Schemas
+
+T = TypeVar("T")
 
 # After the start, when the first commands have had their turn.
 LOAD_DELAY_S: Final = 0.3
 
 
-class _Loading:
-    """One attempt to load the tools. `outcome` is set before `is_over`."""
+class _Stage(Generic[T]):
+    """A part of the loading. `outcome` is set before `is_over`."""
 
     def __init__(self) -> None:
-        self.outcome: Future[ToolExecutor] = Future()
+        self.outcome: Future[T] = Future()
         self.is_over = anyio.Event()
+
+    def end(self, loop: EventLoopToken, load: Callable[[], T]) -> None:
+        """Take what `load` returns, or the error to answer with, and wake those who wait."""
+        try:
+            self.outcome.set_result(load())
+        except BaseException as error:
+            self.outcome.set_exception(faults.answer_for(error, "the loading of the tools"))
+        # Nobody waits any more if the daemon has ended.
+        with suppress(RuntimeError):
+            do_soon(loop, self.is_over.set)
+
+
+class _Loading:
+    """One attempt to load the tools: the daemon's own first, then those of plug-ins."""
+
+    def __init__(self) -> None:
+        self.own: _Stage[ToolExecutor] = _Stage()
+        self.all: _Stage[list[Schemas]] = _Stage()
 
 
 class Toolbox:
-    """Every method waits until the tools are loaded."""
-
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._executor: ToolExecutor | None = None
         self._loading: _Loading | None = None
 
     async def preload(self) -> None:
         """Load the tools once the first commands have had their turn."""
         await anyio.sleep(LOAD_DELAY_S)
         with suppress(RpcError):
-            await self.ready()
+            await self.schemas("mcp")
 
     async def ready(self) -> ToolExecutor:
-        """Return what executes the tools, once they are loaded.
+        """Return what executes the tools, once the daemon's own are loaded.
 
         Raises `RpcError` (resource_exhausted, internal_error) if they cannot be loaded now.
         """
-        if self._executor is None:
-            loading = self._loading or self._start_loading()
-            await loading.is_over.wait()
-            if self._loading is loading:
-                self._loading = None
-            self._executor = loading.outcome.result()
-        return self._executor
+        loading = self._loading or self._start_loading()
+        return await self._outcome_of(loading, loading.own)
+
+    async def schemas(self, format: ToolFormat) -> list[dict[str, Any]]:  # noqa: A002
+        """Return all tools as that API has them, with those of plug-ins. Raises `RpcError`."""
+        loading = self._loading or self._start_loading()
+        return [each[format] for each in await self._outcome_of(loading, loading.all)]
+
+    async def executor_of(self, name: str) -> ToolExecutor:
+        """Return what executes that tool, which may be one of a plug-in. Raises `RpcError`."""
+        executor = await self.ready()
+        if not executor.registry.exists(name):
+            await self.schemas("mcp")
+        return executor
+
+    async def _outcome_of(self, loading: _Loading, stage: _Stage[T]) -> T:
+        await stage.is_over.wait()
+        if stage.outcome.exception() is not None and self._loading is loading:
+            self._loading = None
+        return stage.outcome.result()
 
     def _start_loading(self) -> _Loading:
         loading, loop = _Loading(), current_token()
 
         def load() -> None:
-            try:
-                loading.outcome.set_result(self._load())
-            except BaseException as error:
-                answer = faults.answer_for(error, "the loading of the tools")
-                loading.outcome.set_exception(answer)
-            # Nobody waits any more if the daemon has ended.
-            with suppress(RuntimeError):
-                do_soon(loop, loading.is_over.set)
+            loading.own.end(loop, self._load)
+            loading.all.end(loop, lambda: self._load_plugins(loading.own.outcome.result()))
 
         # Not a thread that the daemon's end would wait for: a plug-in may do anything.
         threading.Thread(target=load, name="shelld-tools", daemon=True).start()
@@ -94,7 +122,6 @@ class Toolbox:
 
     def _load(self) -> ToolExecutor:
         from shelld.tools import ToolExecutor, ToolRegistry, register_execution_tools  # noqa: PLC0415
-        from shelld.tools.plugins import load_plugins  # noqa: PLC0415
 
         logger = logging.getLogger("shelld.tools")
         if not logger.isEnabledFor(logging.INFO):
@@ -104,13 +131,17 @@ class Toolbox:
         ToolRegistry.reset()
         registry = ToolRegistry()
         register_execution_tools(registry, self._daemon)
-        load_plugins(registry)
         # Nobody can ask a daemon for what it has executed.
         return ToolExecutor(registry, max_executions=0)
 
+    def _load_plugins(self, executor: ToolExecutor) -> list[Schemas]:
+        from shelld.tools.plugins import load_plugins, schemas_of  # noqa: PLC0415
+
+        own = [schemas_of(tool) for tool in executor.registry.list_all()]
+        return [each for each in own if each is not None] + load_plugins(executor.registry)
+
     async def list_tools(self, _context: Context, params: ListToolsParams) -> ListToolsResult:
-        executor = await self.ready()
-        return ListToolsResult(executor.get_all_schemas(params.format))
+        return ListToolsResult(await self.schemas(params.format))
 
     async def call_tool(self, context: Context, params: CallToolParams) -> msgspec.Raw:
         """Return a `ToolResult`, encoded."""
@@ -125,13 +156,15 @@ class Toolbox:
 
         A result that JSON cannot express is replaced by a failure.
         """
-        executor = await self.ready()
+        executor = await self.executor_of(name)
         try:
             result = await executor.execute(name, context, **(arguments or {}))
-        except (Exception, get_cancelled_exc_class()):
-            raise
-        except BaseException:
-            # `BaseTool` leaves these to the program, and they would end the daemon.
+        except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()) and is_cancelled():
+                raise
+            if faults.shortage(error) is not None:
+                raise
+            # `BaseTool` leaves some to the program, and they would end the daemon.
             faults.report("a tool")
             result = ToolResult.fail("Internal error", kind="internal_error")
         try:

@@ -6,16 +6,21 @@ one that waits takes a fifth of that. So a task that has done its job waits for 
 
 Invariants: a job that was given is begun, whatever is cancelled; where asyncio runs the event loop,
 jobs begin in the order in which they were given; an idle task keeps nothing of its last job. What a
-job raises ends that job and nothing else, and what its owner raises then ends nothing.
+job raises ends that job and nothing else, and what its owner raises then ends nothing. A job that
+cancels its own task has failed, like one that raises: only cancel scopes cancel a worker.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from shelld import faults
 from shelld.readiness import new_wakeup
@@ -23,6 +28,15 @@ from shelld.readiness import new_wakeup
 J = TypeVar("J")
 
 MAX_IDLE: Final = 8
+
+
+def is_cancelled() -> bool:
+    """Return whether a cancel scope around the current task is cancelled.
+
+    If none is, a cancellation comes from the code that the task runs. For example, a tool may call
+    ``asyncio.current_task().cancel()``.
+    """
+    return anyio.current_effective_deadline() == -math.inf
 
 
 class Worker(Generic[J]):
@@ -83,16 +97,21 @@ class Workers(Generic[J]):
             while worker.job is not None:
                 await self._work(worker.job)
                 worker.job = None
-                if not worker.is_cancelled:
+                if not worker.is_cancelled and not _has_cancelled_itself():
                     await self._wait_for_job(worker)
-        except anyio.get_cancelled_exc_class():
-            raise
         except BaseException as error:
+            if isinstance(error, anyio.get_cancelled_exc_class()) and is_cancelled():
+                raise
             # Also what ends programs elsewhere: a plug-in may raise SystemExit.
             self._fail(worker, error)
         finally:
             # A task that was cancelled keeps the error, whose traceback leads to this frame.
             worker.task = worker.job = None
+        if _has_cancelled_itself():
+            # asyncio may not have delivered the cancellation yet. A task that ends before that
+            # counts as cancelled, and its task group then cancels all others.
+            with suppress(anyio.get_cancelled_exc_class()):
+                await anyio.lowlevel.checkpoint()
 
     def _fail(self, worker: Worker[J], error: BaseException) -> None:
         if worker in self._idle:
@@ -118,3 +137,16 @@ class Workers(Generic[J]):
             # It meets the same fate in a job that it was given meanwhile.
             if worker.job is None:
                 raise
+
+
+def _has_cancelled_itself() -> bool:
+    """Return whether code in the current task has cancelled it, and has not taken that back.
+
+    Cancel scopes take back what they have done when they end.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        # Tasks of other event loops cannot do that.
+        return False
+    return task is not None and task.cancelling() > 0

@@ -401,11 +401,23 @@ async def test_requests_at_the_end_are_refused_after_the_drain() -> None:
         assert (await peer.receive())["error"]["code"] == 1006
 
 
-async def test_at_the_cap_reading_stops_and_goes_on_when_there_is_room() -> None:
+async def test_request_over_the_limit_is_refused_and_cancellations_are_read() -> None:
     async with served(max_in_flight=2) as peer:
-        peer.send(request("forever", 1), request("deaf", 2), request("nothing", 3))
-        assert (await peer.receive())["id"] == 2
-        assert (await peer.receive())["id"] == 3
+        peer.send(request("forever", 1), request("forever", 2), request("nothing", 3))
+        refusal = await peer.receive()
+        assert refusal["id"] == 3
+        assert refusal["error"]["code"] == 1005
+        assert refusal["error"]["data"]["limit"] == "max_in_flight"
+        peer.send(cancel(1))
+        assert (await peer.receive())["id"] == 1
+        peer.send(request("nothing", 4))
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": 4, "result": None}
+
+
+async def test_notification_over_the_limit_gets_no_answer() -> None:
+    async with served(max_in_flight=1) as peer:
+        peer.send(request("forever", 1), {"jsonrpc": "2.0", "method": "nothing"}, cancel(1))
+        assert (await peer.receive())["id"] == 1
 
 
 async def test_notifications_are_sent_in_order_and_not_piled_up_for_who_does_not_read() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -200,3 +204,91 @@ async def test_a_job_that_raises_ends_alone(
     assert [record.getMessage() for record in caplog.records] == [
         "unexpected error in the end of a task"
     ]
+
+
+def cancel_current_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+async def wait_for_own_cancellation() -> None:
+    cancel_current_task()
+    await anyio.sleep(60)
+
+
+async def end_before_own_cancellation() -> None:
+    cancel_current_task()
+
+
+async def ignore_own_cancellation() -> None:
+    cancel_current_task()
+    with contextlib.suppress(asyncio.CancelledError):
+        await anyio.sleep(60)
+
+
+async def raise_before_own_cancellation() -> None:
+    cancel_current_task()
+    raise ValueError
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@pytest.mark.parametrize(
+    ("work", "error"),
+    [
+        (wait_for_own_cancellation, asyncio.CancelledError),
+        (end_before_own_cancellation, None),
+        (ignore_own_cancellation, None),
+        (raise_before_own_cancellation, ValueError),
+    ],
+)
+async def test_job_that_cancels_its_task_ends_alone(
+    work: Callable[[], Awaitable[None]], error: type[BaseException] | None
+) -> None:
+    errors: list[type[BaseException]] = []
+
+    async def run(job: Callable[[], Awaitable[None]]) -> None:
+        await job()
+
+    def note(_job: object, error: BaseException) -> None:
+        errors.append(type(error))
+
+    later = Job()
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, run, note)
+        first = workers.start(work)
+        await anyio.wait_all_tasks_blocked()
+        later.may_end.set()
+        assert workers.start(later.do) is not first
+        await later.done.wait()
+        workers.close()
+    assert not tasks.cancel_scope.cancel_called
+    assert not later.was_cancelled
+    assert errors == ([] if error is None else [error])
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_cancelled_idle_task_is_not_used_again() -> None:
+    stale: list[asyncio.Task[Any] | None] = []
+
+    async def leave_task_to_others() -> None:
+        stale.append(asyncio.current_task())
+
+    async def run(job: Callable[[], Awaitable[None]]) -> None:
+        await job()
+
+    job = Job()
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, run, fails)
+        workers.start(leave_task_to_others)
+        await anyio.wait_all_tasks_blocked()
+        (task,) = stale
+        assert task is not None
+        task.cancel()
+        await anyio.wait_all_tasks_blocked()
+        job.may_end.set()
+        workers.start(job.do)
+        await job.done.wait()
+        workers.close()
+    assert not tasks.cancel_scope.cancel_called
+    assert not job.was_cancelled

@@ -112,7 +112,7 @@ def test_no_depth_of_nesting_ends_the_daemon(daemon: RawDaemon, message: bytes) 
     assert daemon.call("ping") == {}
 
 
-def test_a_large_batch_is_started_as_room_allows() -> None:
+def test_batch_over_the_limit_is_answered_in_full() -> None:
     with raw_daemon("--max-in-flight", "4") as daemon:
         members = [
             {"jsonrpc": "2.0", "id": number, "method": "bash", "params": {"command": "echo $$"}}
@@ -121,8 +121,9 @@ def test_a_large_batch_is_started_as_room_allows() -> None:
         daemon.send([*members, {"jsonrpc": "2.0", "method": "exit"}])
         daemon.send({"jsonrpc": "2.0", "id": "late", "method": "ping"})
         answers = daemon.receive()
-        assert sorted(answer["id"] for answer in answers) == list(range(30))
-        assert all(answer["result"]["exitCode"] == 0 for answer in answers)
+        assert [answer["id"] for answer in answers] == list(range(30))
+        assert all(answer["result"]["exitCode"] == 0 for answer in answers[:4])
+        assert {error_code(answer) for answer in answers[4:]} == {1005}
         assert daemon.wait() == 1
 
 

@@ -351,7 +351,7 @@ def test_starts_and_ends_leave_no_files_behind() -> None:
     assert left == set()
 
 
-def test_a_client_that_vanishes_while_no_more_is_read_ends_the_daemon() -> None:
+def test_client_that_vanishes_at_the_limit_ends_the_daemon() -> None:
     with raw_daemon("--max-in-flight", "3") as daemon:
         bash_id = daemon.background("sleep 300")
         for _ in range(10):

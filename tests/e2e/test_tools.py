@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,15 @@ import jsonschema
 import pytest
 
 from shelld_protocol.schemas import tool_result_schema
-from support import RawDaemon, is_alive, raw_daemon, running_below, wait_for
+from support import (
+    DEADLINE_S,
+    RawDaemon,
+    altered_daemon,
+    is_alive,
+    raw_daemon,
+    running_below,
+    wait_for,
+)
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 
@@ -43,7 +53,7 @@ def test_an_unknown_tool_is_a_failed_result(daemon: RawDaemon) -> None:
     assert call(daemon, "Nope", {"a": 1}) == {
         "success": False,
         "output": None,
-        "error": "Unknown tool: Nope",
+        "error": "Unknown tool: Nope. Known: Bash, BashOutput, KillShell",
         "metadata": {},
     }
 
@@ -92,8 +102,8 @@ def test_the_context_is_the_circumstances(daemon: RawDaemon, tmp_path: Path) -> 
     )
     call(daemon, "Bash", {"command": "A=1"}, session_id="mine", agent_id="a", metadata={"b": 1})
     assert daemon.bash("echo $A", session="mine")["stdout"] == "1\n"
-    assert call(daemon, "Bash", {"command": "sleep 9"}, timeout=0.2)["error"] == (
-        "Command timed out after 200ms"
+    assert call(daemon, "Bash", {"command": "sleep 9"}, timeout=0.2)["error"].startswith(
+        "Command timed out after 200ms\n[For more time: "
     )
     assert call(daemon, "Bash", {"command": "ls"}, dry_run=True)["output"] == (
         "[Dry Run] Would execute: ls"
@@ -104,7 +114,7 @@ def test_the_context_is_the_circumstances(daemon: RawDaemon, tmp_path: Path) -> 
 def test_without_a_timeout_the_one_of_the_daemon_counts() -> None:
     with raw_daemon("--default-timeout", "1000") as daemon:
         result = call(daemon, "Bash", {"command": "sleep 300"})
-        assert result["error"] == "Command timed out after 1000ms"
+        assert result["error"].startswith("Command timed out after 1000ms\n[For more time: ")
         (bash, *_) = daemon.call("list_tools")["tools"]
         assert "(default 1000, at most 600000)" in bash["function"]["description"]
 
@@ -243,7 +253,8 @@ def test_a_tool_that_fails_is_not_logged_unless_asked_for(tmp_path: Path) -> Non
 
 def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDaemon) -> None:
     names = [tool["function"]["name"] for tool in plugged.call("list_tools")["tools"]]
-    assert names == ["Bash", "BashOutput", "KillShell", "Reverse", "Unshowable", "Nested", "Ending"]
+    assert names[:4] == ["Bash", "BashOutput", "KillShell", "Reverse"]
+    assert names[4:] == ["Unshowable", "Nested", "Ending", "Staying"]
     assert call(plugged, "Reverse", {"text": "abc"}) == {
         "success": True,
         "output": "cba",
@@ -278,6 +289,7 @@ def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDa
         # In a program without a daemon, these are for the program.
         ("interrupt", {"kind": "internal_error"}),
         ("group", {"kind": "internal_error"}),
+        ("own task", {"kind": "internal_error"}),
     ],
 )
 def test_tool_that_ends_programs_only_fails(
@@ -290,6 +302,54 @@ def test_tool_that_ends_programs_only_fails(
     assert is_alive(job["pid"])
 
 
+@pytest.mark.parametrize("way", ["own task at its end", "own task, and go on"])
+def test_tool_that_cancels_its_task_harms_no_later_one(plugged: RawDaemon, way: str) -> None:
+    job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
+    for _ in range(3):
+        assert call(plugged, "Ending", {"text": way})["output"] == "done"
+        # An idle worker that was cancelled would pass this on.
+        later = call(plugged, "Ending", {"text": "cancelled"})
+        assert later["metadata"] == {"exception": "CancelledError"}
+    assert is_alive(job["pid"])
+    assert plugged.call("server_info")["counters"]["internalErrors"] == 0
+
+
+def start_staying(daemon: RawDaemon, what: str) -> Any:
+    """Call a tool that does not end when it is cancelled; return the id of the request."""
+    request = daemon.request("call_tool", {"name": "Staying", "arguments": {"text": what}})
+    word = b"a thread sleeps" if what == "thread" else b"cancellation is ignored"
+    wait_for(lambda: word in daemon.read_stderr())
+    return request
+
+
+def test_cancelled_tool_is_answered_although_it_goes_on(plugged: RawDaemon) -> None:
+    request = start_staying(plugged, "itself")
+    plugged.notify("$/cancelRequest", {"id": request})
+    assert plugged.answer(request)["error"]["code"] == -32800
+    assert call(plugged, "Reverse", {"text": "abc"})["output"] == "cba"
+    assert b"a request goes on although it is cancelled: 'call_tool'" in plugged.read_stderr()
+
+
+def test_silently_cancelled_tool_that_goes_on_stays_unanswered(plugged: RawDaemon) -> None:
+    request = start_staying(plugged, "itself")
+    plugged.notify("notifications/cancelled", {"requestId": request})
+    wait_for(lambda: b"a request goes on although" in plugged.read_stderr())
+    later = plugged.request("ping")
+    assert plugged.receive()["id"] == later
+
+
+@pytest.mark.parametrize("what", ["itself", "task", "thread"])
+def test_daemon_ends_although_a_tool_goes_on(plugged: RawDaemon, what: str) -> None:
+    job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
+    request = start_staying(plugged, what)
+    plugged.end_input()
+    assert plugged.answer(request)["error"]["data"]["kind"] == "shutting_down"
+    assert plugged.process.wait(DEADLINE_S) == 0
+    if what != "thread":
+        assert b"the daemon ends although tasks of it" in plugged.read_stderr()
+    wait_for(lambda: not is_alive(job["pid"]))
+
+
 def test_a_tool_that_returns_no_valid_result_fails(plugged: RawDaemon) -> None:
     result = call(plugged, "Ending", {"text": "wrong"})
     sentence = "Tool 'Ending' returned a ToolResult whose error is no str"
@@ -300,3 +360,142 @@ def test_a_tool_that_returns_no_valid_result_fails(plugged: RawDaemon) -> None:
 def test_plugins_are_loaded_without_being_asked_for(plugged: RawDaemon) -> None:
     plugged.call("ping")
     wait_for(lambda: b"g_several" in plugged.read_stderr() or b"e_no_tool" in plugged.stderr)
+
+
+PLUGIN_HEADER = """
+import threading
+from shelld.tools import BaseTool, ToolCategory, ToolParameter, ToolResult
+
+class Good(BaseTool):
+    name = "Good"
+    description = "Does nothing."
+    category = ToolCategory.OTHER
+    parameters = []
+
+    async def _execute(self, context, /, **params):
+        return ToolResult.ok("good")
+
+"""
+
+OWN_TOOLS = ["Bash", "BashOutput", "KillShell"]
+
+
+@contextlib.contextmanager
+def daemon_with(directory: Path, plugin: str, **constants: float) -> Generator[RawDaemon]:
+    """A daemon with a plug-in of that source, whose function `make` is the entry point."""
+    (directory / "odd_plugin.py").write_text(PLUGIN_HEADER + textwrap.dedent(plugin))
+    info = directory / "odd_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[shelld.tools]\nodd = odd_plugin:make\n")
+    path = os.pathsep.join([str(directory), *filter(None, [os.environ.get("PYTHONPATH")])])
+    altered = {f"shelld.tools.plugins.{name}": value for name, value in constants.items()}
+    daemon = RawDaemon(command=altered_daemon(altered), env={**os.environ, "PYTHONPATH": path})
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+
+
+HANGING = """
+def make():
+    threading.Event().wait()
+"""
+
+
+def test_own_tools_do_not_wait_for_plugins(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, HANGING, LOAD_TIMEOUT_S=3_600) as daemon:
+        waiting = daemon.request("list_tools")
+        assert call(daemon, "Bash", {"command": "echo here"})["output"] == "here\n"
+        daemon.notify("$/cancelRequest", {"id": waiting})
+        assert daemon.answer(waiting)["error"]["code"] == -32800
+        daemon.end_input()
+        assert daemon.wait() == 0
+
+
+def test_plugin_that_never_returns_is_skipped(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, HANGING, LOAD_TIMEOUT_S=0.1) as daemon:
+        names = [tool["function"]["name"] for tool in daemon.call("list_tools")["tools"]]
+        assert names == OWN_TOOLS
+        assert call(daemon, "Good", {})["error"].startswith("Unknown tool: Good")
+        assert b"it takes more than 0.1 s" in daemon.read_stderr()
+
+
+BAD_TOOL = """
+class Bad(Good):
+    name = "Bad"
+    {}
+
+def make():
+    return [Good(), Bad()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "names"),
+    [
+        (BAD_TOOL.format('description = "But this is fine."'), ["Good", "Bad"]),
+        (
+            BAD_TOOL.format(
+                'parameters = [ToolParameter("a", "array", required=False, default=[object()])]'
+            ),
+            ["Good"],
+        ),
+        (BAD_TOOL.format('annotations = {"title": object()}'), ["Good"]),
+        (BAD_TOOL.format("output_types = None"), ["Good"]),
+        (BAD_TOOL.format("description = None"), ["Good"]),
+        ("class Odd(BaseException): pass\ndef make():\n    raise Odd", []),
+        ("def make():\n    raise KeyboardInterrupt", []),
+        ("def make():\n    while True:\n        yield Good()", []),
+    ],
+)
+def test_plugin_that_is_wrong_takes_no_other_tool_away(
+    tmp_path: Path, plugin: str, names: list[str]
+) -> None:
+    with daemon_with(tmp_path, plugin) as daemon:
+        for api in ("openai", "anthropic", "mcp"):
+            tools = daemon.call("list_tools", {"format": api})["tools"]
+            assert [tool.get("function", tool)["name"] for tool in tools] == OWN_TOOLS + names
+        assert (b"skipped" in daemon.read_stderr()) == ("Bad" not in names)
+
+
+def test_name_that_fails_later_changes_no_list(tmp_path: Path) -> None:
+    plugin = """
+    may_fail = False
+
+    class Late(Good):
+        @property
+        def name(self):
+            if may_fail:
+                raise RuntimeError
+            return "Late"
+
+        async def _execute(self, context, /, **params):
+            global may_fail
+            may_fail = True
+            return ToolResult.ok("from now on")
+
+    def make():
+        return Late()
+    """
+    with daemon_with(tmp_path, plugin) as daemon:
+        before = daemon.call("list_tools")
+        for _ in range(2):
+            assert isinstance(call(daemon, "Late", {})["success"], bool)
+        assert daemon.call("list_tools") == before
+
+
+def test_a_huge_timeout_of_the_context_is_none(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("true")
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
+    result = call(daemon, "BashOutput", {"bash_id": bash_id, "wait": 1}, timeout=1e306)
+    assert result["success"]
+
+
+def test_the_debug_log_has_no_values_of_parameters(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with raw_daemon("--log-level", "debug", "--log-file", str(log)) as daemon:
+        call(daemon, "Bash", {"command": "cat", "stdin": "hunter2"})
+    text = log.read_text()
+    assert "'command': 3 characters, 'stdin': 7 characters" in text
+    assert "hunter2" not in text

@@ -91,7 +91,9 @@ async def test_what_times_out_is_told(mode: str) -> None:
     async with connected(mode) as host:
         result = await host.bash("echo so far; sleep 300", timeout=1000)
         assert result.is_error
-        assert text_of(result) == "Command timed out after 1000ms\nso far\n"
+        sentence, output, advice = text_of(result).splitlines()
+        assert (sentence, output) == ("Command timed out after 1000ms", "so far")
+        assert advice.startswith("[For more time: ")
 
 
 async def test_a_cancelled_call_kills_its_command(mode: str) -> None:

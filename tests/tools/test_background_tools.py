@@ -131,8 +131,16 @@ async def test_of_many_lines_that_match_head_and_tail_are_shown(call: Tools) -> 
 @pytest.mark.parametrize(
     ("tool", "params", "sentence"),
     [
-        ("BashOutput", {"bash_id": "shell_nonexistent"}, "Shell not found: shell_nonexistent"),
-        ("KillShell", {"shell_id": "shell_nonexistent"}, "Shell not found: shell_nonexistent"),
+        (
+            "BashOutput",
+            {"bash_id": "shell_nonexistent"},
+            "Shell not found: shell_nonexistent\n[There are no shells]",
+        ),
+        (
+            "KillShell",
+            {"shell_id": "shell_nonexistent"},
+            "Shell not found: shell_nonexistent\n[There are no shells]",
+        ),
         ("BashOutput", {}, "Missing required parameter: bash_id"),
         ("KillShell", {}, "Missing required parameter: shell_id"),
         (
@@ -140,7 +148,21 @@ async def test_of_many_lines_that_match_head_and_tail_are_shown(call: Tools) -> 
             {"shell_id": "a", "bash_id": "b"},
             "Invalid value for bash_id: must equal shell_id",
         ),
-        ("KillShell", {"bash_id": "shell_b"}, "Shell not found: shell_b"),
+        (
+            "BashOutput",
+            {"shell_id": "a", "bash_id": "b"},
+            "Invalid value for shell_id: must equal bash_id",
+        ),
+        (
+            "KillShell",
+            {"bash_id": "shell_b"},
+            "Shell not found: shell_b\n[There are no shells]",
+        ),
+        (
+            "BashOutput",
+            {"shell_id": "shell_b"},
+            "Shell not found: shell_b\n[There are no shells]",
+        ),
     ],
 )
 async def test_what_is_not_there_is_a_failed_result(
@@ -227,3 +249,10 @@ async def test_the_timeout_of_one_is_nothing_to_another(call: Tools) -> None:
     result = await call("BashOutput", bash_id=other, wait=10_000)
     assert ok(result).startswith("tick\n")
     assert result.metadata["is_running"] is True
+
+
+async def test_unknown_shell_is_answered_with_the_newest(call: Tools) -> None:
+    ids = [(await call("Bash", command="true")).metadata["bash_id"] for _ in range(12)]
+    sentence, advice = failed(await call("BashOutput", bash_id="shell_999")).splitlines()
+    assert sentence == "Shell not found: shell_999"
+    assert advice == f"[Shells: {', '.join(ids[:1:-1])}, and 2 more]"

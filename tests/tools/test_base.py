@@ -56,8 +56,14 @@ def test_attributes_do_instead_of_properties() -> None:
         ({"file_path": 123}, (False, "Invalid type for file_path: expected string")),
         ({"file_path": "/", "limit": "3"}, (False, "Invalid type for limit: expected integer")),
         ({"file_path": "/", "limit": True}, (False, "Invalid type for limit: expected integer")),
-        ({"file_path": "/", "foo": 1}, (False, "Unknown parameter: foo")),
-        ({"file_path": "/", "self": 1}, (False, "Unknown parameter: self")),
+        (
+            {"file_path": "/", "foo": 1},
+            (False, "Unknown parameter: foo. Known: file_path, offset, limit"),
+        ),
+        (
+            {"file_path": "/", "self": 1},
+            (False, "Unknown parameter: self. Known: file_path, offset, limit"),
+        ),
     ],
 )
 def test_parameters_are_validated(given: dict[str, Any], outcome: tuple[bool, str | None]) -> None:
@@ -93,7 +99,7 @@ async def test_what_is_not_valid_is_not_executed() -> None:
     result = await tool.execute(CONTEXT)
     assert result == ToolResult.fail("Missing required parameter: file_path")
     result = await tool.execute(CONTEXT, file_path="/", context="x")
-    assert result == ToolResult.fail("Unknown parameter: context")
+    assert result == ToolResult.fail("Unknown parameter: context. Known: file_path, offset, limit")
     assert tool.calls == []
 
 

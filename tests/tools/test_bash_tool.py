@@ -79,8 +79,9 @@ async def test_a_command_within_its_timeout_ends_by_itself(call: Tools) -> None:
 
 async def test_a_command_over_its_timeout_is_killed_and_shows_what_it_wrote(call: Tools) -> None:
     result = await call("Bash", command="echo $$; sleep 300", timeout=1_000)
-    first, pid = failed(result).splitlines()
+    first, pid, last = failed(result).splitlines()
     assert first == "Command timed out after 1000ms"
+    assert last.startswith("[For more time: a longer timeout, run_in_background=true")
     assert not is_alive(int(pid))
     assert result.metadata["status"] == "timeout"
 
@@ -88,7 +89,7 @@ async def test_a_command_over_its_timeout_is_killed_and_shows_what_it_wrote(call
 async def test_the_timeout_of_the_context_is_that_of_a_command_without_one(call: Tools) -> None:
     context = {"timeout": 0.25}
     result = await call("Bash", context=context, command="sleep 300")
-    assert failed(result) == "Command timed out after 250ms"
+    assert failed(result).splitlines()[0] == "Command timed out after 250ms"
     assert ok(await call("Bash", context=context, command="sleep 0.4", timeout=20_000))
 
 
@@ -97,7 +98,10 @@ async def test_a_command_can_go_on_after_its_timeout(call: Tools, tmp_path: Path
     command = f"echo one; {gate.wait}; echo two"
     result = await call("Bash", command=command, timeout=1_000, on_timeout="background")
     bash_id = result.metadata["bash_id"]
-    assert ok(result) == f"Still running after 1000ms, now in the background: {bash_id}\none\n"
+    assert ok(result) == (
+        f"Still running after 1000ms, now in the background: {bash_id}\none\n"
+        "[BashOutput reads what it writes, KillShell ends it]"
+    )
     assert result.metadata.items() >= {"status": "running", "is_running": True}.items()
     gate.open()
     assert ok(await ended(call, bash_id)).startswith("two\n[Status: completed, exit code 0.")
@@ -202,15 +206,34 @@ async def test_a_dry_run_validates_first(call: Tools) -> None:
         ({}, "Missing required parameter: command"),
         ({"command": ""}, "Value for command is shorter than minimum length: 1"),
         ({"command": 1}, "Invalid type for command: expected string"),
-        ({"command": "true", "timeout": 999}, "Value for timeout is below minimum: 1000"),
-        ({"command": "true", "timeout": 600_001}, "Value for timeout exceeds maximum: 600000"),
+        (
+            {"command": "true", "timeout": 999},
+            "Value for timeout is below minimum: 1000 (milliseconds, 1000 to 600000)",
+        ),
+        (
+            {"command": "true", "timeout": 600_001},
+            "Value for timeout exceeds maximum: 600000 (milliseconds, 1000 to 600000)",
+        ),
         ({"command": "true", "timeout": True}, "Invalid type for timeout: expected integer"),
-        ({"command": "true", "foo": 1}, "Unknown parameter: foo"),
+        (
+            {"command": "true", "foo": 1},
+            "Unknown parameter: foo. Known: command, description, timeout, run_in_background, "
+            "on_timeout, cwd, stdin, session",
+        ),
         (
             {"command": "true", "on_timeout": "x"},
             "Invalid value for on_timeout: must be one of ['kill', 'background']",
         ),
-        ({"command": "true", "cwd": "/nonexistent"}, "Cannot use the working directory: ENOENT"),
+        (
+            {"command": "true", "cwd": "~/work"},
+            "Cannot use the working directory: ENOENT\n"
+            "[~/work: no such directory. ~ and $HOME are not expanded in cwd]",
+        ),
+        (
+            {"command": "true", "cwd": "/dev/null"},
+            "Cannot use the working directory: ENOTDIR\n"
+            "[/dev/null: not a directory. ~ and $HOME are not expanded in cwd]",
+        ),
     ],
 )
 async def test_what_cannot_be_run_is_a_failed_result(
@@ -273,3 +296,34 @@ async def test_what_developers_run_is_not_blocked(
 async def test_the_names_of_the_methods_are_known(call: Tools) -> None:
     assert ok(await call("bash", command="echo x")) == "x\n"
     assert "not found" in failed(await call("bash_output", bash_id="shell_x"))
+
+
+async def test_result_tells_that_the_session_kept_nothing(call: Tools, tmp_path: Path) -> None:
+    await call("Bash", command=f"cd {tmp_path}")
+    result = await call("Bash", command="cd /etc; exec true")
+    assert ok(result) == (
+        "[The session did not keep what this command set: "
+        "bash could not tell it at its end, as after exec, set -r or set -n]"
+    )
+    assert result.metadata.items() >= {"state_kept": False, "state_reason": "missing"}.items()
+    assert result.metadata["session_cwd"] == str(tmp_path)
+
+
+async def test_result_tells_where_the_next_command_starts(call: Tools, tmp_path: Path) -> None:
+    result = await call("Bash", command=f"cd {tmp_path}")
+    assert result.metadata["session_cwd"] == str(tmp_path)
+    assert "state_kept" not in result.metadata
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_result_tells_that_the_directory_is_gone(
+    call: Tools, tmp_path: Path, background: bool
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    await call("Bash", command=f"cd {gone}")
+    gone.rmdir()
+    result = await call("Bash", command="true", run_in_background=background)
+    line = f"[The session's directory {gone} no longer exists; this ran in {tmp_path}]"
+    assert line in ok(result).splitlines()
+    assert "longer exists" not in ok(await call("Bash", command="pwd", cwd=str(tmp_path)))

@@ -93,8 +93,7 @@ class McpMethods:
         revision = revision_of(params.meta, self._agreed)
         if params.cursor is not None:
             raise invalid_params("Invalid value for cursor: all tools are on one page", "cursor")
-        executor = await self._toolbox.ready()
-        tools = [_as_of(revision, tool) for tool in executor.get_all_schemas("mcp")]
+        tools = [_as_of(revision, tool) for tool in await self._toolbox.schemas("mcp")]
         result = ListToolsMcpResult(tools=tools)
         if is_modern(revision):
             # Which they are depends on what is installed beside the daemon.
@@ -106,7 +105,7 @@ class McpMethods:
         revision = revision_of(params.meta, self._agreed)
         if (name := params.name) is None:
             raise missing_parameter("name")
-        executor = await self._toolbox.ready()
+        executor = await self._toolbox.executor_of(name)
         if executor.registry.get(name) is None:
             raise invalid_params(f"Unknown tool: {name[:100]}", "name")
         circumstances = RequestContext("", timeout=math.inf, request=context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import time
@@ -20,7 +21,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure
 from shelld.shells.process import ShellProcess
 from shelld.shells.text import shown
-from shelld_protocol.errors import RpcError, timed_out
+from shelld_protocol.errors import RpcError, spawn_failed, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashParams,
@@ -101,14 +102,8 @@ def _timeout_policy(
 async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
     """Wait until there is something to answer; if cancelled meanwhile, kill the command first."""
 
-    def answerable() -> bool:
-        if shell.status is ShellStatus.TIMEOUT:
-            # Only once it is known to be dead, or known not to die.
-            return shell.is_empty or bool(shell.survivors)
-        return shell.has_ended or shell.released or shell.is_empty
-
     try:
-        await shell.wait_until(answerable)
+        await shell.wait_until(lambda: is_answerable(shell))
     except anyio.get_cancelled_exc_class():
         survivors: list[int] = []
         with anyio.CancelScope(shield=True):
@@ -116,6 +111,16 @@ async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
         if survivors:
             context.error_data["survivors"] = survivors
         raise
+
+
+def is_answerable(shell: ShellProcess) -> bool:
+    """Return whether the caller of a foreground command need not wait any more."""
+    if shell.status is ShellStatus.TIMEOUT:
+        # Only once it is known to be dead, or known not to die.
+        return shell.is_empty or bool(shell.survivors)
+    # A command that goes on in the background may not have been started yet.
+    is_released = shell.released and shell.pid is not None
+    return shell.has_ended or is_released or shell.is_empty
 
 
 async def _foreground_result(
@@ -167,7 +172,9 @@ async def _foreground_result(
 
 
 def _background_result(shell: ShellProcess, params: BashParams) -> BackgroundResult:
-    assert shell.pid is not None
+    if shell.pid is None:
+        # Lost before it was started.
+        raise spawn_failed(errno.ECHILD, "exec")
     return BackgroundResult(
         bash_id=shell.id,
         command=params.command,

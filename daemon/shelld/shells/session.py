@@ -108,9 +108,17 @@ class Session:
     @property
     def next_cwd(self) -> str:
         """Where the next command starts, found without reading what else the last one left."""
+        return to_text(self._existing(self._last_cwd))
+
+    @property
+    def last_cwd(self) -> str:
+        """Where the last command has left the session, even if that directory is gone by now."""
+        return to_text(self._last_cwd)
+
+    @property
+    def _last_cwd(self) -> bytes:
         left = self._unread
-        cwd = self._state.cwd if left is None else self._cwd_after(left, directory_of(left.dump))
-        return to_text(self._existing(cwd))
+        return self._state.cwd if left is None else self._cwd_after(left, directory_of(left.dump))
 
     def resolve(self, cwd: str | None) -> str:
         """Return the working directory of a command; a relative one is the session's.

@@ -32,6 +32,21 @@ _REASONS: Final[Mapping[EndReason, str]] = {
     "lost": "What guarded it was killed, and it with that.",
 }
 
+_HINT: Final = "BashOutput reads what it writes, KillShell ends it"
+_MORE_TIME: Final = (
+    '[For more time: a longer timeout, run_in_background=true, or on_timeout="background"]'
+)
+
+_NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
+_STATE_REASONS: Final[Mapping[str, str]] = {
+    "missing": "bash could not tell it at its end, as after exec, set -r or set -n",
+    "incomplete": "bash told only a part of it",
+    "too_large": "it is more than 4 MiB",
+    "unreadable": "bash told it in an unknown form",
+    "signal": "a signal ended the command",
+    "unavailable": "the system does not allow it here",
+}
+
 
 class BashTool(ExecutionTool):
     """`MAX_OUTPUT_SIZE` is in characters of output; the notice that some is left out comes on top.
@@ -113,11 +128,19 @@ read it. Prefer commands that print little."""
         timeout_ms = None
         if not math.isinf(context.timeout):
             timeout_ms = max(1, round(min(context.timeout, _LONGEST_TIMEOUT_S) * 1000))
+        manager = daemon.daemon.manager
+        session_cwd = None
+        if bash_params.cwd is None:
+            session_cwd = manager.look_at_session(bash_params.session).last_cwd
         shell = await run_command(daemon, bash_params, timeout_ms)
+        lines = _moved(shell, session_cwd)
         if bash_params.run_in_background:
-            return _started(shell, bash_params)
+            return _started(shell, bash_params, lines)
+        if (reason := _state_reason(shell)) is not None:
+            lines.append(_NOT_KEPT.format(_STATE_REASONS.get(reason, reason)))
         limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
-        return await _ended(shell, bash_params, limit)
+        next_cwd = shown(manager.look_at_session(bash_params.session).next_cwd)
+        return await _ended(shell, bash_params, limit, lines, next_cwd)
 
 
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
@@ -129,13 +152,22 @@ def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParam
     return BashParams(**params, session=session, cwd=cwd)
 
 
-def _started(shell: ShellProcess, params: BashParams) -> ToolResult:
-    hint = "BashOutput reads what it writes, KillShell ends it."
-    text = f"Started background shell {shell.id}\n{hint}"
+def _moved(shell: ShellProcess, session_cwd: str | None) -> list[str]:
+    """Return a line if the session's directory was deleted, so that the command ran elsewhere."""
+    if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
+        return []
+    gone, cwd = shown(session_cwd), shown(shell.working_dir)
+    return [f"[The session's directory {gone} no longer exists; this ran in {cwd}]"]
+
+
+def _started(shell: ShellProcess, params: BashParams, lines: list[str]) -> ToolResult:
+    text = with_lines(f"Started background shell {shell.id}\n{_HINT}.", lines)
     return ToolResult.ok(text, **_metadata(shell, params), pid=shell.pid)
 
 
-async def _ended(shell: ShellProcess, params: BashParams, limit: int) -> ToolResult:
+async def _ended(
+    shell: ShellProcess, params: BashParams, limit: int, more_lines: list[str], session_cwd: str
+) -> ToolResult:
     """What came of a command that has ended, or goes on in the background."""
     readers = excerpt_readers(shell, limit)
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
@@ -144,6 +176,11 @@ async def _ended(shell: ShellProcess, params: BashParams, limit: int) -> ToolRes
     if shell.leftover:
         count = len(shell.leftover)
         lines.append(f"[Left running: {count} of its processes; KillShell {shell.id} ends them]")
+    lines += more_lines
+    if shell.status is ShellStatus.TIMEOUT:
+        lines.append(_MORE_TIME)
+    elif not shell.has_ended:
+        lines.append(f"[{_HINT}]")
     text = with_lines(output, lines)
     metadata = {
         **_metadata(shell, params),
@@ -151,8 +188,11 @@ async def _ended(shell: ShellProcess, params: BashParams, limit: int) -> ToolRes
         "stdout_bytes": shell.stdout.store.written,
         "stderr_bytes": shell.stderr.store.written,
         "cwd": shown(shell.working_dir),
+        "session_cwd": session_cwd,
         "leftover": shell.leftover,
     }
+    if (reason := _state_reason(shell)) is not None:
+        metadata |= {"state_kept": False, "state_reason": reason}
     if not shell.has_ended:
         moved = f"Still running after {shell.timeout_ms}ms, now in the background: {shell.id}"
         return ToolResult.ok(with_lines(moved + "\n" + text, []), **metadata, pid=shell.pid)
@@ -162,6 +202,11 @@ async def _ended(shell: ShellProcess, params: BashParams, limit: int) -> ToolRes
         metadata["survivors"] = shell.survivors
     sentence = _failure(shell)
     return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
+
+
+def _state_reason(shell: ShellProcess) -> str | None:
+    """Return why the session did not keep what the command left; None if it did."""
+    return None if shell.recorder is None else shell.recorder.reason
 
 
 def _failure(shell: ShellProcess) -> str:

@@ -57,6 +57,11 @@ class BashOutputTool(ExecutionTool):
         return "BashOutput"
 
     @property
+    def param_aliases(self) -> Mapping[str, str]:
+        # As KillShell calls it.
+        return {"shell_id": "bash_id"}
+
+    @property
     def description(self) -> str:
         return _DESCRIPTION
 
@@ -68,8 +73,8 @@ class BashOutputTool(ExecutionTool):
         self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         request = BashOutputParams(**params)
-        if not math.isinf(context.timeout):
-            request.wait = min(request.wait, round(context.timeout * 1000))
+        # In this order, as milliseconds of a large timeout can be infinite.
+        request.wait = round(min(request.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         offsets = (request.stdout_offset, request.stderr_offset)
         streams = sum(offset is not None for offset in offsets)

@@ -18,7 +18,9 @@ from shelld.faults import answer_for
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.options import Options
 from shelld.shells.manager import ShellManager
+from shelld.tools.advice import with_advice
 from shelld.tools.base import BaseTool
+from shelld_protocol.errors import RpcError
 from shelld_protocol.parameters import parameters_of
 from shelld_protocol.structs import Params
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolParameter, ToolResult
@@ -64,16 +66,30 @@ class ExecutionTool(BaseTool):
         ]
 
     def validate_params(self, /, **params: Any) -> tuple[bool, str | None]:
-        for alias, name in self.params_type.aliases.items():
+        for alias, name in self.param_aliases.items():
             if alias in params and name in params and params[alias] != params[name]:
                 return False, f"Invalid value for {alias}: must equal {name}"
-        return super().validate_params(**self._renamed(params))
+        is_valid, problem = super().validate_params(**self._renamed(params))
+        return is_valid, None if problem is None else self._with_range(problem)
+
+    @property
+    def param_aliases(self) -> Mapping[str, str]:
+        """Other names that parameters are known by."""
+        return self.params_type.aliases
+
+    def _with_range(self, problem: str) -> str:
+        """Say of a number that is out of its range what the range is, and in which unit."""
+        for each in self.parameters:
+            sentence = f"Value for {each.name} "
+            if problem.startswith(sentence) and "illiseconds" in each.description:
+                return f"{problem} (milliseconds, {each.minimum:g} to {each.maximum:g})"
+        return problem
 
     def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
         return super()._filled(self._renamed(params))
 
     def _renamed(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        aliases = self.params_type.aliases
+        aliases = self.param_aliases
         return {aliases.get(name, name): value for name, value in params.items()}
 
     async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
@@ -89,11 +105,21 @@ class ExecutionTool(BaseTool):
         try:
             if self._daemon is not None:
                 request = context.request if isinstance(context, RequestContext) else None
-                return await body(request or Context(self._daemon), context, params)
+                daemon = request or Context(self._daemon)
+                return await self._advised(daemon, body, context, params)
             manager = ShellManager()
-            daemon = Daemon(Options(), manager)
-            return await manager.run(body, Context(daemon), context, params)
+            daemon = Context(Daemon(Options(), manager))
+            return await manager.run(self._advised, daemon, body, context, params)
         except Exception as error:
             # Not what an unexpected one says: that can be anything.
             answer = answer_for(error, f"the tool {self.name}")
             return ToolResult.fail(answer.message, **answer.data)
+
+    async def _advised(
+        self, daemon: Context, body: Body, context: ExecutionContext, params: dict[str, Any]
+    ) -> ToolResult:
+        given = dict(params)
+        try:
+            return await body(daemon, context, params)
+        except RpcError as error:
+            return ToolResult.fail(with_advice(error, daemon, given), **error.data)

@@ -1,7 +1,7 @@
 """Executes tools by name, and remembers what came of it. For any number of threads.
 
-What is remembered is bounded, by number and by size. Parameters are logged at level DEBUG only, and
-of an error the first line, as what follows can be a command's output.
+What is remembered is bounded, by number and by size. Of parameters only names and sizes are logged,
+as values can be secrets, and of an error the first line, as what follows can be a command's output.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from shelld.tools.advice import listed
 from shelld.tools.base import BaseTool, checked
 from shelld.tools.registry import ToolRegistry
 from shelld_protocol.tool_methods import ToolFormat
@@ -60,9 +61,11 @@ class ToolExecutor:
         if tool is None:
             shown = tool_name[:100]
             logger.warning("Unknown tool: %s", shown)
-            return ToolResult.fail(f"Unknown tool: {shown}")
+            known = listed(self.registry.list_names())
+            return ToolResult.fail(f"Unknown tool: {shown}. Known: {known or 'none'}")
         logger.info("Executing tool: %s", tool.name)
-        logger.debug("Tool %s parameters: %r", tool.name, params)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("Tool %s parameters: %.500s", tool.name, _outline_of(params))
         started_at, began = datetime.now(UTC), time.perf_counter()
         # Again, as a tool may have an `execute` of its own.
         result = checked(tool.name, await tool.execute(context, **params))
@@ -113,6 +116,15 @@ class ToolExecutor:
 
 def _schemas(tools: list[BaseTool], format: ToolFormat) -> list[dict[str, Any]]:  # noqa: A002
     return [tool.to_schema(format) for tool in tools]
+
+
+def _outline_of(params: dict[str, Any]) -> str:
+    """Return the names of parameters, and the sizes or types of their values."""
+    sizes = {
+        name: f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
+        for name, value in params.items()
+    }
+    return ", ".join(f"{name!r}: {size}" for name, size in sizes.items())
 
 
 def _characters_of(execution: ToolExecution) -> int:

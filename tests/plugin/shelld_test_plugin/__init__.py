@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
+
+from anyio import to_thread
 
 from shelld.tools import BaseTool, ExecutionContext, ToolCategory, ToolParameter, ToolResult
 
@@ -56,8 +60,14 @@ class Nested(Unshowable):
         return ToolResult.ok(output)
 
 
+def cancel_own_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
 class Ending(Reverse):
-    """Raises what ends a program, or returns what is no result."""
+    """Raises what ends a program, cancels its own task, or returns what is no result."""
 
     @property
     def name(self) -> str:
@@ -68,6 +78,17 @@ class Ending(Reverse):
             task = asyncio.ensure_future(asyncio.sleep(60))
             task.cancel()
             await task
+        if params["text"] == "own task":
+            cancel_own_task()
+            await asyncio.sleep(60)
+        if params["text"] == "own task at its end":
+            cancel_own_task()
+            return ToolResult.ok("done")
+        if params["text"] == "own task, and go on":
+            cancel_own_task()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            return ToolResult.ok("done")
         if params["text"] == "wrong":
             return ToolResult.fail(5)  # type: ignore[arg-type] # pyright: ignore
         if params["text"] == "exit":
@@ -77,8 +98,42 @@ class Ending(Reverse):
         raise BaseExceptionGroup("several", [SystemExit(3)])
 
 
+async def ignore_cancellation() -> NoReturn:
+    print("cancellation is ignored")  # noqa: T201
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+def sleep_in_thread() -> None:
+    print("a thread sleeps")  # noqa: T201
+    time.sleep(100)
+
+
+# The event loop keeps no reference to its tasks.
+tasks: list[asyncio.Task[Any]] = []
+
+
+class Staying(Reverse):
+    """Does not end when it is cancelled, or leaves behind what does not."""
+
+    @property
+    def name(self) -> str:
+        return "Staying"
+
+    async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        if params["text"] == "itself":
+            await ignore_cancellation()
+        elif params["text"] == "task":
+            tasks.append(asyncio.create_task(ignore_cancellation()))
+            await asyncio.sleep(60)
+        else:
+            await to_thread.run_sync(sleep_in_thread, abandon_on_cancel=True)
+        return ToolResult.ok("done")
+
+
 def several() -> list[BaseTool]:
-    return [Unshowable(), Nested(), Ending()]
+    return [Unshowable(), Nested(), Ending(), Staying()]
 
 
 def broken() -> NoReturn:

@@ -1,0 +1,45 @@
+"""What a model can do about an error: a line below the sentence that the wire has, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from shelld.methods.context import Context
+from shelld_protocol.errors import ErrorKind, RpcError
+
+# Of names that exist, in one line.
+MAX_NAMES: Final = 10
+
+_PROBLEMS_WITH_CWD: Final = {
+    "ENOENT": "no such directory",
+    "ENOTDIR": "not a directory",
+    "EACCES": "permission denied",
+}
+
+
+def with_advice(error: RpcError, daemon: Context, params: dict[str, Any]) -> str:
+    """Return the sentence of an error, and a line about what to do next if there is one."""
+    advice = _advice(error, daemon, params)
+    return error.message if advice is None else f"{error.message}\n[{advice}]"
+
+
+def _advice(error: RpcError, daemon: Context, params: dict[str, Any]) -> str | None:
+    if error.kind is ErrorKind.SHELL_NOT_FOUND:
+        if error.data["expired"]:
+            return "It ended long ago, and its output is no longer kept"
+        ids = [shell.id for shell in daemon.daemon.manager.list_shells()]
+        # The newest are those that a model means.
+        return f"Shells: {listed(reversed(ids))}" if ids else "There are no shells"
+    cwd = params.get("cwd")
+    if error.kind is ErrorKind.SPAWN_FAILED and "working directory" in error.message and cwd:
+        problem = _PROBLEMS_WITH_CWD.get(error.data["errno"], "it cannot be used")
+        return f"{cwd[:200]}: {problem}. ~ and $HOME are not expanded in cwd"
+    return None
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as a list that is never long."""
+    names = list(names)
+    more = f", and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
