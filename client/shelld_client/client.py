@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
@@ -76,7 +77,7 @@ class AsyncClient(SpawnedClient):
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
@@ -199,7 +200,7 @@ class AsyncClient(SpawnedClient):
         *,
         session: str | None = "main",
         env: Mapping[str, str | None] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
     ) -> ExplainCommandResult:
         """Return what the guard sees in a command; it is not run."""
         return await self._request(calls.explain_command(command, session, env, cwd))

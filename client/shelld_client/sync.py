@@ -15,6 +15,7 @@ import copy
 import queue
 import threading
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
@@ -58,7 +59,7 @@ class Client(SpawnedClient):
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
@@ -164,7 +165,7 @@ class Client(SpawnedClient):
         *,
         session: str | None = "main",
         env: Mapping[str, str | None] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
     ) -> ExplainCommandResult:
         """Return what the guard sees in a command; it is not run."""
         return self._request(calls.explain_command(command, session, env, cwd))
