@@ -146,11 +146,6 @@ class AsyncClient(SpawnedClient):
 
     @overload
     async def bash(
-        self, command: str, *, on_timeout: Literal["background"], **options: Unpack[BashOptions]
-    ) -> BashResult | BackgroundResult: ...
-
-    @overload
-    async def bash(
         self,
         command: str,
         *,
@@ -159,6 +154,28 @@ class AsyncClient(SpawnedClient):
         on_timeout: Literal["kill"] = ...,
         **options: Unpack[BashOptions],
     ) -> BashResult: ...
+
+    @overload
+    async def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: Literal[False] = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult: ...
+
+    @overload
+    async def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: bool = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult | DryRunResult: ...
 
     async def bash(
         self, command: str, **options: Any

@@ -113,11 +113,6 @@ class Client(SpawnedClient):
 
     @overload
     def bash(
-        self, command: str, *, on_timeout: Literal["background"], **options: Unpack[BashOptions]
-    ) -> BashResult | BackgroundResult: ...
-
-    @overload
-    def bash(
         self,
         command: str,
         *,
@@ -126,6 +121,28 @@ class Client(SpawnedClient):
         on_timeout: Literal["kill"] = ...,
         **options: Unpack[BashOptions],
     ) -> BashResult: ...
+
+    @overload
+    def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: Literal[False] = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult: ...
+
+    @overload
+    def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: bool = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult | DryRunResult: ...
 
     def bash(self, command: str, **options: Any) -> BashResult | BackgroundResult | DryRunResult:
         """Run a command; see `BashOptions` for what else can be said of it.
