@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -128,7 +129,7 @@ class Connection(Generic[T]):
         request_id = next(self._ids)
         try:
             _require_json(params)
-            message = encode_request(method, params, request_id)
+            message = encode_request(method, params, request_id, _path_text)
         except InvalidParams:
             raise
         except TypeError as error:
@@ -266,6 +267,14 @@ def _require_json(value: object, name: str = "") -> None:
     elif isinstance(value, (list, tuple)):
         for member in cast("Sequence[object]", value):
             _require_json(member, name)
+
+
+def _path_text(value: object) -> str:
+    if isinstance(value, os.PathLike):
+        path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
+        if isinstance(path, str):
+            return path
+    raise TypeError(f"JSON has no {type(cast('object', value)).__name__}")
 
 
 def _decode(data: bytes) -> _Message | None:

@@ -9,10 +9,10 @@ Reference: https://www.jsonrpc.org/specification
 
 from __future__ import annotations
 
-import os
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -199,23 +199,18 @@ def encode_batch(replies: list[bytes]) -> bytes:
     return b"[" + b",".join(replies) + b"]"
 
 
-def encode_request(method: str, params: Any, request_id: int | str | None = None) -> bytes:
-    """Encode a request, or a notification when `request_id` is None. A path becomes its text.
+def encode_request(
+    method: str,
+    params: Any,
+    request_id: int | str | None = None,
+    convert: Callable[[Any], Any] | None = None,
+) -> bytes:
+    """Encode a request, or a notification when `request_id` is None.
 
-    Raises TypeError for another type that JSON does not have, and ValueError or RecursionError.
+    `convert` makes something that JSON has of other types. Raises TypeError for what is left of
+    them, and ValueError or RecursionError.
     """
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
     if request_id is not None:
         message["id"] = request_id
-    return _request_encoder.encode(message)
-
-
-def _path_text(value: object) -> str:
-    if isinstance(value, os.PathLike):
-        path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
-        if isinstance(path, str):
-            return path
-    raise TypeError(f"JSON has no {type(cast('object', value)).__name__}")
-
-
-_request_encoder: Final = msgspec.json.Encoder(enc_hook=_path_text)
+    return msgspec.json.encode(message, enc_hook=convert)
