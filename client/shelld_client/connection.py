@@ -270,11 +270,12 @@ def _require_json(value: object, name: str = "") -> None:
 
 
 def _path_text(value: object) -> str:
+    refused = TypeError(f"JSON has no {type(value).__name__}")
     if isinstance(value, os.PathLike):
         path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
         if isinstance(path, str):
             return path
-    raise TypeError(f"JSON has no {type(cast('object', value)).__name__}")
+    raise refused
 
 
 def _decode(data: bytes) -> _Message | None:
