@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from os import PathLike
 from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
 
 import msgspec
 
-from shelld_client.errors import ProtocolError
+from shelld_client.errors import ProtocolError, refused_here
 from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.errors import invalid_params
 from shelld_protocol.session_methods import (
     CloseSessionResult,
     ExplainCommandResult,
@@ -49,7 +51,7 @@ class BashOptions(TypedDict, total=False):
 
     description: str | None
     timeout: int | None
-    cwd: str | None
+    cwd: str | PathLike[str] | None
     env: Mapping[str, str | None] | None
     session: str | None
     stdin: str | None
@@ -124,6 +126,9 @@ def list_shells(session: str | None) -> Call[list[ShellInfo]]:
 
 
 def get_session(session: str) -> Call[GetSessionResult]:
+    if cast("str | None", session) is None:
+        # To the daemon, null would be the session "main".
+        raise refused_here(invalid_params("Invalid type for session: expected string", "session"))
     return Call("get_session", {"session": session}, _decoder(GetSessionResult))
 
 
@@ -142,7 +147,7 @@ def explain_command(
     command: str,
     session: str | None,
     env: Mapping[str, str | None] | None,
-    cwd: str | None,
+    cwd: str | PathLike[str] | None,
 ) -> Call[ExplainCommandResult]:
     params = _given(command=command, env=None if env is None else _members("env", env), cwd=cwd)
     return Call("explain_command", {**params, "session": session}, _decoder(ExplainCommandResult))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from os import PathLike
 from typing import IO, Final, Self
 
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
@@ -53,9 +54,14 @@ class Child:
     """The process and our ends of its pipes, which never block."""
 
     def __init__(
-        self, command: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | None
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: str | PathLike[str] | None,
     ) -> None:
         """Start the program. Raises `SpawnFailed` if that is impossible."""
+        cwd = None if cwd is None else os.fspath(cwd)
         try:
             process = subprocess.Popen(
                 list(command),
@@ -169,7 +175,7 @@ class SpawnedClient:
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         if start_timeout is not None:
@@ -193,7 +199,7 @@ class SpawnedClient:
         *,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> Self:
         """Return a client whose daemon starts when the client is entered.

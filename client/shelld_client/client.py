@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
@@ -76,7 +77,7 @@ class AsyncClient(SpawnedClient):
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
@@ -145,11 +146,6 @@ class AsyncClient(SpawnedClient):
 
     @overload
     async def bash(
-        self, command: str, *, on_timeout: Literal["background"], **options: Unpack[BashOptions]
-    ) -> BashResult | BackgroundResult: ...
-
-    @overload
-    async def bash(
         self,
         command: str,
         *,
@@ -158,6 +154,28 @@ class AsyncClient(SpawnedClient):
         on_timeout: Literal["kill"] = ...,
         **options: Unpack[BashOptions],
     ) -> BashResult: ...
+
+    @overload
+    async def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: Literal[False] = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult: ...
+
+    @overload
+    async def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: bool = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult | DryRunResult: ...
 
     async def bash(
         self, command: str, **options: Any
@@ -199,7 +217,7 @@ class AsyncClient(SpawnedClient):
         *,
         session: str | None = "main",
         env: Mapping[str, str | None] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
     ) -> ExplainCommandResult:
         """Return what the guard sees in a command; it is not run."""
         return await self._request(calls.explain_command(command, session, env, cwd))

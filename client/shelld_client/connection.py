@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +34,7 @@ from shelld_client.errors import (
     ProtocolError,
     ShellError,
     error_from_wire,
+    refused_here,
 )
 from shelld_protocol import errors
 from shelld_protocol.framing import (
@@ -120,16 +122,19 @@ class Connection(Generic[T]):
     def call(self, method: str, params: dict[str, Any], pending: T) -> bytes:
         """Return the bytes that ask for a new call.
 
-        Raises `InvalidParams` for NaN, infinity and bytes, and `ProtocolError` for anything else
-        that JSON cannot express, such as a lone surrogate. Raises `MessageTooLarge`.
+        Raises `InvalidParams` for NaN, infinity and bytes, TypeError for other types that JSON does
+        not have, and `ProtocolError` for anything else that it cannot express, such as a lone
+        surrogate. Raises `MessageTooLarge`.
         """
         request_id = next(self._ids)
         try:
             _require_json(params)
-            message = encode_request(method, params, request_id)
+            message = encode_request(method, params, request_id, _path_text)
         except InvalidParams:
             raise
-        except (TypeError, ValueError, RecursionError) as error:
+        except TypeError as error:
+            raise TypeError(f"the parameters of {method} cannot be encoded: {error}") from error
+        except (ValueError, RecursionError) as error:
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         if len(message) > self._max_message_bytes:
             raise MessageTooLarge(len(message), self._max_message_bytes)
@@ -250,9 +255,12 @@ def _require_json(value: object, name: str = "") -> None:
     NaN and infinity would arrive as null, and bytes as base64.
     """
     if isinstance(value, float) and not math.isfinite(value):
-        raise _invalid_params(f"Invalid value for {name}: {value} is no number in JSON", name)
+        reason = f"Invalid value for {name}: {value} is no number in JSON"
+        raise refused_here(errors.invalid_params(reason, name))
     if isinstance(value, (bytes, bytearray, memoryview)):
-        raise _invalid_params(f"Invalid type for {name}: bytes are no text", name)
+        raise refused_here(
+            errors.invalid_params(f"Invalid type for {name}: bytes are no text", name)
+        )
     if isinstance(value, Mapping):
         for key, member in cast("Mapping[object, object]", value).items():
             _require_json(member, f"{name}.{key}" if name else str(key))
@@ -261,10 +269,13 @@ def _require_json(value: object, name: str = "") -> None:
             _require_json(member, name)
 
 
-def _invalid_params(message: str, parameter: str) -> InvalidParams:
-    """Return what the daemon would answer."""
-    error = errors.invalid_params(message, parameter)
-    return InvalidParams(message, code=error.kind.code, data=error.data)
+def _path_text(value: object) -> str:
+    refused = TypeError(f"JSON has no {type(value).__name__}")
+    if isinstance(value, os.PathLike):
+        path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
+        if isinstance(path, str):
+            return path
+    raise refused
 
 
 def _decode(data: bytes) -> _Message | None:

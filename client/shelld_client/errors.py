@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, cast
 
 from shelld_client.results import from_members
-from shelld_protocol.errors import ErrorKind
+from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.shell_methods import BashResult, Usage
 
 
@@ -172,3 +172,8 @@ _BY_CODE: Final[dict[int, type[ShellError]]] = {
 def error_from_wire(code: int, message: str, data: Any) -> ShellError:
     members = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     return _BY_CODE.get(code, ShellError)(message, code=code, data=members)
+
+
+def refused_here(error: RpcError) -> InvalidParams:
+    """Return what the daemon's answer would become, for a call that is not made."""
+    return InvalidParams(error.message, code=error.kind.code, data=error.data)

@@ -15,6 +15,7 @@ import copy
 import queue
 import threading
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
@@ -58,7 +59,7 @@ class Client(SpawnedClient):
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
@@ -112,11 +113,6 @@ class Client(SpawnedClient):
 
     @overload
     def bash(
-        self, command: str, *, on_timeout: Literal["background"], **options: Unpack[BashOptions]
-    ) -> BashResult | BackgroundResult: ...
-
-    @overload
-    def bash(
         self,
         command: str,
         *,
@@ -125,6 +121,28 @@ class Client(SpawnedClient):
         on_timeout: Literal["kill"] = ...,
         **options: Unpack[BashOptions],
     ) -> BashResult: ...
+
+    @overload
+    def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: Literal[False] = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult: ...
+
+    @overload
+    def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: bool = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult | DryRunResult: ...
 
     def bash(self, command: str, **options: Any) -> BashResult | BackgroundResult | DryRunResult:
         """Run a command; see `BashOptions` for what else can be said of it.
@@ -164,7 +182,7 @@ class Client(SpawnedClient):
         *,
         session: str | None = "main",
         env: Mapping[str, str | None] | None = None,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
     ) -> ExplainCommandResult:
         """Return what the guard sees in a command; it is not run."""
         return self._request(calls.explain_command(command, session, env, cwd))

@@ -10,6 +10,7 @@ Reference: https://www.jsonrpc.org/specification
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
@@ -198,9 +199,18 @@ def encode_batch(replies: list[bytes]) -> bytes:
     return b"[" + b",".join(replies) + b"]"
 
 
-def encode_request(method: str, params: Any, request_id: int | str | None = None) -> bytes:
-    """Encode a request, or a notification when `request_id` is None."""
+def encode_request(
+    method: str,
+    params: Any,
+    request_id: int | str | None = None,
+    convert: Callable[[Any], Any] | None = None,
+) -> bytes:
+    """Encode a request, or a notification when `request_id` is None.
+
+    `convert` makes something that JSON has of other types. Raises TypeError for what is left of
+    them, and ValueError or RecursionError.
+    """
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
     if request_id is not None:
         message["id"] = request_id
-    return _encoder.encode(message)
+    return msgspec.json.encode(message, enc_hook=convert)

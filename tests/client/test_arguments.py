@@ -91,13 +91,50 @@ async def test_what_must_be_a_mapping_is_named(shell: Shell, value: Any) -> None
     await shell.ping()
 
 
+async def test_a_path_is_taken_as_its_text(spawn: Spawn, tmp_path: Path) -> None:
+    async with spawn(cwd=tmp_path) as shell:
+        assert (await shell.bash("pwd")).stdout == f"{tmp_path}\n"
+        assert (await shell.bash("pwd", cwd=Path("/"))).stdout == "/\n"
+        assert (await shell.bash("echo $HERE", env={"HERE": tmp_path})).stdout == f"{tmp_path}\n"
+        assert (await shell.explain_command("true", cwd=Path("/"))).verdict == "allow"
+        result = await shell.call_tool(
+            "Bash", {"command": "pwd"}, context={"working_dir": Path("/")}
+        )
+        assert result.output == "/\n"
+
+
+class OfBytes:
+    def __fspath__(self) -> bytes:
+        return b"/"
+
+
+@pytest.mark.parametrize("value", [object(), OfBytes(), 1j], ids=lambda value: type(value).__name__)
+async def test_what_json_does_not_have_is_a_type_error(shell: Shell, value: Any) -> None:
+    with pytest.raises(
+        TypeError, match=f"of bash cannot be .*: JSON has no {type(value).__name__}"
+    ):
+        await shell.bash("true", cwd=value)
+    with pytest.raises(TypeError, match=f"JSON has no {type(value).__name__}"):
+        await shell.call_tool("Bash", {"command": "true"}, context={"metadata": {"a": value}})
+    await shell.ping()
+
+
+async def test_no_session_is_not_the_main_session(shell: Shell) -> None:
+    for ask in (shell.get_session, shell.close_session):
+        with pytest.raises(
+            InvalidParams, match="Invalid type for session: expected string"
+        ) as refused:
+            await ask(None)
+        assert refused.value.parameter == "session"
+
+
 @pytest.mark.parametrize("name", ["missing", "file"])
 async def test_a_wrong_directory_of_the_daemon_is_named(
     spawn: Spawn, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SpawnFailed, match=f"cannot use the working directory {tmp_path}/{name}:"):
-        async with spawn(cwd=str(tmp_path / name)):
+        async with spawn(cwd=tmp_path / name):
             pass
 
 

@@ -278,7 +278,7 @@ async def test_a_client_is_entered_before_it_is_used() -> None:
 async def test_sending_within_sending_mixes_no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     child = Child(["/bin/cat"], env=None, cwd=None)
     transport = Transport(child)
-    write, within = os.write, [b"bbb"]
+    write, within, written = os.write, [b"bbb"], b""
 
     def write_a_part(descriptor: int, data: bytes) -> int:
         if descriptor != child.stdin.fileno():
@@ -294,7 +294,6 @@ async def test_sending_within_sending_mixes_no_messages(monkeypatch: pytest.Monk
         transport.send(b"aaa")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(transport.write_outbox)
-            written = b""
             while len(written) < 6:
                 await anyio.wait_readable(child.stdout)
                 written += os.read(child.stdout.fileno(), 6)

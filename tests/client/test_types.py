@@ -1,0 +1,43 @@
+"""What type checkers know of results: `make types` fails where these are not the types."""
+
+from __future__ import annotations
+
+from typing import Literal, assert_type
+
+import pytest
+
+from shelld_client import AsyncClient, BackgroundResult, BashResult, Client, DryRunResult
+
+Way = Literal["kill", "background"]
+
+
+@pytest.mark.parametrize(("flag", "way"), [(False, "kill"), (True, "background")])
+def test_results_of_flags_are_unions(flag: bool, way: Way) -> None:
+    background = BackgroundResult if flag else BashResult
+    with Client.spawn() as shell:
+        assert_type(shell.bash("true"), BashResult)
+        assert_type(shell.bash("true", run_in_background=True), BackgroundResult)
+        assert_type(shell.bash("true", dry_run=True), DryRunResult)
+        moved = shell.bash("true", on_timeout=way)
+        assert isinstance(assert_type(moved, BashResult | BackgroundResult), BashResult)
+        started = shell.bash("true", run_in_background=flag)
+        assert isinstance(assert_type(started, BashResult | BackgroundResult), background)
+        asked = shell.bash("true", dry_run=flag)
+        assert_type(asked, BashResult | BackgroundResult | DryRunResult)
+        assert isinstance(asked, DryRunResult if flag else BashResult)
+
+
+@pytest.mark.parametrize(("flag", "way"), [(False, "kill"), (True, "background")])
+async def test_awaited_results_of_flags_are_unions(flag: bool, way: Way) -> None:
+    background = BackgroundResult if flag else BashResult
+    async with AsyncClient.spawn() as shell:
+        assert_type(await shell.bash("true"), BashResult)
+        assert_type(await shell.bash("true", run_in_background=True), BackgroundResult)
+        assert_type(await shell.bash("true", dry_run=True), DryRunResult)
+        moved = await shell.bash("true", on_timeout=way)
+        assert isinstance(assert_type(moved, BashResult | BackgroundResult), BashResult)
+        started = await shell.bash("true", run_in_background=flag)
+        assert isinstance(assert_type(started, BashResult | BackgroundResult), background)
+        asked = await shell.bash("true", dry_run=flag)
+        assert_type(asked, BashResult | BackgroundResult | DryRunResult)
+        assert isinstance(asked, DryRunResult if flag else BashResult)
