@@ -21,6 +21,7 @@ from shelld.shells.dumps import DumpFiles
 from shelld.shells.state import (
     ShellState,
     directory_of,
+    hides_options,
     is_readable,
     is_whole,
     parse_dump,
@@ -43,6 +44,7 @@ MISSING: Final = "missing"
 INCOMPLETE: Final = "incomplete"
 TOO_LARGE: Final = "too_large"
 UNREADABLE: Final = "unreadable"
+LOCAL_OPTIONS: Final = "local_options"
 SIGNAL: Final = "signal"
 UNAVAILABLE: Final = "unavailable"
 
@@ -167,7 +169,7 @@ class Session:
             return INCOMPLETE if left.dump else MISSING
         is_long = len(left.dump) > MAX_INLINE_BYTES
         if not is_long and not is_readable(left.dump):
-            return UNREADABLE
+            return _why_unreadable(left.dump)
         self._ended += 1
         left = left._replace(number=self._ended)
         if is_long:
@@ -184,7 +186,7 @@ class Session:
         try:
             state = await _parsed(left.dump)
             if state is None:
-                reason = UNREADABLE
+                reason = _why_unreadable(left.dump)
             elif left.number > self._kept:
                 # Otherwise a command that ended later was kept already.
                 _ = self.state
@@ -293,6 +295,10 @@ async def _parsed(dump: bytes) -> ShellState | None:
             raise
         # Without a thread it is parsed here: a state must not be lost for that.
         return parse_dump(dump)
+
+
+def _why_unreadable(dump: bytes) -> str:
+    return LOCAL_OPTIONS if hides_options(dump) else UNREADABLE
 
 
 def _is_same_directory(path: str, other: bytes) -> bool:

@@ -30,6 +30,42 @@ OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
 _POSIX_VARIABLE: Final = b"__shelld_posix"
 
+# `exit` runs the trap inside the function that calls it, where `declare -p` shows local variables.
+# A subshell runs this text there, and prints what `declare -p` would print outside. A nameref to
+# its own name is circular, and bash then takes the global variable. A global variable that is
+# readonly cannot have such a nameref, and no local namesake either. Bash parses each line when it
+# has run the ones before it, so aliases have no effect.
+_GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
+\builtin set +aekuvx -f
+\builtin unset -f local
+__shelld_listed=$(\builtin declare -p)
+\builtin declare -p - POSIXLY_CORRECT
+\builtin set +o posix
+__shelld_find() {
+  \builtin local -n "$1=$1" && \builtin eval "__shelld_found=\${$1[@]@A}
+  [[ \$__shelld_found ]] || __shelld_found=\${$1@A}"
+}
+__shelld_print() {
+  \builtin local +x "$1"
+  \builtin eval "local ${__shelld_found#declare }" && \builtin declare -p "$1"
+}
+__shelld_print_all() {
+  \builtin local IFS=$'\n' __shelld_name __shelld_found
+  for __shelld_name in $__shelld_listed; do
+    [[ $__shelld_name == "declare -"* ]] || continue
+    __shelld_name=${__shelld_name#declare -* }
+    __shelld_name=${__shelld_name%%=*}
+    [[ $__shelld_name == *[!A-Za-z0-9_]* ]] && continue
+    __shelld_found=
+    if ! __shelld_find "$__shelld_name"; then \builtin declare -p "$__shelld_name"
+    elif [[ $__shelld_found ]]; then __shelld_print "$__shelld_name"; fi
+  done
+}
+__shelld_print_all"""
+# What `declare -p -` prints where a function has used `local -`. Bash does not tell which options of
+# `set` there are outside.
+_LOCAL_OPTIONS: Final = b"declare -- -\n"
+
 # What follows depends on nothing that the command may have changed, as far as bash allows. In posix
 # mode, `unset` is the builtin even where a function has that name. A backslash keeps aliases away,
 # so there are no reserved words, which cannot have one. No trap of the command runs, and no option
@@ -44,10 +80,13 @@ DUMP: Final = (
             OPTIONS_VARIABLE + b"=$BASHOPTS:$SHELLOPTS${DIRSTACK+}; "
             rb"__shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=}; "
             rb'\unset -f builtin; \unset -v "${__shelld_posix:-POSIXLY_CORRECT}"; '
-            rb"\builtin enable alias builtin declare dirs printf pwd set shopt trap ulimit umask; "
-            rb'\builtin trap - DEBUG ERR RETURN; \builtin trap "" XFSZ; '
+            rb"\builtin enable alias builtin declare dirs eval local printf pwd set shopt trap "
+            rb"ulimit umask unset; "
+            rb'\builtin trap - CHLD DEBUG ERR RETURN; \builtin trap "" XFSZ; '
             rb"\builtin ulimit -S -f hard; ",
-            rb"\builtin declare -p; ",
+            # `local` fails outside functions.
+            rb"\builtin local __shelld_posix || \builtin declare -p; "
+            rb"\builtin local __shelld_posix && (\builtin eval " + quote(_GLOBALS) + b"); ",
             rb"\builtin set +o; ",
             rb"\builtin shopt -p; ",
             rb"\builtin set +o posix; \builtin declare -F; ",
@@ -86,7 +125,7 @@ _OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat)([^ \n]++
 _LOCALE: Final = (b"LC_", b"LANG")
 
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
-_DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^=\n]++)
+_DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
     (?:=(?P<value>%s|\((?:[^"'()$]++|\$(?!')|%s)*+\)))?+\n""" % (_STRING, _STRING)
 _VARIABLE: Final = re.compile(_DECLARATION, re.VERBOSE | re.DOTALL)
 _VARIABLES: Final = re.compile(
@@ -177,6 +216,11 @@ def is_readable(dump: bytes) -> bool:
         and _ALIASES.fullmatch(aliases) is not None
         and _UMASK.fullmatch(umask) is not None
     )
+
+
+def hides_options(dump: bytes) -> bool:
+    """Whether a dump is not readable because of `local -` in a function that called `exit`."""
+    return _LOCAL_OPTIONS in dump
 
 
 def directory_of(dump: bytes) -> bytes:
