@@ -33,6 +33,14 @@ CHANGES = [
     "unset PATH",
     "IFS=:x",
     "OPTIND=4",
+    "export IFS=:",
+    "set -a; IFS=,",
+    "export PS1=a PS2=b PS4='c '",
+    "PS1=a PS2=b PS4='c '",
+    "export OPTERR=0 IGNOREEOF=3",
+    "OPTERR=0 IGNOREEOF=3",
+    "set -o ignoreeof",
+    "OLDPWD=/nowhere x=1",
     "x='declare -- y=\"1\"'; y=$'\\ndeclare -- x=\"1\"\\n'",
     "shopt -s extglob nullglob",
     "shopt -s dotglob; shopt -u progcomp cmdhist",
@@ -100,7 +108,8 @@ PROBE = """
 \\builtin declare -F
 \\builtin declare -f
 \\builtin export -p
-for name in x y z IFS PATH HOME PS4 TERM OPTIND BASH_COMPAT LC_ALL LC_CTYPE POSIXLY_CORRECT
+for name in x y z IFS PATH HOME PS1 PS2 PS4 TERM OPTIND OPTERR OLDPWD IGNOREEOF \\
+  BASH_COMPAT LC_ALL LC_CTYPE POSIXLY_CORRECT
 do \\builtin declare -p $name; done 2>/dev/null
 """
 sessions = itertools.count()

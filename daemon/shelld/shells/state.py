@@ -62,8 +62,8 @@ __shelld_print_all() {
   done
 }
 __shelld_print_all"""
-# What `declare -p -` prints where a function has used `local -`. Bash does not tell which options of
-# `set` there are outside.
+# What `declare -p -` prints where a function has used `local -`. Bash does not tell which options
+# of `set` there are outside.
 _LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 # What follows depends on nothing that the command may have changed, as far as bash allows. In posix
@@ -112,6 +112,9 @@ _OWN_VARIABLES: Final = frozenset(
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
     SHLVL SRANDOM UID _""".split()
 ) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, _POSIX_VARIABLE}
+# Bash does not take these from its environment: some never, PS4 not as root, OLDPWD only if it is a
+# directory. So the script sets them too.
+_NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
 # Each bash has these from its start. Where one is missing, the command has unset it.
 _SET_AT_START: Final = tuple(
     b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
@@ -119,8 +122,8 @@ _SET_AT_START: Final = tuple(
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
 # The names of options in the output of `shopt -p` and `set +o`. Left out are those that are set
-# once, when bash starts, or, if they begin with "compat", by the variable BASH_COMPAT.
-_OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat)([^ \n]++)\n")
+# once, when bash starts, and those that follow the variables BASH_COMPAT and IGNOREEOF.
+_OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat|ignoreeof)([^ \n]++)\n")
 
 _LOCALE: Final = (b"LC_", b"LANG")
 
@@ -270,7 +273,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
             too_large = len(env[name]) > MAX_ENV_VALUE_BYTES or size > MAX_ENV_BYTES
             if too_large:
                 later.append(name)
-            elif kind == b"x":
+            elif kind == b"x" and name not in _NOT_IMPORTED:
                 continue
         if name.startswith(_LOCALE):
             # Bash complains about a locale that is not installed.
