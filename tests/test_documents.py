@@ -15,6 +15,7 @@ import pytest
 from shelld import __version__
 from shelld_protocol.errors import ErrorKind
 from shelld_protocol.methods import METHODS
+from shelld_protocol.structs import Unkept
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -76,6 +77,12 @@ def test_the_reference_names_every_method_error_and_parameter() -> None:
         assert f"## `{method}`" in reference
         for field in msgspec.structs.fields(types.params):
             assert f"| `{field.encode_name}` |" in reference
+
+
+def test_the_page_on_sessions_has_every_reason_for_not_keeping() -> None:
+    table = (ROOT / "docs" / "sessions.md").read_text().partition("| `stateReason` |")[2]
+    rows = re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE)
+    assert rows == [reason.value for reason in Unkept]
 
 
 def test_the_map_names_every_module() -> None:

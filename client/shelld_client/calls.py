@@ -195,7 +195,7 @@ def _members(name: str, value: object) -> dict[str, Any]:
 def _has_exit_code(result: bytes) -> bool:
     try:
         return "exitCode" in msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return False
 
 
@@ -206,5 +206,5 @@ def _decoder(shape: type[S]) -> Callable[[bytes], S]:
 def _decode(shape: type[S], result: bytes) -> S:
     try:
         return decode_result(shape, result)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"the peer's result is no {shape.__name__}") from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import anyio
 import anyio.abc
+from anyio.lowlevel import current_token
 
 from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
@@ -81,9 +82,11 @@ class AsyncClient(SpawnedClient):
         self._connection: Connection[_Pending] = Connection(message_limit(command))
         self._transport: Transport | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._event_loop: object = None
 
     async def __aenter__(self) -> AsyncClient:
         self._enter_once()
+        self._event_loop = current_token()
         # Before the daemon is started, as nobody would end it if this were interrupted.
         self._tasks = await anyio.create_task_group().__aenter__()
         try:
@@ -118,15 +121,18 @@ class AsyncClient(SpawnedClient):
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
-        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        if tasks is None:
+            # It was left before.
+            return
         self._failure = self._failure or DaemonExited("the client is closed")
         try:
             if self._transport is not None:
                 await self._transport.close(patiently=patiently)
         finally:
             self._fail(self._failure)
-            self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(None, None, None)
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -240,6 +246,9 @@ class AsyncClient(SpawnedClient):
 
     async def _request(self, call: Call[T]) -> T:
         self._raise_if_unusable()
+        if current_token() != self._event_loop:
+            # There, nothing would wake this task. That event loop may have ended, too.
+            raise RuntimeError("the client was entered on another event loop")
         assert self._transport is not None
         pending = _Pending()
         self._transport.send(self._connection.call(call.method, call.params, pending))

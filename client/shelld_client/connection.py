@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -245,5 +246,7 @@ def _decode(data: bytes) -> _Message | None:
 
 
 def _log_message(direction: str, message: bytes) -> None:
-    if wire_logger.isEnabledFor(logging.DEBUG):
-        wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())
+    # A handler that raises must not cost a call, or all of them, their answers.
+    with suppress(Exception):
+        if wire_logger.isEnabledFor(logging.DEBUG):
+            wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

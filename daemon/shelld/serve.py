@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -67,6 +68,9 @@ MAX_READ_FAILURES: Final = 3
 
 # Messages and members of batches that are started in a row, before all else gets its turn.
 MAX_STARTED_IN_A_ROW: Final = 256
+
+# How finely `Server.drain` counts its time.
+DRAIN_TURN_S: Final = 0.02
 
 # While no requests are read: how often to look whether the client is still there.
 HANG_UP_POLL_S: Final = 0.5
@@ -385,11 +389,18 @@ class Server:
     # -- stopping ---------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
-        """Wait that long for requests in flight to end by themselves."""
-        with anyio.move_on_after(seconds):
-            while self._in_flight:
-                self._fewer = anyio.Event()
-                await self._fewer.wait()
+        """Wait that long for requests in flight to end by themselves.
+
+        The time is counted in turns, of which a busy machine that does not run this process takes
+        one at most: commands have had no time then either, or their ends have not been seen yet.
+        """
+        for _ in range(math.ceil(seconds / DRAIN_TURN_S)):
+            with anyio.move_on_after(DRAIN_TURN_S):
+                while self._in_flight:
+                    self._fewer = anyio.Event()
+                    await self._fewer.wait()
+            if not self._in_flight:
+                return
 
     def refuse_in_flight(self) -> None:
         """Answer everything in flight with shutting_down, and cancel it."""

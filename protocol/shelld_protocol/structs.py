@@ -10,6 +10,7 @@ the type admits None and the default is another value (`session`), null is a val
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -29,6 +30,30 @@ EndReason: TypeAlias = Literal["lost", "oom"]
 # "re" is Python's, which backtracks, for what the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
+
+
+class Unkept(enum.StrEnum):
+    """Why a session does not remember what a command left. `text` says it in the reference."""
+
+    text: str
+
+    MISSING = ("missing", "bash could not tell it, as after exec, set -r or set -n")
+    INCOMPLETE = ("incomplete", "bash told a part of it")
+    TOO_LARGE = ("too_large", "it is more than 4 MiB")
+    UNREADABLE = ("unreadable", "it is not in a form that the daemon knows")
+    LOCAL_OPTIONS = ("local_options", "a function with local - has called exit")
+    SIGNAL = ("signal", "a signal ended the command")
+    UNAVAILABLE = (
+        "unavailable",
+        "the system has no /proc, or a limit on the size of files forbids it",
+    )
+
+    def __new__(cls, reason: str, text: str) -> Unkept:
+        member = str.__new__(cls, reason)
+        member._value_ = reason
+        member.text = text
+        return member
+
 
 # Members that several results have.
 ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
@@ -57,11 +82,9 @@ Reason: TypeAlias = Annotated[
 StateReason: TypeAlias = Annotated[
     str | None,
     Meta(
-        description="Why the session does not remember what the command left. missing: bash could "
-        "not tell it, as after exec, set -r or set -n. incomplete: bash told a part of it. "
-        "too_large: it is more than 4 MiB. unreadable: it is not in a form that the daemon knows. "
-        "signal: a signal ended the command. unavailable: the system has no /proc, or a limit on "
-        "the size of files forbids it. There may be more."
+        description="Why the session does not remember what the command left. "
+        + " ".join(f"{reason.value}: {reason.text}." for reason in Unkept)
+        + " There may be more."
     ),
 ]
 SpoolError: TypeAlias = Annotated[

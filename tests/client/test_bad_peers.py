@@ -168,6 +168,14 @@ async def test_an_answer_over_the_limit_is_a_protocol_error(
             await shell.ping()
 
 
+@pytest.mark.parametrize("result", [r'"\377"', r'{"stdout":"\377"}', r'{"\377":1}'])
+async def test_a_result_that_is_not_utf_8_is_a_protocol_error(spawn: Spawn, result: str) -> None:
+    answer = f'{{"jsonrpc":"2.0","id":2,"result":{result}}}'
+    async with spawn(peer(f"read -r; printf '{answer}\\n'; cat >/dev/null")) as shell:
+        with pytest.raises(ProtocolError, match=r"BashResult|BackgroundResult"):
+            await shell.bash("true", on_timeout="background")
+
+
 async def test_a_result_of_another_shape_is_a_protocol_error(spawn: Spawn) -> None:
     script = 'read -r; echo \'{"jsonrpc":"2.0","id":2,"result":[]}\'; cat >/dev/null'
     async with spawn(peer(script)) as shell:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
-from shelld_client.connection import MAX_BANNER_BYTES, Connection
+from shelld_client.connection import MAX_BANNER_BYTES, Connection, wire_logger
 from shelld_client.errors import (
     CommandBlocked,
     CommandTimedOut,
@@ -193,3 +194,18 @@ def test_only_one_banner_is_skipped() -> None:
     connection = greeted()
     with pytest.raises(ProtocolError):
         list(connection.receive(b"Broadcast message from root\n"))
+
+
+def test_a_log_handler_that_raises_costs_no_answer() -> None:
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError
+
+    handler = Broken()
+    wire_logger.addHandler(handler)
+    wire_logger.setLevel(logging.DEBUG)
+    try:
+        greeted()
+    finally:
+        wire_logger.removeHandler(handler)
+        wire_logger.setLevel(logging.NOTSET)

@@ -114,6 +114,14 @@ async def test_cancelling_before_the_start_starts_no_daemon(
         _ = client.pid
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_an_async_client_can_be_left_twice(anyio_backend: str) -> None:
+    async with AsyncClient.spawn(peer("cat > /dev/null")) as client:
+        pid = client.pid
+        await client.__aexit__(None, None, None)
+    assert not is_alive(pid)
+
+
 def test_leaving_fails_the_calls_of_all_threads() -> None:
     client = Client.spawn()
     client.__enter__()
@@ -163,6 +171,26 @@ def test_a_program_that_leaves_no_client_ends(kind: str) -> None:
     )
     pid = int(program.stdout)
     wait_for(lambda: not is_alive(pid), "the end of the daemon")
+
+
+LATE = """
+import asyncio
+from shelld_client import AsyncClient
+async def enter():
+    return await AsyncClient.spawn().__aenter__()
+client = asyncio.run(enter())
+try:
+    asyncio.run(client.ping())
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_call_on_another_event_loop_is_refused() -> None:
+    program = subprocess.run(  # noqa: PLW1510
+        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=30
+    )
+    assert program.stdout == "the client was entered on another event loop\n"
 
 
 async def test_an_async_client_is_left_in_its_own_task() -> None:

@@ -115,3 +115,20 @@ def test_a_failing_call_costs_at_most_its_command(
             assert daemon.bash("echo next")["stdout"] == "next\n"
             listed = daemon.call("list_shells")["shells"]
             assert not [shell for shell in listed if shell["isRunning"] or shell["leftover"]]
+
+
+def test_a_keeper_that_fails_after_its_wakeup_looks_at_its_children_again(tmp_path: Path) -> None:
+    reap = "shelld.keeper.supervisor.Keeper._reap"
+    command = [sys.executable, str(PEER), "keeper", reap, str(tmp_path)]
+    with raw_daemon("--spare-shells", "0", command=command) as daemon:
+        shell = started(daemon, "sleep 300")
+        assert shell is not None
+        (keeper,) = children(daemon.pid)
+        (runner,) = [pid for pid in children(keeper) if shell["pid"] in children(pid)]
+        (tmp_path / "new").write_text("ValueError")
+        os.rename(tmp_path / "new", tmp_path / "armed")
+        # The only signal that the keeper gets of this, and the turn that takes it fails.
+        os.kill(runner, signal.SIGKILL)
+        wait_for((tmp_path / "fired").exists, "the failure")
+        wait_for_end = {"bash_id": shell["bash_id"], "wait": 15_000, "until": "exit"}
+        assert daemon.call("bash_output", wait_for_end)["status"] == "killed"

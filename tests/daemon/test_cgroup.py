@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from oracles import Cgroup as Enclosure
-from shelld.keeper.cgroup import Cgroup, is_usable, own_directory, remove_stale, usable_directory
+from shelld.keeper.cgroup import Cgroup, is_usable, remove_stale, usable_directory
+from shelld.keeper.own_cgroups import OwnCgroup, find
 from support import RawDaemon, children, raw_daemon, wait_for
 
 PLAIN = "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -37,7 +38,16 @@ PART = "30 25 0:26 /user.slice /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
     ],
 )
 def test_the_own_cgroup_is_found(memberships: str, mounts: str, expected: str | None) -> None:
-    assert own_directory(memberships, mounts) == expected
+    found = [own.directory for own in find(memberships, mounts) if not own.controllers]
+    assert found == ([] if expected is None else [expected])
+
+
+def test_cgroups_of_both_versions_are_found_in_order() -> None:
+    memberships = "5:cpu,cpuacct:/c\n4:memory:/m\n0::/a\n"
+    assert list(find(memberships, HYBRID)) == [
+        OwnCgroup("memory", "/sys/fs/cgroup/memory/m"),
+        OwnCgroup("", "/sys/fs/cgroup/unified/a"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +55,8 @@ def test_the_own_cgroup_is_found(memberships: str, mounts: str, expected: str | 
     ["1", "-", "1 2 3 4 5 -", "1 2 - 4 5 6", "1 2 3 4 5 6 7 -", "\udcff \x85 \r", "a b c d e f -"],
 )
 def test_lines_that_are_no_mounts_are_passed_over(line: str) -> None:
-    assert own_directory("0::/\n", f"{line}\n{PLAIN}{line}\n") == "/sys/fs/cgroup"
+    found = list(find(f"0::/\n{line}\n", f"{line}\n{PLAIN}{line}\n"))
+    assert found == [OwnCgroup("", "/sys/fs/cgroup")]
 
 
 def test_a_limit_that_cannot_be_read_counts_as_one(

@@ -21,7 +21,20 @@ from shelld.guard.units import joined_lines
 from shelld.guard.wrappers import Inner, unwrapped
 
 # What a line of a table can say.
-KINDS = {"cd", "script", "first", "argv", "idle", "sub", "to", "if", "order", "says", "file", "env"} | {"into", "default"}
+KINDS = {
+    "cd",
+    "script",
+    "first",
+    "argv",
+    "idle",
+    "sub",
+    "to",
+    "if",
+    "order",
+    "says",
+    "file",
+    "env",
+} | {"into", "default"}
 MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends", "bash"}
 
 

@@ -12,7 +12,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -224,9 +223,9 @@ def _replace_a_silent_keeper() -> None:
     runner, (_, bash, *_) = run.runner, run.until(STARTED)
     keeper = parent_of(runner)
     pool.lose_the_channel()
-    sleep, time.sleep = time.sleep, never_sleep
-    other = Run(pool, b"true")
-    time.sleep = sleep
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.sleep", never_sleep)
+        other = Run(pool, b"true")
     other.until_empty()
     assert parent_of(other.runner) != keeper
     # The old one has not ended, and neither has what it guards.

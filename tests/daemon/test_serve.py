@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -145,7 +146,7 @@ class Peer:
 
 
 @asynccontextmanager
-async def served(max_in_flight: int = 4096) -> AsyncGenerator[Peer]:
+async def served(max_in_flight: int = 4096, drain_s: float = 0.05) -> AsyncGenerator[Peer]:
     """A server over pipes; when the block ends, so does its input, and it must stop."""
     stdin, stdin_end = os.pipe()
     stdout, stdout_end = os.pipe()
@@ -153,7 +154,7 @@ async def served(max_in_flight: int = 4096) -> AsyncGenerator[Peer]:
     try:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                more = {body.__name__: as_method(NoParams, body) for body in (talks, holds)}
+                more = {body.__name__: as_method(NoParams, body) for body in (talks, holds, stalls)}
                 methods = {**METHODS, **more}
                 daemon = Daemon(Options(max_in_flight=max_in_flight), ShellManager())
                 output = Output(stdout_end)
@@ -161,7 +162,7 @@ async def served(max_in_flight: int = 4096) -> AsyncGenerator[Peer]:
 
                 async def serve() -> None:
                     await server.read_requests()
-                    await server.drain(0.05)
+                    await server.drain(drain_s)
                     server.refuse_in_flight()
 
                 tasks.start_soon(serve)
@@ -190,6 +191,18 @@ async def holds(_context: Context, _params: NoParams) -> None:
     held = Held()
     await anyio.sleep_forever()
     del held
+
+
+DRAIN_S = 0.5
+
+
+async def stalls(_context: Context, _params: NoParams) -> str:
+    """Stands for a machine that does not run the daemon for longer than it drains."""
+    await anyio.sleep(0.05)
+    time.sleep(DRAIN_S + 0.1)  # noqa: ASYNC251 - nothing else may run meanwhile
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()
+    return "made it"
 
 
 def request(method: str, request_id: Any, params: Any = None) -> dict[str, Any]:
@@ -237,6 +250,15 @@ async def test_all_messages_before_the_end_of_input_are_answered() -> None:
         peer.end()
         answered = [(await peer.receive())["id"] for _ in range(total)]
     assert sorted(answered) == list(range(total))
+
+
+async def test_time_without_the_processor_is_not_drained() -> None:
+    async with served(drain_s=DRAIN_S) as peer:
+        peer.send(request("stalls", 1), request("forever", 2))
+        peer.end()
+        answers = {answer["id"]: answer for answer in [await peer.receive() for _ in range(2)]}
+    assert answers[1]["result"] == "made it"
+    assert answers[2]["error"]["code"] == ErrorKind.SHUTTING_DOWN.code
 
 
 async def test_what_a_cancelled_request_held_does_not_wait_for_the_garbage_collector() -> None:

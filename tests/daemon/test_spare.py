@@ -205,10 +205,13 @@ async def test_a_replaced_directory_is_no_failure_of_spares(
         for _ in range(2 * MAX_FAILURES):
             directory.rmdir()
             directory.mkdir()
+            left_behind = pids_of_waiting()
             shell = await run(manager, "touch made")
             assert (shell.exit_code, [path.name for path in directory.iterdir()]) == (0, ["made"])
             (directory / "made").unlink()
-            await wait_for_waiting(1)
+            with anyio.fail_after(20):
+                while len(waiting_now := pids_of_waiting()) != 1 or waiting_now == left_behind:
+                    await anyio.sleep(0.005)
         assert manager.spares_used == 0
         with anyio.fail_after(20):
             # One that is not ready yet is not used.

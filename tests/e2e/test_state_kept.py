@@ -59,6 +59,7 @@ KEPT = [
     ("X=1; set -o posix; alias a=b", "echo $X; alias a; shopt -qo posix; echo $?", None),
     ("shopt -s expand_aliases; shopt -u sourcepath interactive_comments; X=1", None, None),
     ("trap 'echo dbg' DEBUG; X=1", "echo $X", "1\n"),
+    ("trap 'cat <<END' EXIT; X=1", "echo $X", "1\n"),
     ("builtin trap 'echo dbg' DEBUG; X=1", "echo $X", "1\n"),
     ("trap 'printf \"\\0\\0dbg\"' DEBUG; X=1", "echo $X", "1\n"),
     ("set -T; trap 'echo dbg' DEBUG RETURN; X=1", "echo $X", "1\n"),
@@ -290,3 +291,12 @@ def test_thousands_of_functions_are_remembered(daemon: RawDaemon, session: str) 
     assert reason_of(daemon.bash(define, session=session)) is None
     assert daemon.bash("x=1; f4999", session=session)["stdout"] == "4999\n"
     assert daemon.bash("f0; echo $x", session=session)["stdout"] == "0\n1\n"
+
+
+def test_an_open_document_in_a_trap_shows_nothing_of_ours(daemon: RawDaemon) -> None:
+    result = daemon.bash("trap $'cat <<END; echo $LINENO\\nbye\\n' EXIT; X=1", session="trap")
+    assert result["stdout"] == "bye\n1\n"
+    assert "__shelld" not in result["stderr"]
+    shown = daemon.bash("trap 'echo $((1 << 3)); exit 4' EXIT; trap -p EXIT", session="trap")
+    assert shown["stdout"] == "trap -- 'echo $((1 << 3)); exit 4' EXIT\n8\n"
+    assert (shown["exitCode"], daemon.bash("echo $X", session="trap")["stdout"]) == (4, "1\n")

@@ -9,7 +9,8 @@ import pytest
 
 from fault_injection.campaign import Point, record_points, try_points
 
-SAMPLE = 40
+# Faults of the helpers need a daemon of their own each, so they are fewer.
+CALLS, LINES, IN_HELPERS = 35, 35, 8
 
 
 def check(points: list[Point], folder: Path) -> None:
@@ -23,16 +24,15 @@ def test_a_sample_of_faults_breaks_no_promise(tmp_path: Path) -> None:
     points = record_points(tmp_path)
     assert {point.role for point in points} == {"daemon", "keeper", "runner"}
     assert {point.call is None for point in points} == {True, False}
-    # Faults of the helpers need a daemon of their own each, so they are fewer.
     calls = [point for point in points if point.role == "daemon" and point.call is not None]
     lines = [point for point in points if point.role == "daemon" and point.call is None]
     in_helpers = [point for point in points if point.role != "daemon"]
     # The same for everybody, as far as the lines are.
     chosen = random.Random(0)
     sample = [
-        *chosen.sample(calls, SAMPLE * 3 // 4),
-        *chosen.sample(lines, SAMPLE // 4),
-        *chosen.sample(in_helpers, SAMPLE // 8),
+        *chosen.sample(calls, CALLS),
+        *chosen.sample(lines, LINES),
+        *chosen.sample(in_helpers, IN_HELPERS),
     ]
     check(sample, tmp_path)
 

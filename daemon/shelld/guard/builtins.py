@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from shelld.guard.arithmetic import arithmetic
 from shelld.guard.markers import UNKNOWN
+from shelld.guard.options import all_options
 from shelld.guard.rules import normalized
 
 if TYPE_CHECKING:
@@ -109,9 +112,23 @@ def _shift(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
 
 
 def _read(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    names = [each for each in arguments if re.fullmatch(r"[A-Za-z_]\w*", each)] or ["REPLY"]
+    options, names = all_options(arguments, "adiNnptu", ())
+    array = next((value for name, value in options if name == "a" and value), None)
+    names = [each for each in names if re.fullmatch(r"[A-Za-z_]\w*", each)] or ["REPLY"]
     known = stdin != UNKNOWN and stdin
-    fields = stdin.split("\n", maxsplit=1)[0].split(None, len(names) - 1) if known else []
+    line = stdin.split("\n", maxsplit=1)[0] if known else ""
+    separators = shell.value_of("IFS") or ""
+    # Characters that are blank separate as many at once as there are.
+    separator = None if not separators.strip() else re.compile(f"[{re.escape(separators)}]")
+    if array is not None:
+        members = line.split() if separator is None else separator.split(line)
+        shell.arrays[array] = members if known else [UNKNOWN]
+        return ""
+    count = len(names) - 1
+    if separator is None or not count:
+        fields = line.split(None, count)
+    else:
+        fields = separator.split(line, count)
     for index, name in enumerate(names):
         value = fields[index] if index < len(fields) else ("" if known else UNKNOWN)
         shell.assign(name, value)
@@ -150,6 +167,22 @@ def _declare(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return ""
 
 
+def _let(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    for each in arguments:
+        arithmetic(each, shell)
+    return ""
+
+
+_SUBSCRIPT: Final = re.compile(r"[A-Za-z_]\w*\[(.*)\]", re.S)
+
+
+def _test(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+    for operator, operand in pairwise(arguments):
+        if operator == "-v" and (match := _SUBSCRIPT.fullmatch(operand)) is not None:
+            arithmetic(match[1], shell)
+    return ""
+
+
 def _nothing(_shell: Programs, _arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
@@ -173,5 +206,8 @@ BUILTINS: Final[dict[str, Handler]] = {
     "typeset": _declare,
     "local": _declare,
     "readonly": _declare,
-    **dict.fromkeys(("[", "test", "exit", "return", "wait", "shopt"), _nothing),
+    "let": _let,
+    "test": _test,
+    "[": _test,
+    **dict.fromkeys(("exit", "return", "wait", "shopt"), _nothing),
 }

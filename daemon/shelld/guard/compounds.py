@@ -6,21 +6,29 @@ The guard follows every branch, except one that cannot run, such as that of ``if
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from shelld.guard import parse
+from shelld.guard.arithmetic import arithmetic
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.programs import Programs
 from shelld.guard.units import ExpansionError
-from shelld.guard.words import expand_word
+from shelld.guard.words import calculated, expand_word
 
 Node = Any
 
 # Of a loop over known values.
 _MAX_ROUNDS: Final = 64
+# Of a loop that counts.
+_MAX_COUNTED: Final = 16
 _STATUS: Final = {"true": True, ":": True, "false": False}
+# Tests of a constant.
+_CONSTANT: Final = re.compile(r"(?:test|\[\[?)\s+\w+(?:\s+\]\]?)?|\(\(\s*[1-9]\d*\s*\)\)")
+_EMPTY: Final = re.compile(r"\[\s*\]|test|\(\(\s*0\s*\)\)")
 
 
 class Function(NamedTuple):
@@ -66,10 +74,46 @@ class Compounds(Programs):
             output += "".join([self._run(body, stdin) for body in bodies])
         return output
 
+    def _group(self, node: Node, stdin: str) -> str:
+        text = parse.text_of(node)
+        if not text.startswith("(("):
+            return self._run_children(node, stdin)
+        with suppress(ExpansionError):
+            calculated(text[2:-2], self)
+        return ""
+
+    def _count(self, node: Node, stdin: str) -> str:
+        """Follow ``for ((first; condition; step))``, for some rounds."""
+        body = node.named_children[-1]
+        header = parse.text_of(node)[: body.start_byte - node.start_byte].partition("((")[2]
+        first, condition, step = ([*header.rpartition("))")[0].split(";"), "", ""])[:3]
+        output = ""
+        with suppress(ExpansionError):
+            calculated(first, self)
+            for _ in range(_MAX_COUNTED):
+                goes_on = calculated(condition, self) if condition.strip() else UNKNOWN
+                if goes_on == "0":
+                    break
+                output += self._run(body, stdin)
+                if goes_on == UNKNOWN:
+                    # Later rounds have other values.
+                    arithmetic(f"{step},{UNKNOWN}", self)
+                    break
+                calculated(step, self)
+        return output
+
     def _while(self, node: Node, stdin: str) -> str:
-        body = next((each for each in node.named_children if each.type == "do_group"), None)
+        is_counted = node.type == "c_style_for_statement"
+        body = next(
+            (
+                each
+                for each in node.named_children
+                if each.type == "do_group" or (is_counted and each.type == "compound_statement")
+            ),
+            None,
+        )
         conditions = [each for each in node.named_children if each != body]
-        if node.type == "c_style_for_statement":
+        if is_counted:
             runs: bool | None = True if not conditions else None
         else:
             runs = self._status(conditions[-1:])
@@ -79,7 +123,15 @@ class Compounds(Programs):
             return self._run_all(conditions, stdin)
         if runs and body is not None and parse.only_starts(body):
             self.report(FORK_BOMB, parse.text_of(node))
-        return self._run_children(node, stdin)
+        if is_counted and body is not None:
+            return self._count(node, stdin)
+        before = self.is_for_each
+        # `find` has written the known lines, and unknown ones for everything below them.
+        self.is_for_each = before or (UNKNOWN in stdin and stdin.strip(UNKNOWN).startswith("/"))
+        try:
+            return self._run_children(node, stdin)
+        finally:
+            self.is_for_each = before
 
     # -- conditions -------------------------------------------------------------------------
 
@@ -102,7 +154,9 @@ class Compounds(Programs):
         text = parse.text_of(node)
         if text in self.functions or text in self.aliases:
             return None
-        return _STATUS.get(text)
+        if _CONSTANT.fullmatch(text):
+            return True
+        return False if _EMPTY.fullmatch(text) else _STATUS.get(text)
 
     def _list(self, node: Node, stdin: str) -> str:
         if len(node.named_children) != 2 or len(node.children) != 3:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from shelld.guard import parse
+from shelld.guard import parse, rules
 from shelld.guard.builtins import nounset_after
 from shelld.guard.compounds import Compounds
 from shelld.guard.fallback import simple_commands, without_heredocs
@@ -190,6 +190,11 @@ class Evaluation(Compounds):
                     stdin = self.files.get(path, UNKNOWN)
                 elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdecimal():
                     self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
+                    if self.is_for_each:
+                        # What is done to each of all files is done to all.
+                        place = Place(self.cwd, self.home)
+                        self.report(rules.check("rm", ["-r", "--", path], place))
+                    self._truncate(node, operator, path)
                     target = path
         return stdin, target
 
@@ -210,6 +215,12 @@ class Evaluation(Compounds):
             return output
         self.files[target] = self.files.get(target, "") + output
         return ""
+
+    def _truncate(self, node: Node, operator: str, path: str) -> None:
+        """Forget what a file had that is surely written anew; else it may be either."""
+        is_here = self.scripts == 1 and not self.budget.active
+        if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(node.parent):
+            self.files.pop(path, None)
 
     def _redirected(self, node: Node, stdin: str) -> str:
         redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
@@ -275,12 +286,14 @@ class Evaluation(Compounds):
         "c_style_for_statement": Compounds._while,
         "case_statement": Compounds._case,
         "function_definition": Compounds._function,
+        "compound_statement": Compounds._group,
+        "test_command": Names.test,
         "variable_assignment": Names.assignment,
         "declaration_command": Names.declaration,
         "unset_command": Names.unset,
         **dict.fromkeys(
             (
-                *("test_command", "binary_expression", "unary_expression", "postfix_expression"),
+                *("binary_expression", "unary_expression", "postfix_expression"),
                 *("word", "string", "concatenation", "expansion", "simple_expansion", "number"),
                 *("command_substitution", "process_substitution", "arithmetic_expansion", "array"),
                 *("raw_string", "comment", "variable_name", "heredoc_body", "subscript", "regex"),

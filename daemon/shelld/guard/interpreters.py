@@ -89,8 +89,16 @@ _WRITES: Final = (
 _FOREVER: Final = (
     r"\bwhile\s*\(?\s*(?:1|true|True)\b|\bfor\s*\(\s*;\s*;|\bloop\b|\biter\s*\(\s*int"
     r"|\bfork\b[\s()]*\bwhile\b|\buntil\s+(?:0|false)\b|\bcount\s*\("
+    r"|\bwhile\b[^\n:{]*\bfork\b[\s()]*(?:\bor\b|\|\|)\s*(?:1|True)\b|\bredo\b"
 )
-_ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last)\b"
+_ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last|return)\b"
+_FORK: Final = r"(?:\b|pcntl_)fork\b"
+# Loops that start other programs are common, but they wait for something.
+_STARTS: Final = r"\b(?:Popen|Process|spawn\w*)\s*\("
+_PAUSES: Final = (
+    r"\b(?:sleep|join|communicate|poll|recv\w*|read\w*|input|get|select|accept|listen|await|run"
+    r"|check_\w+|spawnSync|append|push|if|next)\b"
+)
 _COMMENT: Final = r"^\s*(?:#|//).*$"
 # Languages in which what is between backticks is a command.
 _BACKTICKS: Final = frozenset({"perl", "ruby", "php"})
@@ -126,10 +134,15 @@ def commands_in(language: str, code: str) -> Commands:
 
 
 def _is_fork_bomb(code: str) -> bool:
-    if "fork" not in code or _compiled(_ENDS).search(code):
+    if _compiled(_ENDS).search(code):
         return False
     without = _compiled(_LITERAL).sub("''", code)
-    return bool(_compiled(r"\bfork\b").search(without) and _compiled(_FOREVER).search(without))
+    if _compiled(_FOREVER).search(without) is None:
+        return False
+    if _compiled(_FORK).search(without) is not None:
+        return True
+    starts = _compiled(_STARTS).search(without) is not None
+    return starts and _compiled(_PAUSES).search(without) is None
 
 
 def _given(code: str, calls: str) -> Iterator[list[str]]:

@@ -217,7 +217,9 @@ def _crontab(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return UNKNOWN
 
 
-_ADDRESS: Final = re.compile(r"(?i)(exec|system|shell|open|gopen|create|file):([^,]*(?:,.*)?)", re.S)
+_ADDRESS: Final = re.compile(
+    r"(?i)(exec|system|shell|open|gopen|create|file):([^,]*(?:,.*)?)", re.S
+)
 
 
 def _socat(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
@@ -248,7 +250,10 @@ _SED_REPLACED: Final = r"(?:\d+|\$|/[^/]*/)?\s*s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!
 
 
 def _sed(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    for each in arguments:
+    options, _ = leading_options(arguments, "efl", ("expression", "file"))
+    files = [name for option, name in options if option in ("f", "file") and name]
+    lines = [line for name in files for line in shell.content_of(name, stdin).splitlines()]
+    for each in (*arguments, *lines[:_MAX_ITEMS]):
         if (match := re.match(_SED_RUNS, each)) is not None:
             shell.copy().run_script(match[1], "")
         if (match := re.fullmatch(_SED_REPLACED, each)) is not None:
@@ -308,7 +313,9 @@ _AWK_PIPED: Final = r'\bprintf?\b\s*"((?:[^"\\]|\\.)*)"\s*\|&?\s*"((?:[^"\\]|\\.
 
 
 def _awk(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
-    for code in arguments:
+    options, _ = leading_options(arguments, "fFv")
+    files = [shell.content_of(value, stdin) for name, value in options if name == "f" and value]
+    for code in (*arguments, *files):
         # Two next to each other are one.
         each = re.sub(r'"\s+"', "", code)
         for pattern in _AWK_RUNS:

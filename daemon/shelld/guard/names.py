@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, Self
 
 from shelld.guard import parse
@@ -17,7 +18,7 @@ from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.rules import RULES, normalized
 from shelld.guard.units import ExpansionError
 from shelld.guard.verdict import Finding
-from shelld.guard.words import expand_text, expand_word
+from shelld.guard.words import calculated, expand_text, expand_word
 
 Node = Any
 
@@ -29,6 +30,8 @@ _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 # looks at the clock.
 _EXPANDING: Final = 300
 _WORDS_PER_LOOK: Final = 32
+# As many as bash follows.
+_MAX_REFERENCES: Final = 8
 # A longer value is not known.
 MAX_VALUE: Final = 64 * 1024
 
@@ -60,8 +63,14 @@ _SET_BY_BASH: Final = re.compile(
 )
 
 
+_EVALUATED: Final = re.compile(
+    r"-v\s+[\"']?\w+\[([^]\s]*)\]|(\S*=\S*)\s+-(?:eq|ne|lt|le|gt|ge)\s"
+    r"|\s-(?:eq|ne|lt|le|gt|ge)\s+(\S*=\S*)"
+)
+
+
 class Names(abc.ABC):
-    """Implements `words.Scope`. `variables` are all that is set, `exported` what others see."""
+    """Implements `scope.Scope`. `variables` are all that is set, `exported` what others see."""
 
     def __init__(
         self, budget: Budget, environment: dict[str, str], cwd: str, home: str | None
@@ -70,6 +79,8 @@ class Names(abc.ABC):
         self.variables = environment
         self.exported = frozenset(environment)
         self.arrays: dict[str, list[str]] = {}
+        # What ``declare -n`` makes names stand for.
+        self.references: dict[str, str] = {}
         self.functions: dict[str, Any] = {}
         # Of each function, which commands it runs, and whether beside others.
         self.calls: dict[str, list[tuple[str, bool]]] = {}
@@ -95,6 +106,7 @@ class Names(abc.ABC):
         other = type(self)(budget or self.budget, dict(self.variables), self.cwd, self.home)
         other.exported = self.exported
         other.arrays = dict(self.arrays)
+        other.references = dict(self.references)
         other.functions = dict(self.functions)
         other.aliases = dict(self.aliases)
         # Files and functions' calls are everybody's who works on the same command.
@@ -125,11 +137,20 @@ class Names(abc.ABC):
             return parameters[int(name)] if int(name) < len(parameters) else None
         if name == "#":
             return str(len(self.positional))
+        name = self._meant_by(name)
         if name in self.arrays:
             return self.arrays[name][0] if self.arrays[name] else None
         if name == "PWD":
             return self.variables.get(name, self.cwd)
         return self.variables.get(name, _SPECIAL.get(name))
+
+    def _meant_by(self, name: str) -> str:
+        """Return the variable that a name stands for, which can be a reference to a reference."""
+        for _ in range(_MAX_REFERENCES):
+            if name not in self.references:
+                break
+            name = self.references[name]
+        return name
 
     def list_of(self, name: str) -> list[str]:
         if name == "@":
@@ -140,6 +161,7 @@ class Names(abc.ABC):
         return [] if value is None else [value]
 
     def assign(self, name: str, value: str) -> None:
+        name = self._meant_by(name)
         self.arrays.pop(name, None)
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
 
@@ -212,6 +234,7 @@ class Names(abc.ABC):
     def declaration(self, node: Node, _stdin: str) -> str:
         kind = node.children[0].type
         is_export = kind == "export"
+        kinds = "".join(each for each in map(parse.text_of, node.named_children) if each[:1] == "-")
         for child in node.named_children:
             text = parse.text_of(child)
             if text.startswith("-"):
@@ -219,6 +242,7 @@ class Names(abc.ABC):
                 continue
             if child.type == "variable_assignment":
                 self.assignment(child, "")
+                self._declared(text.partition("=")[0], kinds)
             else:
                 try:
                     text = "".join(expand_word(text, self)[:1])
@@ -230,6 +254,18 @@ class Names(abc.ABC):
             if is_export:
                 self.exported = self.exported | {text.partition("=")[0]}
         return ""
+
+    def _declared(self, name: str, kinds: str) -> None:
+        """Give a variable the attributes that change its value: ``-l``, ``-u`` and ``-n``."""
+        value = self.variables.get(name)
+        if value is None:
+            return
+        if "n" in kinds and value.isidentifier() and value != name:
+            self.references[name] = value
+        elif "l" in kinds:
+            self.variables[name] = value.lower()
+        elif "u" in kinds:
+            self.variables[name] = value.upper()
 
     def unset(self, node: Node, _stdin: str) -> str:
         for child in node.named_children:
@@ -243,6 +279,17 @@ class Names(abc.ABC):
         """Follow what is run on the way to a value, a test or a pattern."""
         for script in parse.substitutions_of(node):
             self.output_of(script)
+        return ""
+
+    def test(self, node: Node, stdin: str) -> str:
+        """Follow what ``[[`` runs, and what its numbers and subscripts assign."""
+        self.substitutions(node, stdin)
+        text = parse.text_of(node)
+        for match in _EVALUATED.finditer(text):
+            for expression in match.groups():
+                if expression is not None:
+                    with suppress(ExpansionError):
+                        calculated(expression, self)
         return ""
 
     # -- reports ----------------------------------------------------------------------------

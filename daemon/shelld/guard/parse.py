@@ -146,9 +146,12 @@ def calls_of(body: Node) -> list[tuple[str, bool]]:
     return [(name, spawned and counts[name] > 1) for name, spawned in found]
 
 
+_FRAME: Final = frozenset({"do", "done", "{", "}", "comment", "\n"})
+
+
 def only_starts(body: Node) -> bool:
     """Whether a loop's body does nothing but start what it does not wait for."""
-    children = [each for each in body.children if each.type not in ("do", "done", "comment", "\n")]
+    children = [each for each in body.children if each.type not in _FRAME]
     statements = 0
     for index, child in enumerate(children):
         if child.type == "ERROR":

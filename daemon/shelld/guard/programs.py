@@ -18,7 +18,7 @@ from shelld.guard.launchers import HANDLERS
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.names import Names
 from shelld.guard.outputs import Surroundings, output_of
-from shelld.guard.rules import Place, normalized
+from shelld.guard.rules import Place, normalized, parse_arguments
 from shelld.guard.speakers import directories_of, scripts_of
 from shelld.guard.vocabulary import (
     DESTROYERS,
@@ -38,6 +38,8 @@ _MAX_CANDIDATES: Final = 32
 _SEARCHING: Final = 20
 # The program that loads others, under the names of its many versions.
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
+# Programs after which another file has the content of one.
+_COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
 # How often a function is followed that calls itself.
 _MAX_RECURSION: Final = 2
 
@@ -127,14 +129,39 @@ class Programs(Names):
         kind = STARTERS.get(program)
         if kind is not None:
             return HANDLERS[kind](self, arguments, stdin)
-        if "/" in argv[0] and (text := self.files.get(normalized(argv[0], self.cwd))) is not None:
-            return self._shell(argv, stdin) if text else ""
+        if self.files and (path := self._written_program(argv[0])):
+            first, _, _ = self.files[path].partition("\n")
+            interpreter = first[2:].split() if first.startswith("#!") else []
+            return self.execute([*(interpreter or ["sh"]), path, *arguments], stdin)
+        if program in _COPIERS:
+            self._copy_files(program, arguments, stdin)
         output = self.written_by(argv, stdin)
         if program == "tee" and output != UNKNOWN:
             for each in arguments:
                 if not each.startswith("-"):
                     self.files[normalized(each, self.cwd)] = output
         return output
+
+    def _written_program(self, name: str) -> str:
+        """Return the path of a program that the command itself has written, "" if it has not."""
+        if "/" in name:
+            paths = [normalized(name, self.cwd)]
+        else:
+            paths = [f"{directory}/{name}" for directory in _BIN_DIRECTORIES]
+        return next((path for path in paths if self.files.get(path)), "")
+
+    def _copy_files(self, program: str, arguments: Sequence[str], stdin: str) -> None:
+        """Keep in mind which file has the content of another that is known."""
+        operands = parse_arguments(arguments).operands
+        if program == "dd":
+            for each in operands:
+                if each.startswith("of=") and not any(other[:3] == "if=" for other in operands):
+                    self.files[normalized(each[3:], self.cwd)] = stdin
+        elif len(operands) > 1:
+            source, target = operands[-2], operands[-1]
+            if (content := self.files.get(normalized(source, self.cwd))) is not None:
+                self.files[normalized(target, self.cwd)] = content
+                self.files[normalized(f"{target}/{source}", self.cwd)] = content
 
     def _check(self, program: str, arguments: Sequence[str], stdin: str) -> None:
         policy = self.budget.policy
@@ -195,41 +222,25 @@ class Programs(Names):
     # -- shells -----------------------------------------------------------------------------
 
     def _shell(self, arguments: Sequence[str], stdin: str) -> str:
-        rest = list(arguments)
-        has_command = reads_stdin = nounset = False
-        while rest and rest[0][:1] in "-+" and len(rest[0]) > 1:
-            option = rest.pop(0)
-            if option in ("--rcfile", "--init-file") and rest:
-                rest.pop(0)
-            elif option in ("--version", "--help"):
-                return UNKNOWN
-            elif option.startswith("--"):
-                if option == "--":
-                    break
-            elif option[0] == "-":
-                if "n" in option:
-                    return ""
-                has_command = has_command or "c" in option
-                reads_stdin = reads_stdin or "s" in option
-            if not option.startswith("--"):
-                named = rest[:1] if option[-1] in "oO" else []
-                if "u" in option or named == ["nounset"]:
-                    nounset = option[0] == "-"
-                del rest[: len(named)]
-        if rest[:1] == ["-"]:
-            rest.pop(0)
+        options = _ShellOptions(arguments)
+        if options.is_idle:
+            return UNKNOWN if options.tells else ""
+        rest = options.rest
         child = self.copy()
         child.functions, child.aliases, child.arrays = {}, {}, {}
-        child.nounset = nounset
+        child.nounset = options.nounset
         child.variables = {
             name: value for name, value in self.variables.items() if name in self.exported
         }
-        if has_command:
+        if (before := child.variables.get("BASH_ENV")) is not None:
+            # Bash reads it first.
+            child.copy().run_text(self.files.get(normalized(before, self.cwd), ""), "")
+        if options.has_command:
             if not rest:
                 return ""
             script, child.name, child.positional = rest[0], (rest[1:2] or ["bash"])[0], rest[2:]
             return child.run_text(script, stdin)
-        if rest and not reads_stdin:
+        if rest and not options.reads_stdin:
             child.name, child.positional = rest[0], rest[1:]
             path = normalized(rest[0], self.cwd)
             text = stdin if path in ("/dev/stdin", "/dev/fd/0") else self.files.get(path, UNKNOWN)
@@ -261,6 +272,44 @@ class Programs(Names):
             self.copy().run_script(script, "")
         for argv in commands.argvs:
             self.copy().execute(list(argv), "")
+
+
+class _ShellOptions:
+    """The options of a shell, and the arguments behind them."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.rest = list(arguments)
+        self.has_command = self.reads_stdin = self.nounset = False
+        # It runs nothing; and with `tells`, it only says something about itself.
+        self.is_idle = self.tells = False
+        while self.rest and self.rest[0][:1] in "-+" and len(self.rest[0]) > 1:
+            option = self.rest.pop(0)
+            if option == "--":
+                break
+            if option.startswith("--"):
+                self._read_name(option)
+            else:
+                self._read_letters(option)
+            if self.is_idle:
+                return
+        if self.rest[:1] == ["-"]:
+            self.rest.pop(0)
+
+    def _read_name(self, option: str) -> None:
+        if option in ("--rcfile", "--init-file"):
+            del self.rest[:1]
+        elif option in ("--version", "--help"):
+            self.is_idle = self.tells = True
+
+    def _read_letters(self, option: str) -> None:
+        if option[0] == "-":
+            self.is_idle = "n" in option
+            self.has_command = self.has_command or "c" in option
+            self.reads_stdin = self.reads_stdin or "s" in option
+        named = self.rest[:1] if option[-1] in "oO" else []
+        if "u" in option or named == ["nounset"]:
+            self.nounset = option[0] == "-"
+        del self.rest[: len(named)]
 
 
 def _named_builtin(program: str, argv: list[str]) -> list[str]:

@@ -101,7 +101,7 @@ def _valued(spec: Specification) -> tuple[str, frozenset[str]]:
 
 
 def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
-    """Return the directories that a program goes to before it runs anything, one after the other."""
+    """Return the directories that a program enters, in turn, before it runs anything."""
     spec = specification(SPEAKERS[program])
     options, _ = all_options(arguments, *_valued(spec))
     return [value for name, value in options if value and spec.has("cd", name)]

@@ -112,7 +112,7 @@ def _marks_of(word: str) -> dict[int, list[int]]:
         elif character == "}" and open_braces:
             pair = open_braces.pop()
             marks[pair[0]] = [*pair, position]
-        position = end_of_unit(word, position)
+        position = position + 1 if character in "{,}" else end_of_unit(word, position)
     return marks
 
 

@@ -94,9 +94,7 @@ MKFS: Final = {
 }
 
 # What is lost when one of these is run on each file of a tree.
-DESTROYERS: Final = frozenset(
-    {"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"}
-)
+DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"})
 
 # Programs that write to a disk if they are told to. They name it, so only a command with "/dev/" in
 # it, or one that runs there, can be a case for them.

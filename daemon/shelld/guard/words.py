@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.escapes import ansi_c
+from shelld.guard.fields import Piece, fields_of, separators_of
 from shelld.guard.markers import ACTIVE, BREAK, GLOBS, UNKNOWN, plain
 from shelld.guard.patterns import replaced, trimmed
+from shelld.guard.scope import Scope
 from shelld.guard.units import (
     MAX_FIELDS,
     ExpansionError,
@@ -42,58 +44,18 @@ _TRYING: Final = 500
 _SPECIAL: Final = re.compile(r"[\\'\"$`<>*?\[{~]")
 
 
-class Scope(Protocol):
-    """What the words of a command may refer to."""
-
-    def value_of(self, name: str) -> str | None:
-        """Return the value of a variable or a special parameter, None if it is not set."""
-        ...
-
-    def spend(self, characters: int) -> None:
-        """Count text that was looked at."""
-        ...
-
-    def miss(self, name: str) -> None:
-        """Take note that a name has no value and that nothing stands in for it.
-
-        Raises `ExpansionError` if bash stops there.
-        """
-        ...
-
-    def list_of(self, name: str) -> list[str]:
-        """Return the positional parameters (``@``), or the members of an array."""
-        ...
-
-    def assign(self, name: str, value: str) -> None: ...
-
-    def output_of(self, script: str) -> str:
-        """Run a command substitution, as far as that is possible; return what it writes."""
-        ...
-
-    def file_of(self, script: str) -> str:
-        """Return the name of the file that a process substitution is."""
-        ...
-
-
-class _Piece(NamedTuple):
-    text: str
-    quoted: bool
-    # Of an expansion: split into fields where it has spaces.
-    splits: bool = False
-
-
 def expand_word(word: str, scope: Scope) -> list[str]:
     """Return the fields of a word, of which there may be none. Raises `ExpansionError`."""
     if len(word) > MAX_WORD and _SPECIAL.search(word):
         return [UNKNOWN]
     fields: list[str] = []
-    separators = _separators(scope)
+    separators = separators_of(scope)
     try:
         words = expand_braces(word, scope.spend)
     except TooLarge:
         return [UNKNOWN]
     for each in words:
-        fields += _fields(_pieces(each, scope), separators)
+        fields += fields_of(_pieces(each, scope), separators)
         if len(fields) > MAX_FIELDS:
             # Bash runs the command all the same.
             return [*fields[:MAX_FIELDS], UNKNOWN]
@@ -120,7 +82,7 @@ def expand_heredoc(body: str, scope: Scope) -> str:
 # -- one word ---------------------------------------------------------------------------------
 
 
-def _pieces(word: str, scope: Scope) -> list[_Piece]:
+def _pieces(word: str, scope: Scope) -> list[Piece]:
     scanner = _Scanner(word, scope)
     scanner.read_word()
     return scanner.pieces
@@ -142,14 +104,14 @@ _TILDE: Final = re.compile(r"~([A-Za-z_][\w-]*|[+-])?(?=/|$)")
 
 class _Scanner:
     def __init__(self, text: str, scope: Scope) -> None:
-        self.pieces: list[_Piece] = []
+        self.pieces: list[Piece] = []
         self._text = text
         self._scope = scope
         self._position = 0
         self._length = 0
 
     def _add(self, text: str, *, quoted: bool = False, splits: bool = False) -> None:
-        self.pieces.append(_Piece(text, quoted, splits))
+        self.pieces.append(Piece(text, quoted, splits))
 
     def read_word(self) -> None:
         text = self._text
@@ -240,7 +202,10 @@ class _Scanner:
         elif text.startswith("$((", start):
             end = end_of_parentheses(text, start + 1)
             inner = text[start + 3 : end].removesuffix("))")
-            self._add_value(_calculated(inner, self._scope), quoted=quoted)
+            self._add_value(calculated(inner, self._scope), quoted=quoted)
+        elif text.startswith("$[", start):
+            end = text.find("]", start) + 1 or len(text)
+            self._add_value(calculated(text[start + 2 : end - 1], self._scope), quoted=quoted)
         elif text.startswith("$(", start):
             end = end_of_parentheses(text, start + 1)
             script = text[start + 2 : end].removesuffix(")")
@@ -271,45 +236,6 @@ class _Scanner:
             self._add(value, quoted=quoted, splits=not quoted)
 
 
-_BLANK: Final = re.compile(r"[ \t\n\ue004]+")
-
-
-def _separators(scope: Scope) -> re.Pattern[str]:
-    """Return what parts fields: the characters of IFS."""
-    characters = scope.value_of("IFS")
-    if characters in (None, " \t\n") or UNKNOWN in (characters or ""):
-        return _BLANK
-    return re.compile(f"[{re.escape(characters or '')}\ue004]+")
-
-
-def _fields(pieces: list[_Piece], separators: re.Pattern[str] = _BLANK) -> list[str]:
-    fields: list[str] = []
-    current: str | None = None
-    for text, quoted, splits in pieces:
-        if splits:
-            parts: list[str] = separators.split(text)
-            if len(parts) > 1 and not parts[0]:
-                parts.pop(0)
-                if current is not None:
-                    fields.append(current)
-                    current = None
-            for index, part in enumerate(parts):
-                if index and current is not None:
-                    fields.append(current)
-                    current = None
-                if part:
-                    current = part if current is None else current + part
-        elif quoted and BREAK in text:
-            *ended, last = text.split(BREAK)
-            fields += [(current or "") + ended[0], *ended[1:]]
-            current = last
-        elif quoted or text:
-            current = (current or "") + text
-    if current is not None:
-        fields.append(current)
-    return fields
-
-
 # -- parameters -------------------------------------------------------------------------------
 
 _PARAMETER: Final = re.compile(
@@ -329,6 +255,8 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
     if index is not None and ("$" in index or "`" in index):
         # What is substituted there is run all the same.
         index = expand_text(index, scope)
+    if (name in "@*" or index in ("@", "*")) and re.match(r":(?![-=+?])", rest):
+        return _sliced(name, index, rest[1:], scope, quoted=quoted)
     value = _value(name, index, scope, quoted=quoted)
     if prefix == "#":
         return UNKNOWN if value is not None and UNKNOWN in value else str(len(value or ""))
@@ -348,16 +276,24 @@ def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str |
     if name in "@*" or index in ("@", "*"):
         members = scope.list_of("@" if name in "@*" else name)
         separate = quoted and (name == "@" or index == "@")
-        return (BREAK if separate else " ").join(members) if members else None
+        between = BREAK if separate else _between(scope) if quoted else " "
+        return between.join(members) if members else None
     if index is not None:
         members = scope.list_of(name)
         member = scope.value_of(f"{name}[{index}]")
         if member is not None:
             return member
-        if re.fullmatch(r"-?\d+", index) and -len(members) <= int(index) < len(members):
-            return members[int(index)]
+        number = _number(index, scope)
+        if number is not None and -len(members) <= number < len(members):
+            return members[number]
         return UNKNOWN if members else scope.value_of(name)
     return scope.value_of(name)
+
+
+def _between(scope: Scope) -> str:
+    """Return what ``"$*"`` has between its fields: the first character of IFS."""
+    characters = scope.value_of("IFS")
+    return " " if characters is None or UNKNOWN in characters else characters[:1]
 
 
 def _operated(  # noqa: PLR0911 - a table of cases
@@ -414,7 +350,7 @@ def _defaulted(
 
 
 def _nested(word: str, scope: Scope) -> str:
-    return plain(" ".join(_fields(_pieces(word, scope)))) if word else ""
+    return plain(" ".join(fields_of(_pieces(word, scope)))) if word else ""
 
 
 def _substring(value: str, rest: str, scope: Scope) -> str:
@@ -429,13 +365,27 @@ def _substring(value: str, rest: str, scope: Scope) -> str:
     return UNKNOWN if count is None else value[:count]
 
 
+def _sliced(name: str, index: str | None, rest: str, scope: Scope, *, quoted: bool) -> str:
+    """Return some of the positional parameters, or of the members of an array."""
+    members = scope.list_of("@" if name in "@*" else name)
+    if name in "@*":
+        members = [scope.value_of("0") or "", *members]
+    offset, _, length = expand_text(rest, scope).partition(":")
+    start, count = _number(offset or "0", scope), _number(length or str(len(members)), scope)
+    if start is None or count is None or count < 0:
+        return UNKNOWN
+    separate = quoted and "@" in (name, index)
+    return (BREAK if separate else " ").join(members[start:][:count])
+
+
 def _number(text: str, scope: Scope) -> int | None:
-    result = _calculated(text, scope)
+    result = calculated(text, scope)
     return int(result) if re.fullmatch(r"-?\d+", result) else None
 
 
-def _calculated(text: str, scope: Scope) -> str:
-    return arithmetic(expand_text(text, scope), scope.value_of)
+def calculated(text: str, scope: Scope) -> str:
+    """Return the value of an arithmetic expression, and assign what it assigns."""
+    return arithmetic(expand_text(text, scope), scope)
 
 
 def _replaced(value: str, rest: str, scope: Scope) -> str:

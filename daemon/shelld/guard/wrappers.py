@@ -72,11 +72,9 @@ class _Unwrapping:
             self._rest = self._rest[self._rest.index("{") + 1 :]
         if not self._rest:
             return None
-        if "bash" in marks:
-            return self._found(["bash", *self._rest])
         if "joins" in marks:
             return self._found([], " ".join(self._rest))
-        return self._found(self._rest)
+        return self._found(["bash", *self._rest] if "bash" in marks else self._rest)
 
     def _found(self, argv: list[str], script: str | None = None) -> Inner:
         away = "away" in self._spec.marks

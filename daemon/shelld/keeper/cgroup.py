@@ -16,44 +16,19 @@ import contextlib
 import os
 from typing import Final
 
+from shelld.keeper.own_cgroups import own_cgroups
+
 _PREFIX: Final = "shelld-"
 _LIMITS: Final = ("memory.max", "memory.high", "cpu.max")
 
 
 def usable_directory() -> str | None:
     """Return the directory of this process's own cgroup if it can be divided, else None."""
-    try:
-        # Other file systems may have been mounted under names that are no text.
-        with open("/proc/self/cgroup", errors="surrogateescape", newline="\n") as file:
-            memberships = file.read()
-        with open("/proc/self/mountinfo", errors="surrogateescape", newline="\n") as file:
-            mounts = file.read()
-    except OSError:
-        return None
-    directory = own_directory(memberships, mounts)
+    directory = next((own.directory for own in own_cgroups() if not own.controllers), None)
     under_systemd = os.path.exists("/run/systemd/system")
     if directory is None or not is_usable(directory, under_systemd=under_systemd):
         return None
     return directory
-
-
-def own_directory(memberships: str, mounts: str) -> str | None:
-    """Return where the cgroup v2 of a process is mounted.
-
-    `memberships` and `mounts` are /proc/PID/cgroup (cgroups(7)) and /proc/PID/mountinfo (proc(5)).
-    """
-    paths = [line[3:] for line in memberships.split("\n") if line.startswith("0::/")]
-    for mount in (line.split(" ") for line in mounts.split("\n")):
-        if not paths or "-" not in mount[5:-1]:
-            continue
-        root, point, kind = mount[3], mount[4], mount[mount.index("-", 5) + 1]
-        if kind != "cgroup2":
-            continue
-        path, root = paths[0].rstrip("/"), root.rstrip("/")
-        # A part of the hierarchy may be mounted, which we may even be outside of.
-        if path == root or path.startswith(f"{root}/"):
-            return point + path[len(root) :]
-    return None
 
 
 def is_usable(directory: str, *, under_systemd: bool) -> bool:

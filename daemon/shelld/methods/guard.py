@@ -103,10 +103,13 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
 
 def check_text(params: BashParams | ExplainCommandParams) -> None:
     """Refuse what execve(2) cannot express. Raises `RpcError` (invalid_params)."""
-    for name, value in (("command", params.command), ("cwd", params.cwd)):
-        if value is not None and "\0" in value:
-            raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
-    for key, value in (params.env or {}).items():
+    if "\0" in params.command:
+        raise invalid_params("Invalid value for command: must not contain NUL", "command")
+    if params.cwd is not None and "\0" in params.cwd:
+        raise invalid_params("Invalid value for cwd: must not contain NUL", "cwd")
+    if params.env is None:
+        return
+    for key, value in params.env.items():
         if not key or "=" in key or "\0" in key:
             sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
             raise invalid_params(sentence, "env")

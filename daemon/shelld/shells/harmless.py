@@ -85,7 +85,7 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
 
 
 def _may_assign(before: str, word: str) -> bool:
-    """Whether a test may have ``-v 'a[y=7]'``, which evaluates the subscript, in these two words."""
+    """Whether these two words of a test may be ``-v 'a[y=7]'``, which evaluates the subscript."""
     if _SPLIT.search(_QUOTED.sub("", word)):
         return True
     operator, operand = before.translate(_QUOTES), word.translate(_QUOTES)

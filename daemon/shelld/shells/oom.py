@@ -8,9 +8,13 @@ SIGKILL which nobody here sent, while that count went up, is taken to be one of 
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
+from shelld.keeper.own_cgroups import own_cgroups
+
 _MACHINE: Final = "/proc/vmstat"
+_COUNT: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 class OomKills:
@@ -50,10 +54,8 @@ class OomKills:
             content = os.pread(self._descriptor, 65536, 0)
         except OSError:
             return None
-        for name, _, count in (line.partition(b" ") for line in content.splitlines()):
-            if name == b"oom_kill" and count.strip().isdigit():
-                return int(count)
-        return None
+        found = _COUNT.search(content)
+        return int(found[1]) if found else None
 
     def _close(self) -> None:
         if self._descriptor is not None:
@@ -67,23 +69,7 @@ class OomKills:
 
 
 def _own_counters() -> list[str]:
-    """Return the files that may hold the count, the most specific first (cgroups(7))."""
-    found: list[str] = []
-    try:
-        # Other file systems may have been mounted under names that are no text.
-        with open("/proc/self/cgroup", errors="surrogateescape", newline="\n") as file:
-            memberships = [line.rstrip("\n").split(":", 2) for line in file]
-        with open("/proc/self/mountinfo", errors="surrogateescape", newline="\n") as file:
-            mounts = [line.rstrip("\n").split(" ") for line in file]
-    except OSError:
-        return [_MACHINE]
-    for _, controllers, path in (entry for entry in memberships if len(entry) == 3):
-        for mount in (entry for entry in mounts if "-" in entry[5:-1]):
-            kind, options = mount[mount.index("-", 5) + 1], mount[-1].split(",")
-            # Where only a part of the hierarchy is mounted, the path begins below that.
-            directory = mount[4] + path.removeprefix(mount[3].rstrip("/"))
-            if kind == "cgroup2" and controllers == "":
-                found.append(f"{directory}/memory.events")
-            elif kind == "cgroup" and controllers == "memory" and "memory" in options:
-                found.append(f"{directory}/memory.oom_control")
-    return [*found, _MACHINE]
+    """Return the files that may hold the count, the most specific first."""
+    names = {"": "memory.events", "memory": "memory.oom_control"}
+    cgroups = [own for own in own_cgroups() if own.controllers in names]
+    return [*(f"{own.directory}/{names[own.controllers]}" for own in cgroups), _MACHINE]

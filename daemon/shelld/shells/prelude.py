@@ -30,6 +30,9 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # So the last thing that is set is a trap on RETURN that sets them: it runs when the function has
 # returned, and is not interrupted by itself. A subshell has no trap of ours, and shows those of its
 # parent until it sets one.
+#
+# A here-document in a trap on EXIT need not have an end. It must not read our part of the trap, so
+# `eval` runs the command's part.
 _WRAPPER: Final = b" ".join(
     line.strip()
     for line in rb"""
@@ -94,7 +97,9 @@ trap() {
   fi;
   if [[ ${BASHPID-$$} != $$ ]]; then \builtin return "$__shelld_s"; fi;
   if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="( $__shelld_d )"; fi;
-  \builtin trap -- "${TABLE[EXIT]-}"$'\n'"$__shelld_d" EXIT;
+  __shelld_t=${TABLE[EXIT]-};
+  if [[ $__shelld_t == *"<<"* ]]; then __shelld_t="\\builtin eval ${__shelld_t@Q}"; fi;
+  \builtin trap -- "$__shelld_t"$'\n'"$__shelld_d" EXIT;
   if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
   if [[ $__shelld_f ]]; then
     __shelld_t='\builtin trap - RETURN; ';

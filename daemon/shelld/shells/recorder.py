@@ -8,15 +8,8 @@ import anyio
 
 from shelld import faults
 from shelld.shells.dumps import CAN_RECORD
-from shelld.shells.session import (
-    MAX_DUMP_BYTES,
-    SIGNAL,
-    TOO_LARGE,
-    UNAVAILABLE,
-    UNREADABLE,
-    Left,
-    Session,
-)
+from shelld.shells.session import MAX_DUMP_BYTES, Left, Session
+from shelld_protocol.structs import Unkept
 
 
 class Recorder:
@@ -34,12 +27,13 @@ class Recorder:
         self._cwd = cwd
         self._changes = changes
         self._files = session.dump_files
+        self.mark = self._files.next_mark()
+        # Last of all that may fail.
         self._descriptor = self._files.take() if CAN_RECORD else None
         self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
-        self.mark = self._files.next_mark()
         self._unsettled: Left | None = None
         # Why the state was not kept, if it was not.
-        self.reason: str | None = None
+        self.reason: Unkept | None = None
 
     @property
     def is_open(self) -> bool:
@@ -47,25 +41,25 @@ class Recorder:
 
     def keep(self, *, has_exited: bool) -> None:
         """The command has ended by itself. `has_exited`: no signal has ended it."""
-        kept: Left | str | None = SIGNAL
+        kept: Left | Unkept | None = Unkept.SIGNAL
         if has_exited:
-            kept = UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
+            kept = Unkept.UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
         if isinstance(kept, Left):
             self._unsettled = kept
         else:
             self.reason = kept
 
-    def _keep(self, descriptor: int) -> Left | str | None:
+    def _keep(self, descriptor: int) -> Left | Unkept | None:
         size = os.fstat(descriptor).st_size
         if size > MAX_DUMP_BYTES:
-            return TOO_LARGE
+            return Unkept.TOO_LARGE
         # What ends with another mark, another command has written: it is not whole.
         dump = os.pread(descriptor, size, 0).removesuffix(self.mark)
         return self._session.keep(Left(dump, self._cwd, self._changes))
 
     def give_up(self) -> None:
         """What the command left could not be kept."""
-        self.reason = UNREADABLE
+        self.reason = Unkept.UNREADABLE
 
     async def settle(self) -> None:
         """Wait until the session has what the command left. Await this once, before the answer."""

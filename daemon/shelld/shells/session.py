@@ -29,6 +29,7 @@ from shelld.shells.state import (
 )
 from shelld.shells.text import to_bytes, to_text
 from shelld_protocol.errors import session_not_found
+from shelld_protocol.structs import Unkept
 
 DEFAULT_SESSION: Final = "main"
 
@@ -38,15 +39,6 @@ MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 # A longer dump is parsed in a thread. To check one of this length takes a few tenths of a
 # millisecond, to parse it one or two.
 MAX_INLINE_BYTES: Final = 64 * 1024
-
-# The reasons for not keeping what a command left.
-MISSING: Final = "missing"
-INCOMPLETE: Final = "incomplete"
-TOO_LARGE: Final = "too_large"
-UNREADABLE: Final = "unreadable"
-LOCAL_OPTIONS: Final = "local_options"
-SIGNAL: Final = "signal"
-UNAVAILABLE: Final = "unavailable"
 
 # Variables that belong to one process, or that `cwd` stands for.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
@@ -76,6 +68,7 @@ class Session:
         self._state = base
         # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
+        self._has_failed = False
         # The numbers of the last command that left something, and of the last one that was kept.
         self._ended = self._kept = 0
         # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
@@ -98,11 +91,15 @@ class Session:
         try:
             self._take(left, parse_dump(left.dump))
         except Exception as error:
-            if faults.shortage(error) is not None:
-                # It may pass, so the next use tries again.
-                raise
-            faults.report("the state of a session")
+            # A shortage may pass, so the next use tries again; anything else is tried once more.
+            # After that the session goes on from its state before.
+            if faults.shortage(error) is None:
+                if self._has_failed:
+                    self._unread = None
+                self._has_failed = not self._has_failed
+            raise
         self._unread = None
+        self._has_failed = False
 
     @property
     def cwd(self) -> str:
@@ -158,7 +155,7 @@ class Session:
                 env[to_bytes(name)] = to_bytes(value)
         return env
 
-    def keep(self, left: Left) -> Left | str | None:
+    def keep(self, left: Left) -> Left | Unkept | None:
         """Keep what a command left.
 
         Returns None if it is kept, the reason if it cannot be, or a long dump for `settle` to
@@ -166,7 +163,7 @@ class Session:
         a fifth of the time of parsing it.
         """
         if not is_whole(left.dump):
-            return INCOMPLETE if left.dump else MISSING
+            return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
         is_long = len(left.dump) > MAX_INLINE_BYTES
         if not is_long and not is_readable(left.dump):
             return _why_unreadable(left.dump)
@@ -180,9 +177,9 @@ class Session:
         self._unread, self._kept = left, left.number
         return None
 
-    async def settle(self, left: Left) -> str | None:
+    async def settle(self, left: Left) -> Unkept | None:
         """Parse a long dump in a thread; return why it cannot be kept, or None."""
-        reason: str | None = None
+        reason: Unkept | None = None
         try:
             state = await _parsed(left.dump)
             if state is None:
@@ -297,8 +294,8 @@ async def _parsed(dump: bytes) -> ShellState | None:
         return parse_dump(dump)
 
 
-def _why_unreadable(dump: bytes) -> str:
-    return LOCAL_OPTIONS if hides_options(dump) else UNREADABLE
+def _why_unreadable(dump: bytes) -> Unkept:
+    return Unkept.LOCAL_OPTIONS if hides_options(dump) else Unkept.UNREADABLE
 
 
 def _is_same_directory(path: str, other: bytes) -> bool:

@@ -110,10 +110,7 @@ class Supervision:
         self._tree_empty = False
         # And all that it wrote has been taken.
         self._is_over = False
-        # Of `_finish`, once that has begun: before, they would be a cycle.
-        self._last_steps: list[Callable[[], None]] | None = None
-        # One of them has failed.
-        self._has_stumbled = False
+        self._is_given_back = False
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
@@ -244,7 +241,8 @@ class Supervision:
     def give_up(self, _error: BaseException) -> None:
         """Report that `run` has failed, and do what it has not done; the runner kills the tree."""
         faults.report("the supervision of a shell")
-        self._runner_lost = True
+        if not self._is_given_back:
+            self._runner_lost = True
         self._end_as_lost()
         self._finish()
 
@@ -263,19 +261,20 @@ class Supervision:
         shell.leftover = shell.survivors
 
     def _finish(self) -> None:
-        """Let go of everything; each step is taken, whatever happens in the others."""
-        if self._last_steps is None:
-            self._last_steps = [self._start_is_over, self._close, self._tell_empty, self._give_back]
-        while self._last_steps:
-            step = self._last_steps.pop(0)
+        """Let go of everything; each step is taken, whatever happens in the others.
+
+        Taken again, a step does only what it has not done.
+        """
+        try:
+            self._start_is_over()
+        finally:
             try:
-                step()
-            except Exception:
-                faults.report("the end of a shell")
-                # All but the last can be repeated: what was done is not done again.
-                if self._last_steps and not self._has_stumbled:
-                    self._has_stumbled = True
-                    self._last_steps.insert(0, step)
+                self._close()
+            finally:
+                try:
+                    self._tell_empty()
+                finally:
+                    self._give_back()
 
     def _close(self) -> None:
         for pipe in self._pipes.values():
@@ -300,7 +299,9 @@ class Supervision:
         shell.notify()
 
     def _give_back(self) -> None:
-        self._release(self, self._channel if self._is_intact else None)
+        if not self._is_given_back:
+            self._is_given_back = True
+            self._release(self, self._channel if self._is_intact else None)
 
     def _next_deadline(self) -> float:
         return min(self._timeout_at, self._answer_at, self._stuck_at, self._held_until)
