@@ -12,6 +12,7 @@ into one bash. Left out is what belongs to one bash alone: its pid, its clock, i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -137,6 +138,7 @@ _VARIABLES: Final = re.compile(
 _ELEMENT: Final = re.compile(rb"\[\d++\]=(%s)" % _STRING, re.VERBOSE | re.DOTALL)
 _FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
 _SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
+_OPTIONS: Final = re.compile(rb'^(declare -\S+ %s=")([^"\n]*+)"$' % OPTIONS_VARIABLE, re.MULTILINE)
 _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
 _IMPORTED: Final = re.compile(rb"BASH_FUNC_(.*)%%", re.DOTALL)
 _ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
@@ -166,9 +168,10 @@ class ShellState(Struct, frozen=True):
 
     cwd: bytes
     env: dict[bytes, bytes]
-    variables: bytes = b""
-    # Options of shopt, without which bash cannot parse some functions; the umask, the directory
-    # stack, and the variables of bash that are unset.
+    # By the name of the variable, the line that makes it, or unsets one that each bash has.
+    declarations: dict[bytes, bytes] = {}
+    # Options of shopt, without which bash cannot parse some functions; the umask and the directory
+    # stack.
     switches: bytes = b""
     # Functions and aliases.
     definitions: bytes = b""
@@ -183,6 +186,10 @@ class ShellState(Struct, frozen=True):
     sets_traps: bool = False
 
     @property
+    def variables(self) -> bytes:
+        return b"".join(self.declarations.values())
+
+    @property
     def script(self) -> bytes:
         return self.variables + self.switches + self.definitions
 
@@ -190,6 +197,23 @@ class ShellState(Struct, frozen=True):
     def meanings(self) -> bytes:
         """The part of the script that tells what the words of a command stand for."""
         return self.variables + self.definitions
+
+    def without(self, names: frozenset[bytes]) -> ShellState:
+        """Return this state with nothing in its script about the variables of these names."""
+        kept = {name: line for name, line in self.declarations.items() if name not in names}
+        return replace(self, declarations=kept)
+
+    def with_entries_of(self, other: ShellState, names: Iterable[bytes]) -> ShellState:
+        """Return this state with the variables of these names as they are in another one."""
+        env, declarations, later = {**self.env}, {**self.declarations}, set(self.later)
+        for name in names:
+            for entries, others in ((env, other.env), (declarations, other.declarations)):
+                entries.pop(name, None)
+                if name in others:
+                    entries[name] = others[name]
+            later.discard(name)
+            later.update({name} & other.later)
+        return replace(self, env=env, declarations=declarations, later=frozenset(later))
 
 
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
@@ -221,6 +245,33 @@ def is_readable(dump: bytes) -> bool:
     )
 
 
+def declared(text: bytes) -> dict[bytes, bytes]:
+    """Return the lines of `declare -p`, by name.
+
+    POSIXLY_CORRECT counts only if it is exported: the option posix sets it, too.
+    """
+    return {
+        match["name"]: match[0]
+        for match in _VARIABLE.finditer(text)
+        if match["name"] != b"POSIXLY_CORRECT" or b"x" in match["flags"]
+    }
+
+
+def declared_in(dump: bytes) -> dict[bytes, bytes]:
+    """Return the lines for the variables that a readable dump describes, by name."""
+    parts = _parts(dump)
+    return declared(parts[0]) if parts else {}
+
+
+def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
+    """Return a dump that is the same, but with these options of `set` and `shopt` off."""
+
+    def without(match: re.Match[bytes]) -> bytes:
+        return match[1] + b":".join(x for x in match[2].split(b":") if x not in names) + b'"'
+
+    return _OPTIONS.sub(without, dump)
+
+
 def hides_options(dump: bytes) -> bool:
     """Whether a dump is not readable because of `local -` in a function that called `exit`."""
     return _LOCAL_OPTIONS in dump
@@ -249,7 +300,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     variables, flags, options, listing, functions, aliases, umask, directories, cwd = parts
     names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
     env: dict[bytes, bytes] = {}
-    declarations: list[bytes] = []
+    declarations: dict[bytes, bytes] = {}
     later: list[bytes] = []
     seen: set[bytes] = set()
     enabled = frozenset[bytes]()
@@ -277,24 +328,24 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 continue
         if name.startswith(_LOCALE):
             # Bash complains about a locale that is not installed.
-            declarations.append(b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1])
+            declarations[name] = b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1]
         elif kind == b"-" and value is not None:
             # This takes bash half as long as `declare`.
-            declarations.append(b"%s=%s\n" % (name, value))
+            declarations[name] = b"%s=%s\n" % (name, value)
         else:
-            declarations.append(match[0])
+            declarations[name] = match[0]
     unset = [name for name in _SET_AT_START if name not in seen]
+    declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
     defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
     return ShellState(
         _absolute(cwd),
         env,
-        variables=b"".join(declarations),
+        declarations=declarations,
         switches=b"".join(
             (
                 _switches(options, enabled),
                 b"\\builtin umask %s" % umask,
-                b"\\builtin unset -v %s\n" % b" ".join(unset) if unset else b"",
                 _pushed(stack, directories),
                 defined.private,
             )
@@ -324,12 +375,15 @@ def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
     ]
     if not names:
         return state
-    lines = [
-        b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
+    lines = {
+        name: b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
         for name in names
-    ]
+    }
+    # One with more attributes has a line already.
     return replace(
-        state, variables=state.variables + b"".join(lines), later=state.later.union(names)
+        state,
+        declarations={**lines, **state.declarations},
+        later=state.later.union(names),
     )
 
 
