@@ -22,6 +22,7 @@ from shelld.shells.dumps import DumpFiles
 from shelld.shells.state import (
     ShellState,
     directory_of,
+    exported,
     hides_options,
     is_readable,
     is_whole,
@@ -69,6 +70,8 @@ class Session:
         self.base = base
         self.dump_files = dump_files
         self._state = base
+        # The line for the directory before, as long as it is what bash takes from its environment.
+        self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
         # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
         self._has_failed = False
@@ -219,6 +222,8 @@ class Session:
             return
         if names:
             state = state.with_entries_of(before, names)
+        if state.declarations.get(b"OLDPWD") == self._usual_oldpwd:
+            del state.declarations[b"OLDPWD"]
         state = replace(state, cwd=self._cwd_after(left, state.cwd))
         state = with_late_locale(state, self.base.env)
         if state != before:

@@ -216,6 +216,11 @@ class ShellState(Struct, frozen=True):
         return replace(self, env=env, declarations=declarations, later=frozenset(later))
 
 
+def exported(name: bytes, value: bytes) -> bytes:
+    """Return the line that makes an exported variable."""
+    return b"\\builtin export %s=%s\n" % (name, quote(value))
+
+
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     """Return the state of a bash that is started in `cwd` with `env`, and has run nothing."""
     functions = {match[1]: env[match[0]] for match in map(_IMPORTED.fullmatch, env) if match}
@@ -324,7 +329,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
             too_large = len(env[name]) > MAX_ENV_VALUE_BYTES or size > MAX_ENV_BYTES
             if too_large:
                 later.append(name)
-            elif kind == b"x" and name not in _NOT_IMPORTED:
+            elif kind == b"x":
                 continue
         if name.startswith(_LOCALE):
             # Bash complains about a locale that is not installed.
@@ -334,6 +339,8 @@ def parse_dump(dump: bytes) -> ShellState | None:
             declarations[name] = b"%s=%s\n" % (name, value)
         else:
             declarations[name] = match[0]
+    for name in (_NOT_IMPORTED & env.keys()) - declarations.keys():
+        declarations[name] = exported(name, env[name])
     unset = [name for name in _SET_AT_START if name not in seen]
     declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
