@@ -339,8 +339,8 @@ def parse_dump(dump: bytes) -> ShellState | None:
             declarations[name] = b"%s=%s\n" % (name, value)
         else:
             declarations[name] = match[0]
-    for name in (_NOT_IMPORTED & env.keys()) - declarations.keys():
-        declarations[name] = exported(name, env[name])
+    missing = (_NOT_IMPORTED & env.keys()) - declarations.keys()
+    declarations.update((name, exported(name, env[name])) for name in missing)
     unset = [name for name in _SET_AT_START if name not in seen]
     declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
