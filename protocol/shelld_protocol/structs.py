@@ -45,6 +45,7 @@ class Unkept(enum.StrEnum):
     INCOMPLETE = ("incomplete", "bash told a part of it")
     TOO_LARGE = ("too_large", "it is more than 4 MiB")
     UNREADABLE = ("unreadable", "it is not in a form that the daemon knows")
+    LOCAL_OPTIONS = ("local_options", "a function with local - has called exit")
     SIGNAL = ("signal", "a signal ended the command")
     UNAVAILABLE = (
         "unavailable",

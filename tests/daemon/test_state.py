@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shelld.shells.calls import Told
 from shelld.shells.dumps import DumpFiles
 from shelld.shells.functions import quote
 from shelld.shells.harmless import changes_nothing
@@ -97,7 +98,8 @@ def test_what_two_commands_have_left_is_kept_in_their_order() -> None:
     assert session.keep(Left(dump_of("export A=1"))) is None
     # The second had an A of its own, for its time.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})
-    assert session.keep(Left(dump_of("x=1", with_own), None, {"A": "2"})) is None
+    told = Told(b'declare -x A="2"\n', frozenset())
+    assert session.keep(Left(dump_of("x=1", with_own), None, {"A": "2"}, told)) is None
     assert session.state.env[b"A"] == b"1"
     assert b"x=" in session.state.script
 

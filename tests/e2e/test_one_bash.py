@@ -33,6 +33,14 @@ CHANGES = [
     "unset PATH",
     "IFS=:x",
     "OPTIND=4",
+    "export IFS=:",
+    "set -a; IFS=,",
+    "export PS1=a PS2=b PS4='c '",
+    "PS1=a PS2=b PS4='c '",
+    "export OPTERR=0 IGNOREEOF=3",
+    "OPTERR=0 IGNOREEOF=3",
+    "set -o ignoreeof",
+    "OLDPWD=/nowhere x=1",
     "x='declare -- y=\"1\"'; y=$'\\ndeclare -- x=\"1\"\\n'",
     "shopt -s extglob nullglob",
     "shopt -s dotglob; shopt -u progcomp cmdhist",
@@ -65,6 +73,29 @@ CHANGES = [
     "POSIXLY_CORRECT=y",
     "true",
 ]
+# Each ends in a function, by END, which is `exit` in the session and `return` in one bash.
+EXITS = [
+    "export x=global; f() { local x=inner IFS=, y=1; END; }; f",
+    "x=global; f() { local x=outer y; local -r z=1; g; }; g() { local -r x=inner; y=set; END; }; f",
+    "f() { END; }; x=1 y=2 f",
+    "f() { g; }; g() { z=new; END; }; export x=0; x=1 y=2 f",
+    "declare -ix x=5; declare -ax y=(1 'two  words' $'\\n'); f() { local x=a y=b z; END; }; f",
+    "declare -A y=([']']=$'\\n v' [a]='b c'); f() { local -a y=(1 2); END; }; f",
+    "declare -n z=x; x=1; f() { local -n z=y; local y=2 x; END; }; f",
+    "declare -lx x=ABC; declare -t y=1; f() { local x y=2; unset x; END; }; y=3 f",
+    "declare -a x; declare -A y=(); declare -x z; f() { local x=1 y=2 z=3; END; }; f",
+    "readonly x=1; declare -ar y=(1 2); f() { local z=$x; END; }; f",
+    "x=\"\\$x 'it' \\`y\\` \\\\ é\" y=$'declare -- z=\"1\"\\n'; f() { local x y=$x; END; }; f",
+    "unset PATH IFS OPTIND; f() { local PATH=/x IFS=y OPTIND=7; END; }; f",
+    "set -fCua; f() { local x=1 y; END; }; f",
+    "set -o posix; x=1; f() { local x=2; END; }; f",
+    "export POSIXLY_CORRECT=1; x=1; f() { local x=2; END; }; f",
+    "alias local=no for=no if=no; local() { no; }; f() { builtin local x=1; END; }; f",
+    "shopt -s expand_aliases; alias local=no for=no if=no eval=no; f() { declare x=1; END; }; f",
+    "shopt -s localvar_inherit localvar_unset; x=1; f() { local x; x=2; END; }; f",
+    "enable -n eval local; f() { declare x=1; END; }; f; enable eval local",
+    "cd /usr; f() { local PWD=/x OLDPWD=/y; x=1; END; }; f",
+]
 # Builtins only: there may be no PATH.
 PROBE = """
 \\builtin echo MARK
@@ -77,7 +108,8 @@ PROBE = """
 \\builtin declare -F
 \\builtin declare -f
 \\builtin export -p
-for name in x y z IFS PATH HOME PS4 TERM OPTIND BASH_COMPAT LC_ALL LC_CTYPE POSIXLY_CORRECT
+for name in x y z IFS PATH HOME PS1 PS2 PS4 TERM OPTIND OPTERR OLDPWD IGNOREEOF \\
+  BASH_COMPAT LC_ALL LC_CTYPE POSIXLY_CORRECT
 do \\builtin declare -p $name; done 2>/dev/null
 """
 sessions = itertools.count()
@@ -134,6 +166,15 @@ def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None
     expected = one_bash(place, [change])
     assert "shopt" in expected
     check(place, [change], expected)
+
+
+@pytest.mark.parametrize("command", EXITS)
+def test_an_exit_in_a_function_leaves_no_local_variable(place: Place, command: str) -> None:
+    expected = one_bash(place, [command.replace("END", "return")])
+    assert "shopt" in expected
+    # The texts of the functions differ.
+    expected = expected.replace(" return", " exit")
+    check(place, [command.replace("END", "exit")], expected)
 
 
 @settings(

@@ -83,7 +83,7 @@ def _load() -> None:
 
 
 def _circumstances(session: Session, params: BashParams | ExplainCommandParams) -> Circumstances:
-    script = session.state.meanings.decode("utf-8", "replace")
+    script = session.state_of_call(params.env).meanings.decode("utf-8", "replace")
     environment: dict[str, str] = {}
     for key, content in session.environment(None).items():
         name, value = key.decode("utf-8", "replace"), content.decode("utf-8", "replace")

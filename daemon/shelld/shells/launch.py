@@ -13,6 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
+from shelld.shells.calls import lines_of_call, state_of_call, withhold
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.prelude import dump_at_exit, may_trap, prelude, startable
 from shelld.shells.recorder import Recorder
@@ -190,13 +191,24 @@ class CommandLaunch(Launch):
         if startup_file or not changes_nothing(request.command, state.names):
             recording = self._record(request, has_startup_file=bool(startup_file))
         if recording or state is not base:
+            changes = request.env
+            lines = b""
+            if changes:
+                state = state_of_call(state, changes)
+                withhold(self._env, changes)
+                path = self.recorder.path if recording and self.recorder else None
+                lines = lines_of_call(changes, path)
             env, withheld = startable(self._env)
             descriptor = len(self._descriptors)
             env[b"BASH_ENV"] = b"/proc/self/fd/%d" % descriptor
+            text = prelude(
+                state, descriptor, withheld, startup_file, recording, before_options=lines
+            )
             try:
-                self._add_file(prelude(state, descriptor, withheld, startup_file, recording))
+                self._add_file(text)
             except OSError as error:
-                if error.errno != errno.EFBIG or state is not base or self.recorder is None:
+                is_base = self._session.state is base
+                if error.errno != errno.EFBIG or not is_base or self.recorder is None:
                     raise
                 # A limit on the size of files is none on what may run: only that the command's
                 # bash could not write what it leaves, either.

@@ -144,11 +144,11 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool) -> bytes:
     # The trap's own text cannot be protected, so all of it is one command that `set -e` and a trap
     # on ERR pass by. In a restricted shell, it cannot write to a file: as stderr is closed first,
     # nothing is said about that. A trace goes nowhere; to say so takes no command, which it would
-    # show. The file is there, also where `set -C` forbids to overwrite one.
+    # show. The file may have what bash told before its command.
     dump = DUMP + rb"; \builtin printf " + mark
     if shares_trap:
         dump = rb"\builtin unset -f trap; " + dump
-    action = rb'! { %s; } 2>&- >|%s 2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"' % (
+    action = rb'! { %s; } 2>&- >>%s 2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"' % (
         dump,
         path.encode(),
     )
@@ -168,17 +168,21 @@ def prelude(
     withheld: dict[bytes, bytes],
     startup_file: bytes = b"",
     recording: bytes = b"",
+    *,
+    before_options: bytes = b"",
 ) -> bytes:
     """Return what a bash runs before its command, from `descriptor`, as its BASH_ENV.
 
     `withheld` as from `startable`. `startup_file`: the BASH_ENV that it would have run instead, if
-    any; it may not be there. `recording`: from `dump_at_exit`.
+    any; it may not be there. `recording`: from `dump_at_exit`. `before_options`: more lines, which
+    run when all but the options of `set` is there.
     """
     lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
         path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
         lines += b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
-    return lines + state.script + _exported(withheld, b"POSIXLY_CORRECT") + state.options
+    lines += state.script + _exported(withheld, b"POSIXLY_CORRECT")
+    return lines + before_options + state.options
 
 
 def waiting_prelude(

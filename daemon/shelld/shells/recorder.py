@@ -7,6 +7,7 @@ import os
 import anyio
 
 from shelld import faults
+from shelld.shells.calls import split_told
 from shelld.shells.dumps import CAN_RECORD
 from shelld.shells.session import MAX_DUMP_BYTES, Left, Session
 from shelld_protocol.structs import Unkept
@@ -55,7 +56,10 @@ class Recorder:
             return Unkept.TOO_LARGE
         # What ends with another mark, another command has written: it is not whole.
         dump = os.pread(descriptor, size, 0).removesuffix(self.mark)
-        return self._session.keep(Left(dump, self._cwd, self._changes))
+        told = None
+        if self._changes:
+            told, dump = split_told(dump)
+        return self._session.keep(Left(dump, self._cwd, self._changes, told))
 
     def give_up(self) -> None:
         """What the command left could not be kept."""

@@ -17,10 +17,13 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from shelld import faults
+from shelld.shells.calls import Told, state_of_call, untouched, without_options_of_call
 from shelld.shells.dumps import DumpFiles
 from shelld.shells.state import (
     ShellState,
     directory_of,
+    exported,
+    hides_options,
     is_readable,
     is_whole,
     parse_dump,
@@ -39,7 +42,6 @@ MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 # millisecond, to parse it one or two.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-
 # Variables that belong to one process, or that `cwd` stands for.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
@@ -54,6 +56,8 @@ class Left(NamedTuple):
     dump: bytes
     started_in: str | None = None
     changes: dict[str, str | None] | None = None
+    # What bash told before it ran the command, if the call had an `env`.
+    told: Told | None = None
     # Counts commands in the order in which they ended.
     number: int = 0
 
@@ -66,6 +70,8 @@ class Session:
         self.base = base
         self.dump_files = dump_files
         self._state = base
+        # The line for the directory before, as long as it is what bash takes from its environment.
+        self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
         # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
         self._has_failed = False
@@ -89,7 +95,7 @@ class Session:
 
     def _read(self, left: Left) -> None:
         try:
-            self._take(left, parse_dump(left.dump))
+            self._take(left, *_parse(left))
         except Exception as error:
             # A shortage may pass, so the next use tries again; anything else is tried once more.
             # After that the session goes on from its state before.
@@ -144,6 +150,10 @@ class Session:
             return self._state.cwd
         return cwd
 
+    def state_of_call(self, changes: dict[str, str | None] | None) -> ShellState:
+        """Return what a command with these changes of its environment starts from."""
+        return state_of_call(self.state, changes)
+
     def environment(self, changes: dict[str, str | None] | None) -> dict[bytes, bytes]:
         """Return what a command is started with: the exported variables, with `changes`."""
         state = self.state
@@ -172,9 +182,12 @@ class Session:
         """
         if not is_whole(left.dump):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
+        if left.changes and left.told:
+            dump = without_options_of_call(left.dump, left.told, left.changes, self.state)
+            left = left._replace(dump=dump)
         is_long = len(left.dump) > MAX_INLINE_BYTES
         if not is_long and not is_readable(left.dump):
-            return Unkept.UNREADABLE
+            return _why_unreadable(left.dump)
         self._ended += 1
         left = left._replace(number=self._ended)
         if is_long:
@@ -189,13 +202,13 @@ class Session:
         """Parse a long dump in a thread; return why it cannot be kept, or None."""
         reason: Unkept | None = None
         try:
-            state = await _parsed(left.dump)
+            state, names = await _parsed(left)
             if state is None:
-                reason = Unkept.UNREADABLE
+                reason = _why_unreadable(left.dump)
             elif left.number > self._kept:
                 # Otherwise a command that ended later was kept already.
                 _ = self.state
-                self._take(left, state)
+                self._take(left, state, names)
                 self._kept = left.number
         finally:
             self._settling -= 1
@@ -210,18 +223,17 @@ class Session:
             self._when_settled = callback
         return self._settling > 0
 
-    def _take(self, left: Left, state: ShellState | None) -> None:
+    def _take(self, left: Left, state: ShellState | None, names: list[bytes]) -> None:
+        """Go on from a state that a command left, but for the variables of these names."""
         before = self._state
         if state is None:
             return
-        cwd, env = self._cwd_after(left, state.cwd), state.env
-        for name, value in (left.changes or {}).items():
-            key = to_bytes(name)
-            if env.get(key) == (None if value is None else to_bytes(value)):
-                env.pop(key, None)
-                if key in before.env:
-                    env[key] = before.env[key]
-        state = with_late_locale(replace(state, cwd=cwd, env=env), self.base.env)
+        if names:
+            state = state.with_entries_of(before, names)
+        if state.declarations.get(b"OLDPWD") == self._usual_oldpwd:
+            del state.declarations[b"OLDPWD"]
+        state = replace(state, cwd=self._cwd_after(left, state.cwd))
+        state = with_late_locale(state, self.base.env)
         if state != before:
             self._state = state
 
@@ -292,14 +304,24 @@ class Sessions:
         self._dump_files.close()
 
 
-async def _parsed(dump: bytes) -> ShellState | None:
+def _parse(left: Left) -> tuple[ShellState | None, list[bytes]]:
+    """Return the state that a command left, and which variables of its call it did not touch."""
+    names = untouched(left.dump, left.told, left.changes) if left.changes and left.told else []
+    return parse_dump(left.dump), names
+
+
+async def _parsed(left: Left) -> tuple[ShellState | None, list[bytes]]:
     try:
-        return await anyio.to_thread.run_sync(parse_dump, dump)
+        return await anyio.to_thread.run_sync(_parse, left)
     except RuntimeError as error:
         if faults.shortage(error) is None:
             raise
         # Without a thread it is parsed here: a state must not be lost for that.
-        return parse_dump(dump)
+        return _parse(left)
+
+
+def _why_unreadable(dump: bytes) -> Unkept:
+    return Unkept.LOCAL_OPTIONS if hides_options(dump) else Unkept.UNREADABLE
 
 
 def _is_same_directory(path: str, other: bytes) -> bool:

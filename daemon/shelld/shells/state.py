@@ -12,6 +12,7 @@ into one bash. Left out is what belongs to one bash alone: its pid, its clock, i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -30,6 +31,42 @@ OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
 _POSIX_VARIABLE: Final = b"__shelld_posix"
 
+# `exit` runs the trap inside the function that calls it, where `declare -p` shows local variables.
+# A subshell runs this text there, and prints what `declare -p` would print outside. A nameref to
+# its own name is circular, and bash then takes the global variable. A global variable that is
+# readonly cannot have such a nameref, and no local namesake either. Bash parses each line when it
+# has run the ones before it, so aliases have no effect.
+_GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
+\builtin set +aekuvx -f
+\builtin unset -f local
+__shelld_listed=$(\builtin declare -p)
+\builtin declare -p - POSIXLY_CORRECT
+\builtin set +o posix
+__shelld_find() {
+  \builtin local -n "$1=$1" && \builtin eval "__shelld_found=\${$1[@]@A}
+  [[ \$__shelld_found ]] || __shelld_found=\${$1@A}"
+}
+__shelld_print() {
+  \builtin local +x "$1"
+  \builtin eval "local ${__shelld_found#declare }" && \builtin declare -p "$1"
+}
+__shelld_print_all() {
+  \builtin local IFS=$'\n' __shelld_name __shelld_found
+  for __shelld_name in $__shelld_listed; do
+    [[ $__shelld_name == "declare -"* ]] || continue
+    __shelld_name=${__shelld_name#declare -* }
+    __shelld_name=${__shelld_name%%=*}
+    [[ $__shelld_name == *[!A-Za-z0-9_]* ]] && continue
+    __shelld_found=
+    if ! __shelld_find "$__shelld_name"; then \builtin declare -p "$__shelld_name"
+    elif [[ $__shelld_found ]]; then __shelld_print "$__shelld_name"; fi
+  done
+}
+__shelld_print_all"""
+# What `declare -p -` prints where a function has used `local -`. Bash does not tell which options
+# of `set` there are outside.
+_LOCAL_OPTIONS: Final = b"declare -- -\n"
+
 # What follows depends on nothing that the command may have changed, as far as bash allows. In posix
 # mode, `unset` is the builtin even where a function has that name. A backslash keeps aliases away,
 # so there are no reserved words, which cannot have one. No trap of the command runs, and no option
@@ -44,10 +81,13 @@ DUMP: Final = (
             OPTIONS_VARIABLE + b"=$BASHOPTS:$SHELLOPTS${DIRSTACK+}; "
             rb"__shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=}; "
             rb'\unset -f builtin; \unset -v "${__shelld_posix:-POSIXLY_CORRECT}"; '
-            rb"\builtin enable alias builtin declare dirs printf pwd set shopt trap ulimit umask; "
-            rb'\builtin trap - DEBUG ERR RETURN; \builtin trap "" XFSZ; '
+            rb"\builtin enable alias builtin declare dirs eval local printf pwd set shopt trap "
+            rb"ulimit umask unset; "
+            rb'\builtin trap - CHLD DEBUG ERR RETURN; \builtin trap "" XFSZ; '
             rb"\builtin ulimit -S -f hard; ",
-            rb"\builtin declare -p; ",
+            # `local` fails outside functions.
+            rb"\builtin local __shelld_posix || \builtin declare -p; "
+            rb"\builtin local __shelld_posix && (\builtin eval " + quote(_GLOBALS) + b"); ",
             rb"\builtin set +o; ",
             rb"\builtin shopt -p; ",
             rb"\builtin set +o posix; \builtin declare -F; ",
@@ -73,6 +113,9 @@ _OWN_VARIABLES: Final = frozenset(
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
     SHLVL SRANDOM UID _""".split()
 ) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, _POSIX_VARIABLE}
+# Bash does not take these from its environment: some never, PS4 not as root, OLDPWD only if it is a
+# directory. So the script sets them too.
+_NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
 # Each bash has these from its start. Where one is missing, the command has unset it.
 _SET_AT_START: Final = tuple(
     b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
@@ -80,13 +123,13 @@ _SET_AT_START: Final = tuple(
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
 # The names of options in the output of `shopt -p` and `set +o`. Left out are those that are set
-# once, when bash starts, or, if they begin with "compat", by the variable BASH_COMPAT.
-_OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat)([^ \n]++)\n")
+# once, when bash starts, and those that follow the variables BASH_COMPAT and IGNOREEOF.
+_OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat|ignoreeof)([^ \n]++)\n")
 
 _LOCALE: Final = (b"LC_", b"LANG")
 
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
-_DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^=\n]++)
+_DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
     (?:=(?P<value>%s|\((?:[^"'()$]++|\$(?!')|%s)*+\)))?+\n""" % (_STRING, _STRING)
 _VARIABLE: Final = re.compile(_DECLARATION, re.VERBOSE | re.DOTALL)
 _VARIABLES: Final = re.compile(
@@ -95,6 +138,7 @@ _VARIABLES: Final = re.compile(
 _ELEMENT: Final = re.compile(rb"\[\d++\]=(%s)" % _STRING, re.VERBOSE | re.DOTALL)
 _FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
 _SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
+_OPTIONS: Final = re.compile(rb'^(declare -\S+ %s=")([^"\n]*+)"$' % OPTIONS_VARIABLE, re.MULTILINE)
 _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
 _IMPORTED: Final = re.compile(rb"BASH_FUNC_(.*)%%", re.DOTALL)
 _ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
@@ -124,9 +168,10 @@ class ShellState(Struct, frozen=True):
 
     cwd: bytes
     env: dict[bytes, bytes]
-    variables: bytes = b""
-    # Options of shopt, without which bash cannot parse some functions; the umask, the directory
-    # stack, and the variables of bash that are unset.
+    # By the name of the variable, the line that makes it, or unsets one that each bash has.
+    declarations: dict[bytes, bytes] = {}
+    # Options of shopt, without which bash cannot parse some functions; the umask and the directory
+    # stack.
     switches: bytes = b""
     # Functions and aliases.
     definitions: bytes = b""
@@ -141,6 +186,10 @@ class ShellState(Struct, frozen=True):
     sets_traps: bool = False
 
     @property
+    def variables(self) -> bytes:
+        return b"".join(self.declarations.values())
+
+    @property
     def script(self) -> bytes:
         return self.variables + self.switches + self.definitions
 
@@ -148,6 +197,28 @@ class ShellState(Struct, frozen=True):
     def meanings(self) -> bytes:
         """The part of the script that tells what the words of a command stand for."""
         return self.variables + self.definitions
+
+    def without(self, names: frozenset[bytes]) -> ShellState:
+        """Return this state with nothing in its script about the variables of these names."""
+        kept = {name: line for name, line in self.declarations.items() if name not in names}
+        return replace(self, declarations=kept)
+
+    def with_entries_of(self, other: ShellState, names: Iterable[bytes]) -> ShellState:
+        """Return this state with the variables of these names as they are in another one."""
+        env, declarations, later = {**self.env}, {**self.declarations}, set(self.later)
+        for name in names:
+            for entries, others in ((env, other.env), (declarations, other.declarations)):
+                entries.pop(name, None)
+                if name in others:
+                    entries[name] = others[name]
+            later.discard(name)
+            later.update({name} & other.later)
+        return replace(self, env=env, declarations=declarations, later=frozenset(later))
+
+
+def exported(name: bytes, value: bytes) -> bytes:
+    """Return the line that makes an exported variable."""
+    return b"\\builtin export %s=%s\n" % (name, quote(value))
 
 
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
@@ -179,6 +250,38 @@ def is_readable(dump: bytes) -> bool:
     )
 
 
+def declared(text: bytes) -> dict[bytes, bytes]:
+    """Return the lines of `declare -p`, by name.
+
+    POSIXLY_CORRECT counts only if it is exported: the option posix sets it, too.
+    """
+    return {
+        match["name"]: match[0]
+        for match in _VARIABLE.finditer(text)
+        if match["name"] != b"POSIXLY_CORRECT" or b"x" in match["flags"]
+    }
+
+
+def declared_in(dump: bytes) -> dict[bytes, bytes]:
+    """Return the lines for the variables that a readable dump describes, by name."""
+    parts = _parts(dump)
+    return declared(parts[0]) if parts else {}
+
+
+def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
+    """Return a dump that is the same, but with these options of `set` and `shopt` off."""
+
+    def without(match: re.Match[bytes]) -> bytes:
+        return match[1] + b":".join(x for x in match[2].split(b":") if x not in names) + b'"'
+
+    return _OPTIONS.sub(without, dump)
+
+
+def hides_options(dump: bytes) -> bool:
+    """Whether a dump is not readable because of `local -` in a function that called `exit`."""
+    return _LOCAL_OPTIONS in dump
+
+
 def directory_of(dump: bytes) -> bytes:
     """Return the working directory that a readable dump describes, b"" if bash did not know it."""
     parts = _parts(dump)
@@ -202,7 +305,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     variables, flags, options, listing, functions, aliases, umask, directories, cwd = parts
     names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
     env: dict[bytes, bytes] = {}
-    declarations: list[bytes] = []
+    declarations: dict[bytes, bytes] = {}
     later: list[bytes] = []
     seen: set[bytes] = set()
     enabled = frozenset[bytes]()
@@ -230,24 +333,26 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 continue
         if name.startswith(_LOCALE):
             # Bash complains about a locale that is not installed.
-            declarations.append(b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1])
+            declarations[name] = b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1]
         elif kind == b"-" and value is not None:
             # This takes bash half as long as `declare`.
-            declarations.append(b"%s=%s\n" % (name, value))
+            declarations[name] = b"%s=%s\n" % (name, value)
         else:
-            declarations.append(match[0])
+            declarations[name] = match[0]
+    missing = (_NOT_IMPORTED & env.keys()) - declarations.keys()
+    declarations.update((name, exported(name, env[name])) for name in missing)
     unset = [name for name in _SET_AT_START if name not in seen]
+    declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
     defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
     return ShellState(
         _absolute(cwd),
         env,
-        variables=b"".join(declarations),
+        declarations=declarations,
         switches=b"".join(
             (
                 _switches(options, enabled),
                 b"\\builtin umask %s" % umask,
-                b"\\builtin unset -v %s\n" % b" ".join(unset) if unset else b"",
                 _pushed(stack, directories),
                 defined.private,
             )
@@ -277,12 +382,15 @@ def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
     ]
     if not names:
         return state
-    lines = [
-        b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
+    lines = {
+        name: b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
         for name in names
-    ]
+    }
+    # One with more attributes has a line already.
     return replace(
-        state, variables=state.variables + b"".join(lines), later=state.later.union(names)
+        state,
+        declarations={**lines, **state.declarations},
+        later=state.later.union(names),
     )
 
 

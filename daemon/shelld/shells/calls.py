@@ -1,0 +1,125 @@
+"""What the `env` of a call is for its bash, and how its session does without it afterwards.
+
+Pure. Whether the command has changed a variable cannot be told from its value alone: bash sets some
+itself, and does not take others from its environment. So bash tells what it made of the call's
+names before it runs the command (`lines_of_call`), and what is the same afterwards is not kept.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from shelld.shells.functions import quote
+from shelld.shells.state import ShellState, declared, declared_in, without_options
+from shelld.shells.text import to_bytes
+
+Changes = dict[str, str | None]
+
+# Variables that list options. A bash that is started with them would set these options before it
+# runs its prelude, so the prelude sets them.
+_OPTION_VARIABLES: Final = ("SHELLOPTS", "BASHOPTS")
+_POSIX: Final = "POSIXLY_CORRECT"
+_SET_OPTIONS: Final = frozenset(
+    b"""allexport braceexpand errexit errtrace functrace hashall histexpand history ignoreeof
+    interactive-comments keyword monitor noclobber noexec noglob nolog notify nounset onecmd
+    physical pipefail posix privileged verbose vi emacs xtrace""".split()
+)
+# Those that posix mode switches on.
+_POSIX_OPTIONS: Final = frozenset(
+    b"posix expand_aliases inherit_errexit interactive_comments shift_verbose sourcepath".split()
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IS_ON: Final = re.compile(rb" -o ([a-z-]+)")
+_SHOPT: Final = re.compile(rb"[a-z_0-9]+")
+
+
+class Told(NamedTuple):
+    """What bash told before it ran a command: the output of `declare -p`, and its options."""
+
+    variables: bytes
+    options: frozenset[bytes]
+
+
+def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
+    """Return what a call with `changes` starts from: its own variables take precedence."""
+    if not changes:
+        return state
+    options = state.options
+    names = sorted(_listed(changes, "SHELLOPTS") & _SET_OPTIONS)
+    if names:
+        line = options.removesuffix(b"\n") or b"\\builtin set"
+        options = b"%s -o %s\n" % (line, b" -o ".join(names))
+    if changes.get(_POSIX) is not None:
+        # To switch posix mode off would unset the variable.
+        options = options.replace(b" +o posix", b"")
+    return replace(state.without(frozenset(map(to_bytes, changes))), options=options)
+
+
+def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
+    """Take out of an environment what `lines_of_call` sets."""
+    for name in (*_OPTION_VARIABLES, _POSIX):
+        if changes.get(name) is not None:
+            env.pop(name.encode(), None)
+
+
+def lines_of_call(changes: Changes, path: str | None) -> bytes:
+    """Return what bash runs for a call when it is in its session's state, but for `set`.
+
+    It writes to `path`, if there is one, what `split_told` returns.
+    """
+    end = b" >>%s 2>/dev/null || \\builtin :\n" % (path or "").encode()
+    names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()
+    lines: list[bytes] = []
+    if path:
+        lines.append(rb'\builtin printf "%s\0" "$BASHOPTS:$SHELLOPTS"' + end)
+    posix = changes.get(_POSIX)
+    if posix is not None:
+        lines.append(b"\\builtin export %s=%s\n" % (_POSIX.encode(), quote(to_bytes(posix))))
+    if path:
+        lines.append(b"\\builtin declare -p %s" % names + end if names else b"")
+        lines.append(rb"\builtin printf '\0'" + end)
+    given = [name for name in _OPTION_VARIABLES if changes.get(name) is not None]
+    if given:
+        options = b" ".join(sorted(filter(_SHOPT.fullmatch, _listed(changes, "BASHOPTS"))))
+        lines.append(
+            b"\\builtin shopt -s %s 2>/dev/null || \\builtin :\n" % options if options else b""
+        )
+        lines.append(b"\\builtin export %s\n" % " ".join(given).encode())
+    return b"".join(lines)
+
+
+def split_told(written: bytes) -> tuple[Told, bytes]:
+    """Return what was told before a command, and what its bash wrote after that."""
+    options, _, rest = written.partition(b"\0")
+    variables, _, dump = rest.partition(b"\0")
+    return Told(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
+
+
+def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: ShellState) -> bytes:
+    """Return a dump without the options that are on because of a call's `env` alone.
+
+    `state` is that of the session.
+    """
+    given = _listed(changes, "SHELLOPTS") | _listed(changes, "BASHOPTS")
+    if changes.get(_POSIX) is not None:
+        given |= _POSIX_OPTIONS
+    if not given:
+        return dump
+    # What bash told comes before the last line of its prelude.
+    before = told.options - _SET_OPTIONS if state.options else told.options
+    before |= frozenset(_IS_ON.findall(state.options))
+    return without_options(dump, given - before)
+
+
+def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
+    """Return the names of a call's variables that its command has left as they were."""
+    before, after = declared(told.variables), declared_in(dump)
+    names = [to_bytes(name) for name in changes]
+    return [name for name in names if before.get(name) == after.get(name)]
+
+
+def _listed(changes: Changes, name: str) -> frozenset[bytes]:
+    return frozenset(to_bytes(changes.get(name) or "").split(b":"))

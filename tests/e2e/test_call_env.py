@@ -1,0 +1,155 @@
+"""The `env` of a call is for that command: it has it, and its session does not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from support import RawDaemon, raw_daemon
+
+Env = dict[str, str | None]
+PATH = os.environ["PATH"]
+
+
+@pytest.fixture(scope="module", params=[0, 4], ids=["without spares", "with spares"])
+def daemon(request: pytest.FixtureRequest) -> Iterator[RawDaemon]:
+    environment = {"PATH": PATH, "HOME": "/", "TERM": "xterm", "BASE": "base"}
+    with raw_daemon("--spare-shells", str(request.param), env=environment) as running:
+        yield running
+
+
+@pytest.fixture
+def session(daemon: RawDaemon, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = request.node.name
+    yield name
+    daemon.call("close_session", {"session": name})
+
+
+BIG = "declare -x V=$(printf 'x%.0s' {1..140000})"
+
+
+class Call(NamedTuple):
+    """`names` are the variables that the call gives a value for its time."""
+
+    before: str
+    env: Env
+    command: str
+    shown: str
+    names: str = "V"
+
+
+CALLS = [
+    Call("V=old", {"V": "new"}, "printenv V", "new"),
+    Call("V=old", {"V": None}, "echo ${V-unset}", "unset"),
+    Call("export V=old", {"V": "new"}, "printenv V", "new"),
+    Call("export V=old", {"V": None}, "echo ${V-unset}", "unset"),
+    Call("declare -ix V=5", {"V": "6"}, "printenv V", "6"),
+    Call("declare -rx V=5", {"V": "6"}, "printenv V", "6"),
+    Call("declare -ux V=a", {"V": "b"}, "printenv V", "b"),
+    Call("declare -a V=(1 2)", {"V": "b"}, "printenv V; echo ${#V[@]}", "b\n1"),
+    Call("declare -A V=([a]=1)", {"V": "b"}, "printenv V", "b"),
+    Call("declare -n V=W; W=1", {"V": "b"}, "printenv V; echo $W", "b\n1"),
+    Call("declare -x V", {"V": "b"}, "printenv V", "b"),
+    Call(BIG, {"V": "b"}, "printenv V", "b"),
+    Call(BIG, {"V": None}, "echo ${V-unset}", "unset"),
+    Call("X=1", {"V": "new"}, "printenv V", "new"),
+    Call("X=1", {"BASE": "new"}, "printenv BASE", "new", "BASE"),
+    Call("unset BASE", {"BASE": "new"}, "printenv BASE", "new", "BASE"),
+    Call("unset PATH", {"PATH": PATH}, "printenv PATH", PATH, "PATH"),
+    Call("X=1", {"PATH": None}, "printenv PATH || echo none", "none", "PATH"),
+    Call("X=1", {"TERM": None, "PATH": "/bin"}, "echo $TERM $PATH", "dumb /bin", "PATH TERM"),
+    Call("IFS=:", {"IFS": "x"}, "printenv IFS | wc -c", "4", "IFS"),
+    Call("X=1", {"IFS": "x"}, "printenv IFS | wc -c", "4", "IFS"),
+    Call("export PS1=a", {"PS1": "b"}, "echo ${PS1-none}", "none", "PS1"),
+    Call("export LC_ALL=C", {"LC_ALL": "C.UTF-8"}, "printenv LC_ALL", "C.UTF-8", "LC_ALL"),
+    Call("export LC_ALL=C", {"LC_ALL": None}, "echo ${LC_ALL-unset}", "unset", "LC_ALL"),
+    Call("export LC_ALL=nope 2>&-", {"LC_ALL": "C"}, "echo $LC_ALL", "C", "LC_ALL"),
+    Call("X=1", {"OPTIND": "7", "SECONDS": "9"}, "printenv OPTIND SECONDS", "1\n9", "OPTIND"),
+    Call("X=1", {"V": "new", "A-B": "c"}, "printenv V A-B", "new\nc"),
+    Call("X=1", {"BASH_ENV": "/dev/null"}, "printenv BASH_ENV", "/dev/null", "BASH_ENV"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=repr)
+def test_the_environment_of_a_call_is_for_its_command_only(
+    daemon: RawDaemon, session: str, call: Call
+) -> None:
+    look = f"declare -p {call.names} 2>/dev/null; echo $X$Y"
+    daemon.bash(call.before, session=session)
+    first = daemon.bash(look, session=session)["stdout"]
+    # A command that may leave nothing, one that leaves what was there, one that leaves something.
+    for start, end in (("", ""), (":; ", "; :"), ("Y=; ", "")):
+        result = daemon.bash(f"{start}{call.command}{end}", session=session, env=call.env)
+        assert (result["stdout"], result["stderr"]) == (f"{call.shown}\n", "")
+        assert "stateReason" not in result
+        assert daemon.bash(look, session=session)["stdout"] == first
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("V=old", {"V": "new"}, "V=changed", 'declare -x V="changed"\n'),
+        Call("V=old", {"V": "new"}, "V=old", 'declare -x V="old"\n'),
+        Call("V=old", {"V": "new"}, "export -n V", 'declare -- V="new"\n'),
+        Call("V=old", {"V": "new"}, "unset V", ""),
+        Call("V=old", {"V": None}, "V=changed", 'declare -- V="changed"\n'),
+        Call("declare -ix V=1", {"V": "2"}, "V=a", 'declare -x V="a"\n'),
+        Call("declare -rx V=1", {"V": "2"}, "readonly V", 'declare -rx V="2"\n'),
+        Call("V=1", {"V": "2"}, "V=(3 4)", 'declare -ax V=([0]="3" [1]="4")\n'),
+    ],
+    ids=repr,
+)
+def test_what_a_command_makes_of_its_environment_is_kept(
+    daemon: RawDaemon, session: str, call: Call
+) -> None:
+    daemon.bash(call.before, session=session)
+    daemon.bash(call.command, session=session, env=call.env)
+    assert daemon.bash("declare -p V", session=session)["stdout"] == call.shown
+
+
+@pytest.mark.parametrize("before", ["true", "X=1", "set -f +B; shopt -s nullglob", "set -o posix"])
+def test_options_in_the_environment_are_for_its_command_only(
+    daemon: RawDaemon, session: str, before: str
+) -> None:
+    env: Env = {
+        "SHELLOPTS": "nounset:noglob",
+        "BASHOPTS": "dotglob:nullglob",
+        "POSIXLY_CORRECT": "1",
+    }
+    look = "set +o; shopt -p; echo ${POSIXLY_CORRECT-unset}"
+    daemon.bash(before, session=session)
+    first = daemon.bash(look, session=session)["stdout"]
+    for start in ("", "X=2; "):
+        shown = daemon.bash(f"{start}{look}; printenv SHELLOPTS", session=session, env=env)
+        for option in ("set -o nounset", "set -o noglob", "set -o posix", "shopt -s dotglob"):
+            assert f"{option}\n" in shown["stdout"]
+        assert "nounset" in shown["stdout"].splitlines()[-1]
+        assert shown["stderr"] == ""
+        assert daemon.bash(look, session=session)["stdout"] == first
+    daemon.bash("set +o posix -C +u; shopt -s failglob", session=session, env=env)
+    assert daemon.bash("echo $-", session=session)["stdout"].count("C") == 1
+    assert daemon.bash("shopt failglob; shopt dotglob", session=session)["stdout"].split()[
+        1::2
+    ] == [
+        "on",
+        "off",
+    ]
+
+
+def test_an_error_option_of_a_call_ends_its_command_only(daemon: RawDaemon, session: str) -> None:
+    for before in ("true", "X=1"):
+        daemon.bash(before, session=session)
+        ended = daemon.bash("Y=1; false; echo no", session=session, env={"SHELLOPTS": "errexit"})
+        assert (ended["stdout"], ended["exitCode"]) == ("", 1)
+        assert daemon.bash("false; echo on $Y", session=session)["stdout"] == "on 1\n"
+
+
+def test_the_guard_sees_the_environment_of_the_call() -> None:
+    with raw_daemon() as daemon:
+        daemon.bash("D=/tmp/nothing-there")
+        params = {"command": "rm -rf $D", "env": {"D": "/"}}
+        assert daemon.call("explain_command", params)["verdict"] == "block"
+        assert daemon.call("explain_command", {"command": "rm -rf $D"})["verdict"] == "allow"
