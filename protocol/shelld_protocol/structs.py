@@ -28,8 +28,8 @@ CUT_MARK: Final = "... (truncated)"
 
 Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
-# "lost": what guarded the command was killed, and the command with it. "oom": the kernel killed it
-# for want of memory. Left out otherwise.
+# "lost": what guarded the command was killed, and with it the command or what that had left behind.
+# "oom": the kernel killed it for want of memory. Left out otherwise.
 EndReason: TypeAlias = Literal["lost", "oom"]
 # "re" is Python's, which backtracks, for what the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
@@ -86,7 +86,8 @@ Leftover: TypeAlias = Annotated[
 Reason: TypeAlias = Annotated[
     EndReason | None,
     Meta(
-        description="lost: what guarded the command was killed, and the command with it. "
+        description="lost: what guarded the command was killed, and with it the command or what "
+        "that had left behind. "
         "oom: the kernel killed something of it for want of memory."
     ),
 ]
