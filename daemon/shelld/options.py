@@ -221,5 +221,5 @@ def option_parser() -> argparse.ArgumentParser:
     )
     option("--spool-dir", metavar="DIR", help="output is kept in DIR, not in $TMPDIR or /tmp")
     option("--max-message-bytes", type=_size(1024, 2**31), metavar="SIZE", help="largest request")
-    option("--max-in-flight", type=count, metavar="N", help="requests that may be unanswered")
+    option("--max-in-flight", type=count, metavar="N", help="requests that run at one time")
     return parser

@@ -7,9 +7,9 @@ that cannot be encoded, a bug) leads to its one `settle`.
 If our own code fails at a message or a request, that one is answered with an error, and the next
 one is read (see `faults`).
 
-Never lets one request delay another: when too many are in flight, a new one is refused, and a
-cancellation still arrives. Never lets a client that does not read delay a command: when too many
-unread answers are outstanding, it stops *reading* requests, and nothing else.
+Never lets one request delay another, unless as many are in flight as may be: then a new one waits,
+and a cancellation still arrives. Never lets a client that does not read delay a command: when too
+many unread answers are outstanding, it stops *reading* requests, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import asyncio
 import enum
 import logging
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -70,6 +70,10 @@ MAX_READ_FAILURES: Final = 3
 
 # Messages and members of batches that are started in a row, before all else gets its turn.
 MAX_STARTED_IN_A_ROW: Final = 256
+
+# How much may wait while `--max-in-flight` others run: requests, and bytes of their params.
+MAX_WAITING: Final = 20_000
+MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 # How finely `Server.drain` counts its time.
 DRAIN_TURN_S: Final = 0.02
@@ -183,6 +187,10 @@ class Server:
         self._at_end = False
         # A client may have one id in flight several times.
         self._in_flight: set[InFlight] = set()
+        # Those of them that are started once others have ended, with the size of their params.
+        self._waiting: OrderedDict[InFlight, int] = OrderedDict()
+        self._waiting_bytes = 0
+        self._is_starting = False
         self._fewer = anyio.Event()
         self._logs_requests = logger.isEnabledFor(logging.DEBUG)
 
@@ -313,16 +321,43 @@ class Server:
         elif self._daemon.draining:
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
         elif len(self._in_flight) >= self._daemon.options.max_in_flight:
-            self._settle(entry, encode_error(entry.raw_id, self._too_many()))
+            self._put_off(entry)
         else:
             if self._logs_requests:
                 logger.debug("request %.100r", request.method)
             self._in_flight.add(entry)
             entry.worker = self._workers.start(entry)
 
-    def _too_many(self) -> RpcError:
+    def _put_off(self, entry: InFlight) -> None:
+        """Have a request wait until others have ended. Cancellations are read meanwhile."""
+        size = len(entry.request.params)
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
+            limit = self._daemon.options.max_in_flight
+            message = f"Too many requests wait for {limit} others"
+            answer = resource_exhausted("max_in_flight", message)
+            self._settle(entry, encode_error(entry.raw_id, answer))
+            return
+        self._in_flight.add(entry)
+        self._waiting[entry] = size
+        self._waiting_bytes += size
+
+    def _start_waiting(self) -> None:
+        # One that cannot be started is settled, which leads here again.
+        if self._is_starting:
+            return
+        self._is_starting = True
         limit = self._daemon.options.max_in_flight
-        return resource_exhausted("max_in_flight", f"Too many requests are in flight: {limit}")
+        try:
+            while self._waiting and len(self._in_flight) - len(self._waiting) < limit:
+                entry, size = self._waiting.popitem(last=False)
+                self._waiting_bytes -= size
+                try:
+                    entry.worker = self._workers.start(entry)
+                except Exception as error:
+                    answer = answer_for(error, "a request")
+                    self._settle(entry, encode_error(entry.raw_id, answer))
+        finally:
+            self._is_starting = False
 
     # -- answering --------------------------------------------------------------------------
 
@@ -367,6 +402,9 @@ class Server:
             entry.overdue = None
         self._in_flight.discard(entry)
         self._fewer.set()
+        if self._waiting:
+            self._waiting_bytes -= self._waiting.pop(entry, 0)
+            self._start_waiting()
 
     def _cancel(self, request: Request) -> None:
         member, cancellation = CANCEL_METHODS[request.method]
@@ -381,7 +419,10 @@ class Server:
             entry.cancellation = cancellation
             entry.context.is_over = True
             entry.stop()
-            if entry.overdue is None:
+            if entry in self._waiting:
+                answer = cancelled(entry.context.error_data)
+                self._settle(entry, encode_error(entry.raw_id, answer))
+            elif entry.overdue is None:
                 patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
                 loop = asyncio.get_running_loop()
                 entry.overdue = loop.call_later(patience, self._give_up, entry)
@@ -422,6 +463,7 @@ class Server:
 
     def refuse_in_flight(self) -> None:
         """Answer everything in flight with shutting_down, and cancel it."""
+        self._waiting.clear()
         for entry in list(self._in_flight):
             entry.stop()
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))

@@ -401,17 +401,39 @@ async def test_requests_at_the_end_are_refused_after_the_drain() -> None:
         assert (await peer.receive())["error"]["code"] == 1006
 
 
-async def test_request_over_the_limit_is_refused_and_cancellations_are_read() -> None:
+async def test_request_over_the_limit_waits_and_cancellations_are_read() -> None:
     async with served(max_in_flight=2) as peer:
-        peer.send(request("forever", 1), request("forever", 2), request("nothing", 3))
+        waiting = [request("nothing", 3), request("nothing", 4), request("forever", 5)]
+        cancels = [cancel(5), cancel(4), cancel(1)]
+        peer.send(request("forever", 1), request("forever", 2), *waiting, *cancels)
+        answers = [(await peer.receive())["id"] for _ in range(4)]
+        # Those that wait are cancelled at once.
+        assert answers[:2] == [5, 4]
+        assert set(answers[2:]) == {1, 3}
+        peer.send(request("nothing", 6))
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": 6, "result": None}
+
+
+async def test_more_than_may_wait_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shelld.serve.MAX_WAITING", 1)
+    async with served(max_in_flight=1) as peer:
+        peer.send(request("forever", 1), request("nothing", 2), request("nothing", 3))
         refusal = await peer.receive()
         assert refusal["id"] == 3
         assert refusal["error"]["code"] == 1005
         assert refusal["error"]["data"]["limit"] == "max_in_flight"
         peer.send(cancel(1))
-        assert (await peer.receive())["id"] == 1
-        peer.send(request("nothing", 4))
-        assert await peer.receive() == {"jsonrpc": "2.0", "id": 4, "result": None}
+        assert {(await peer.receive())["id"] for _ in range(2)} == {1, 2}
+
+
+async def test_large_params_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shelld.serve.MAX_WAITING_BYTES", 100)
+    async with served(max_in_flight=1) as peer:
+        large = {"jsonrpc": "2.0", "id": 2, "method": "nothing", "params": {"x": "x" * 100}}
+        peer.send(request("forever", 1), large, request("nothing", 3))
+        assert (await peer.receive())["id"] == 2
+        peer.send(cancel(1))
+        assert {(await peer.receive())["id"] for _ in range(2)} == {1, 3}
 
 
 async def test_notification_over_the_limit_gets_no_answer() -> None:

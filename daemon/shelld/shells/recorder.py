@@ -31,10 +31,14 @@ class Recorder:
         self.mark = self._files.next_mark()
         # Last of all that may fail.
         self._descriptor = self._files.take() if CAN_RECORD else None
-        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
         self._unsettled: Left | None = None
         # Why the state was not kept, if it was not.
         self.reason: Unkept | None = None
+
+    @property
+    def path(self) -> str:
+        """Where the command's bash is to write its state."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     @property
     def is_open(self) -> bool:
