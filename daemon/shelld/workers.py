@@ -36,7 +36,11 @@ def is_cancelled() -> bool:
     If none is, a cancellation comes from the code that the task runs. For example, a tool may call
     ``asyncio.current_task().cancel()``.
     """
-    return anyio.current_effective_deadline() == -math.inf
+    try:
+        return anyio.current_effective_deadline() == -math.inf
+    except Exception:
+        # Then what was cancelled ends by itself, and nothing else with it.
+        return False
 
 
 class Worker(Generic[J]):
@@ -99,9 +103,13 @@ class Workers(Generic[J]):
                 worker.job = None
                 if not worker.is_cancelled and not _has_cancelled_itself():
                     await self._wait_for_job(worker)
-        except BaseException as error:
-            if isinstance(error, anyio.get_cancelled_exc_class()) and is_cancelled():
+        except anyio.get_cancelled_exc_class() as error:
+            if worker.is_cancelled:
                 raise
+            if is_cancelled():
+                raise
+            self._fail(worker, error)
+        except BaseException as error:
             # Also what ends programs elsewhere: a plug-in may raise SystemExit.
             self._fail(worker, error)
         finally:

@@ -274,7 +274,7 @@ def test_a_late_write_reaches_no_other_file(tmp_path: Path) -> None:
     assert {file.read_text() for file in files} == {"untouched"}
     second = Recorder(session, None, None)
     # It begins with nothing, and does not take another command's state for its own.
-    assert (second.path, path.read_bytes()) == (first.path, b"")
+    assert (second.path, path.read_bytes()) == (str(path), b"")
     path.write_bytes(DUMPED + first.mark)
     second.keep(has_exited=True)
     assert second.reason == Unkept.INCOMPLETE

@@ -90,6 +90,10 @@ class Launch:
             raise
         self._ours.clear()
 
+    @property
+    def is_handed_over(self) -> bool:
+        return not self._ours
+
     def bash_runs(self, pid: int) -> None:
         """The runner has started it. Raises OSError if it is of no use."""
 

@@ -178,8 +178,13 @@ class Supervision:
         self._deadline_changed()
 
     def cancel_start(self) -> None:
-        """Let go of what it has opened itself, as its command was not handed over."""
+        """Let go of what is ours, as nobody will supervise."""
         self._poller.close()
+        if self.launch.is_handed_over:
+            for pipe in self._pipes.values():
+                pipe.close()
+            if self.launch.recorder is not None:
+                self.launch.recorder.close()
 
     def abandon(self) -> None:
         """Close the channel, in a process that is not the one which supervises."""
