@@ -205,7 +205,7 @@ class Server:
                 except Exception:
                     faults.report("the reader of requests")
                     self._read_failures += 1
-                    self._at_end = self._read_failures == MAX_READ_FAILURES
+                    self._at_end = self._at_end or self._read_failures >= MAX_READ_FAILURES
         finally:
             self._workers.close()
 
@@ -416,7 +416,8 @@ class Server:
         if key is None:
             return
         for entry in [entry for entry in self._in_flight if entry.key == key]:
-            entry.cancellation = cancellation
+            # The first one says how it is answered.
+            entry.cancellation = entry.cancellation or cancellation
             entry.context.is_over = True
             entry.stop()
             if entry in self._waiting:
@@ -463,7 +464,13 @@ class Server:
 
     def refuse_in_flight(self) -> None:
         """Answer everything in flight with shutting_down, and cancel it."""
+        while self._members:
+            # The daemon is draining, so these are refused.
+            self._accept(*self._members.popleft())
         self._waiting.clear()
         for entry in list(self._in_flight):
-            entry.stop()
-            self._settle(entry, encode_error(entry.raw_id, shutting_down()))
+            try:
+                entry.stop()
+                self._settle(entry, encode_error(entry.raw_id, shutting_down()))
+            except Exception as error:
+                self._fail(entry, error)

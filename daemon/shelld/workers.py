@@ -55,10 +55,10 @@ class Worker(Generic[J]):
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Cancel its job, which it must not have done yet."""
-        assert self.task is not None
+        """Cancel its job, unless it has ended."""
         self.is_cancelled = True
-        self.task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
 
 class Workers(Generic[J]):

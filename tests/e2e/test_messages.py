@@ -126,6 +126,16 @@ def test_batch_over_the_limit_is_answered_in_full() -> None:
         assert daemon.wait() == 1
 
 
+def test_batch_that_is_being_started_at_the_stop_is_answered_in_full() -> None:
+    with raw_daemon() as daemon:
+        command = {"command": f"kill -TERM {daemon.pid}"}
+        stop = {"jsonrpc": "2.0", "id": 0, "method": "bash", "params": command}
+        pings = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in range(1, 10_000)]
+        daemon.send([stop, *pings])
+        assert [answer["id"] for answer in daemon.receive()] == list(range(10_000))
+        assert daemon.wait() == 0
+
+
 def test_a_flood_that_nobody_reads_is_stopped_at_the_source_and_then_answered() -> None:
     requests = 5_000
     with raw_daemon() as daemon:
