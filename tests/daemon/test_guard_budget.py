@@ -47,8 +47,12 @@ def context(script: bytes = b"", cwd: str = "/work") -> Any:
     def environment_with(_changes: object) -> dict[bytes, bytes]:
         return environment
 
+    session = SimpleNamespace(
+        cwd=cwd, state=state, state_of_call=lambda _changes: state, environment=environment_with
+    )
+
     def look_at_session(_name: object) -> Any:
-        return SimpleNamespace(cwd=cwd, state=state, environment=environment_with)
+        return session
 
     manager = SimpleNamespace(look_at_session=look_at_session)
     return SimpleNamespace(daemon=SimpleNamespace(manager=manager, policy=DEFAULT_POLICY))

@@ -475,11 +475,16 @@ steps = st.lists(
 def test_whatever_happens_there_is_one_answer_to_each_request(
     script: list[tuple[str, str, int]],
 ) -> None:
-    anyio.run(play, script)
+    logger = logging.getLogger("shelld")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        anyio.run(play, script)
+    finally:
+        logger.setLevel(level)
 
 
 async def play(script: list[tuple[str, str, int]]) -> None:
-    logging.getLogger("shelld").setLevel(logging.CRITICAL)
     expected: list[Any] = []
     batches = 0
     answers: list[Any] = []
