@@ -89,7 +89,7 @@ def test_entering_can_be_interrupted_at_every_step(first: int) -> None:
     threads = len(os.listdir("/proc/self/task"))
     step = first
     while interrupted_at(step, enter):
-        wait_for(lambda: len(os.listdir("/proc/self/task")) == threads, "the thread's end")
+        wait_for(lambda: len(os.listdir("/proc/self/task")) <= threads, "the thread's end")
         step += 11
     assert step > 100
 
