@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -40,6 +41,18 @@ LAST_WORDS_S: Final = 0.2
 # What a pipe holds; more would be a large allocation for each answer.
 READ_BYTES: Final = 64 * 1024
 STDERR_TAIL_BYTES: Final = 8192
+
+
+_children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    """Close a forked child's copies of the pipes, which would hide their ends from the daemon."""
+    for child in list(_children):
+        child.close_streams()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 class Haste(enum.IntEnum):
@@ -87,6 +100,7 @@ class Child:
         self.stdin: IO[bytes] = process.stdin
         self.stdout: IO[bytes] = process.stdout
         self.stderr: IO[bytes] = process.stderr
+        _children.add(self)
         self._stderr_tail = bytearray()
         for stream in (self.stdin, self.stdout, self.stderr):
             # Only our end: each end of a pipe has flags of its own.

@@ -260,10 +260,11 @@ class AsyncClient(SpawnedClient):
     # -- calls ------------------------------------------------------------------------------
 
     async def _request(self, call: Call[T]) -> T:
-        self._raise_if_unusable()
-        if current_token() != self._event_loop:
+        is_entered = self._background is not None and not self._is_left and not self._is_forked
+        if is_entered and current_token() != self._event_loop:
             # There, nothing would wake this task. That event loop may have ended, too.
             raise RuntimeError("the client was entered on another event loop")
+        self._raise_if_unusable()
         assert self._transport is not None
         pending = _Pending()
         self._transport.send(self._connection.call(call.method, call.params, pending))
@@ -288,6 +289,9 @@ class AsyncClient(SpawnedClient):
         except Exception as error:
             # There is nobody to raise it to, and nobody else who would tell the calls.
             self._fail(ShellError(f"the client has failed: {error!r}"))
+        finally:
+            # Others can cancel this task: it is one of asyncio's `all_tasks`.
+            self._fail(DaemonExited("the client's task was cancelled"))
 
     async def _receive(self, child: Child, transport: Transport) -> None:
         """Hand answers to their calls until the daemon has ended."""

@@ -108,6 +108,10 @@ class MessageTooLarge(ShellError):
         self.size = size
         self.limit = limit
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is pickled with its text as its only argument, which is not what this takes.
+        return type(self), (self.size, self.limit), vars(self)
+
 
 class AnswerTooLarge(ShellError):
     """The daemon did what it was asked, but the client does not take so large an answer."""

@@ -36,6 +36,8 @@ from shelld_client.reentrant import Latch, Wakeup
 
 # The threads of all pumps.
 _threads: Final[set[int]] = set()
+# In a forked child there are none, and its own threads may get their numbers.
+os.register_at_fork(after_in_child=_threads.clear)
 
 
 def may_wait() -> bool:

@@ -246,3 +246,28 @@ async def test_a_client_that_fails_inside_fails_its_calls(
             with pytest.raises(ShellError, match=r"the client has failed: .*MemoryError"):
                 await client.ping()
     assert not is_alive(client.pid)
+
+
+# What cancels all tasks but its own, as programs do when they are told to end.
+CANCELLING = """
+import asyncio
+from shelld_client import AsyncClient, DaemonExited
+async def main():
+    async with AsyncClient.spawn() as client:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+        try:
+            await client.ping()
+        except DaemonExited as error:
+            print(error)
+asyncio.run(main())
+"""
+
+
+def test_cancelling_the_task_of_a_client_fails_its_calls() -> None:
+    program = subprocess.run(  # noqa: PLW1510
+        [sys.executable, "-c", CANCELLING], capture_output=True, text=True, timeout=20
+    )
+    assert program.stdout == "the client's task was cancelled\n"

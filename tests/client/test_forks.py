@@ -5,14 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import anyio
 import pytest
 
+from both_clients import peer, spawn_of
 from shelld_client import AsyncClient, Client, DaemonExited
 
 
@@ -101,3 +104,47 @@ def test_a_new_client_works_in_a_forked_child() -> None:
     with Client.spawn() as client:
         assert in_child(work) == 0
         client.ping()
+
+
+def test_a_thread_of_a_forked_child_can_enter_a_client() -> None:
+    entered: list[str] = []
+
+    def enter() -> None:
+        with Client.spawn() as own:
+            entered.append(own.bash("echo own").stdout)
+
+    def work() -> None:
+        # It may get the number that the thread of the other client has in the parent.
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        assert entered == ["own\n"]
+
+    with Client.spawn() as client:
+        client.ping()
+        assert in_child(work) == 0
+
+
+def open_files() -> set[str]:
+    files: set[str] = set()
+    for number in os.listdir("/proc/self/fd"):
+        # That of the listing itself is closed.
+        with suppress(FileNotFoundError):
+            files.add(os.readlink(f"/proc/self/fd/{number}"))
+    return files
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_forked_child_holds_no_pipe_of_the_daemon(
+    anyio_backend: str, is_async: bool
+) -> None:
+    spawn = spawn_of(anyio_backend if is_async else "sync")
+    async with spawn(peer("cat > /dev/null")) as client:
+        pipes = {os.readlink(f"/proc/{client.pid}/fd/{number}") for number in (0, 1, 2)}
+
+        def hold_none() -> None:
+            assert not pipes & open_files()
+
+        assert pipes <= open_files()
+        assert in_child(hold_none) == 0

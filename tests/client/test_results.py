@@ -20,7 +20,9 @@ from shelld_client import (
     CommandTimedOut,
     DaemonExited,
     KillShellResult,
+    MessageTooLarge,
     ServerInfoResult,
+    ShellError,
     ShellInfo,
     SpawnFailed,
     Usage,
@@ -129,6 +131,23 @@ def test_exceptions_can_be_copied(copied: Any) -> None:
     assert (str(error), error.stderr, error.exit_code) == ("ended\nwords", "words", 3)
     error = copied(SpawnFailed("no", code=1004, data={"errno": "ENOENT"}))
     assert (str(error), error.code, error.errno) == ("no", 1004, "ENOENT")
+
+
+EXCEPTIONS = [
+    each
+    for each in vars(shelld_client).values()
+    if isinstance(each, type) and issubclass(each, ShellError)
+]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, pickled])
+@pytest.mark.parametrize("kind", EXCEPTIONS)
+def test_every_exception_survives_another_process(copied: Any, kind: Any) -> None:
+    error: ShellError = kind(5, 3) if kind is MessageTooLarge else kind("text")
+    error.data = {"kind": "any"}
+    error.add_note("where it was")
+    other = copied(error)
+    assert (type(other), str(other), vars(other)) == (kind, str(error), vars(error))
 
 
 def types_in(annotation: Any) -> set[type]:
