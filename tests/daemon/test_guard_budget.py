@@ -47,8 +47,11 @@ def context(script: bytes = b"", cwd: str = "/work") -> Any:
     def environment_with(_changes: object) -> dict[bytes, bytes]:
         return environment
 
+    def state_of_call(_changes: object) -> Any:
+        return state
+
     session = SimpleNamespace(
-        cwd=cwd, state=state, state_of_call=lambda _changes: state, environment=environment_with
+        cwd=cwd, state=state, state_of_call=state_of_call, environment=environment_with
     )
 
     def look_at_session(_name: object) -> Any:
