@@ -129,9 +129,14 @@ class _AsyncioWatch:
                 self._end()
 
     def _end(self) -> None:
-        # The task that waits may have been cancelled.
-        if self._is_over is not None and not self._is_over.done():
-            self._is_over.set_result(None)
+        try:
+            # The task that waits may have been cancelled.
+            if self._is_over is not None and not self._is_over.done():
+                self._is_over.set_result(None)
+        except Exception:
+            # Nobody else would end the wait.
+            self._loop.call_soon(self._end)
+            raise
 
 
 class _AnyWatch:
