@@ -48,6 +48,8 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 # Descriptors that come and go with idle runners: a socket for each.
 _MAX_IDLE_RUNNERS = 8
+# Dump files are kept for later commands: one for each that ran at one time, with its spare shell.
+_MAX_DUMP_FILES = 2
 
 
 class Point(NamedTuple):
@@ -121,7 +123,7 @@ class Faulty:
     def _excess(self) -> list[str]:
         now = self._descriptors()
         more = now - self.baseline
-        allowed = {"socket:": _MAX_IDLE_RUNNERS}
+        allowed = {"socket:": _MAX_IDLE_RUNNERS, "memfd:shelld deleted": _MAX_DUMP_FILES}
         return [f"{kind} +{count}" for kind, count in more.items() if count > allowed.get(kind, 0)]
 
 

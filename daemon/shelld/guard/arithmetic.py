@@ -174,6 +174,9 @@ class _Expression:
             other = self._binary(own if operator == "**" else own + 1)
             if not self._skips:
                 value = _wrapped(int(function(value, other)))
+            elif operator == "**" and other < 0:
+                # Bash refuses that even where it does not evaluate.
+                raise ValueError
 
     def _unary(self) -> int:  # noqa: PLR0911 - a table of cases
         if not self._tokens:
