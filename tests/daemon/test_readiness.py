@@ -126,6 +126,30 @@ async def test_a_wait_ends_when_its_time_has_come(pipe: tuple[int, int]) -> None
             assert clock() >= until
 
 
+class StumblingFuture(asyncio.Future[None]):
+    """Fails when it is first given a result."""
+
+    has_failed = False
+
+    def set_result(self, result: None, /) -> None:
+        if not self.has_failed:
+            self.has_failed = True
+            raise MemoryError
+        super().set_result(result)
+
+
+async def test_a_wait_ends_although_its_end_has_failed_once(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    failures: list[object] = []
+    monkeypatch.setattr(loop, "create_future", lambda: StumblingFuture(loop=loop))
+    loop.set_exception_handler(lambda _loop, context: failures.append(context["exception"]))
+    with anyio.fail_after(10):
+        await new_watch().wait(pipe[0], lambda: True, event_loop_clock()())
+    assert [type(failure) for failure in failures] == [MemoryError]
+
+
 @both_event_loops
 async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) -> None:
     clock = event_loop_clock()

@@ -169,6 +169,29 @@ async def test_a_reader_that_goes_away_in_the_middle_is_noticed() -> None:
     os.close(write)
 
 
+async def test_nothing_follows_an_answer_that_was_cut_by_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_output: Output, _rest: memoryview) -> None:
+        raise MemoryError
+
+    read, write = os.pipe()
+    output = Output(write)
+    monkeypatch.setattr(Output, "_enqueue", fail)
+    output.write(b"x" * 1_000_000)
+    assert output.is_broken
+    assert output.failure is not None
+    written = len(os.read(read, 1_000_000))
+    output.write(b"next")
+    os.set_blocking(read, False)
+    with pytest.raises(BlockingIOError):
+        os.read(read, 10)
+    assert 0 < written < 1_000_000
+    output.close()
+    os.close(read)
+    os.close(write)
+
+
 def test_a_nonblocking_source_without_data_has_not_ended() -> None:
     read, write = os.pipe()
     os.set_blocking(read, False)

@@ -133,6 +133,14 @@ def test_a_process_that_cannot_be_looked_at_is_alive(
         wait_for(lambda: not tree.living_descendants(), "the end of all")
 
 
+def test_children_of_a_process_whose_threads_are_all_gone_are_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failing(monkeypatch, "os.open", "ENOENT", "/children")
+    assert tree.own_children() is None
+    assert tree.living_descendants() is None
+
+
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize(
     ("function", "word"),

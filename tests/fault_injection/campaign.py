@@ -48,8 +48,8 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 # Descriptors that come and go with idle runners: a socket for each.
 _MAX_IDLE_RUNNERS = 8
-# Dump files are kept for later commands: one for each that ran at one time, with its spare shell.
-_MAX_DUMP_FILES = 2
+# Dump files are kept for later commands: one more if a spare shell had one when it failed.
+_MAX_DUMP_FILES = 1
 
 
 class Point(NamedTuple):

@@ -69,7 +69,7 @@ def _alias(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-# The options of ``set``, without those that are written as names.
+# The options of ``set`` that have a letter.
 _OPTIONS: Final = frozenset("abefhkmnptuvxBCEHPTo")
 
 

@@ -168,7 +168,7 @@ class Compounds(Programs):
         return output + self._run(right, stdin)
 
     def _if(self, node: Node, stdin: str) -> str:
-        """Follow all branches, except those that cannot be reached."""
+        """Follow every branch that can be reached."""
         conditions: list[Node] = []
         branch: list[Node] = []
         others: list[Node] = []

@@ -56,7 +56,7 @@ _SPECIAL: Final = {
     "HOSTTYPE": UNKNOWN,
 }
 
-# Names that have a value although nothing here knows it, and those that `nounset` is not about.
+# Names to which bash itself gives a value, which is not known here. `nounset` never stops at them.
 _SET_BY_BASH: Final = re.compile(
     "[@*]|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|FUNCNAME|GROUPS|HIST.*|OPT.*|PATH|PIPESTATUS|PS[0-9]"
     "|SHELLOPTS|SHLVL|SRANDOM|TERM|COLUMNS|LINES|COPROC.*|MAPFILE|READLINE_.*|REPLY|OLDPWD"

@@ -3,8 +3,8 @@
 Pure, and imported by the filter process as well, so it imports nothing of ours. See
 https://github.com/google/re2/wiki/Syntax.
 
-RE2's cost in Python is by the call and not by the byte. So it is not asked about each line but for
-the next match in many of them, with line ends made unmatchable, which comes to the same.
+In Python, a call of RE2 costs more than the bytes it looks at. So one call searches many lines for
+the next match. No match can contain a line end, so the result is that of one call for each line.
 """
 
 from __future__ import annotations

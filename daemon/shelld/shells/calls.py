@@ -66,7 +66,7 @@ def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
 
 
 def lines_of_call(changes: Changes, path: str | None) -> bytes:
-    """Return what bash runs for a call when it is in its session's state, but for `set`.
+    """Return what bash runs for a call, after its session's state and before the options of `set`.
 
     It writes to `path`, if there is one, what `split_told` returns.
     """

@@ -224,7 +224,7 @@ class Session:
         return self._settling > 0
 
     def _take(self, left: Left, state: ShellState | None, names: list[bytes]) -> None:
-        """Go on from a state that a command left, but for the variables of these names."""
+        """Go on from the state that a command left. Variables of these names stay as they were."""
         before = self._state
         if state is None:
             return

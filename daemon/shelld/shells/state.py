@@ -122,8 +122,8 @@ _SET_AT_START: Final = tuple(
     COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
-# The names of options in the output of `shopt -p` and `set +o`. Left out are those that are set
-# once, when bash starts, and those that follow the variables BASH_COMPAT and IGNOREEOF.
+# Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
+# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF.
 _OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat|ignoreeof)([^ \n]++)\n")
 
 _LOCALE: Final = (b"LC_", b"LANG")
