@@ -97,11 +97,12 @@ class Workers(Generic[J]):
             self._idle.pop().arrived.set()
 
     async def _run(self, worker: Worker[J]) -> None:
+        task = _current_task()
         try:
             while worker.job is not None:
                 await self._work(worker.job)
                 worker.job = None
-                if not worker.is_cancelled and not _has_cancelled_itself():
+                if not worker.is_cancelled and not _has_cancelled_itself(task):
                     await self._wait_for_job(worker)
         except anyio.get_cancelled_exc_class() as error:
             if worker.is_cancelled:
@@ -115,7 +116,7 @@ class Workers(Generic[J]):
         finally:
             # A task that was cancelled keeps the error, whose traceback leads to this frame.
             worker.task = worker.job = None
-        if _has_cancelled_itself():
+        if _has_cancelled_itself(task):
             # asyncio may not have delivered the cancellation yet. A task that ends before that
             # counts as cancelled, and its task group then cancels all others.
             with suppress(anyio.get_cancelled_exc_class()):
@@ -147,14 +148,18 @@ class Workers(Generic[J]):
                 raise
 
 
-def _has_cancelled_itself() -> bool:
-    """Return whether code in the current task has cancelled it, and has not taken that back.
-
-    Cancel scopes take back what they have done when they end.
-    """
+def _current_task() -> asyncio.Task[object] | None:
+    """Return asyncio's current task, or None where it does not run the event loop."""
     try:
-        task = asyncio.current_task()
+        return asyncio.current_task()
     except RuntimeError:
-        # Tasks of other event loops cannot do that.
-        return False
+        return None
+
+
+def _has_cancelled_itself(task: asyncio.Task[object] | None) -> bool:
+    """Return whether code in a task has cancelled it, and has not taken that back.
+
+    Cancel scopes take back what they have done when they end. Tasks of other event loops cannot be
+    cancelled like that.
+    """
     return task is not None and task.cancelling() > 0

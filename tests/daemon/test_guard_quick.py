@@ -54,6 +54,31 @@ def test_short_way_takes_everyday_commands() -> None:
         assert judge(command, HERE).verdict == "allow"
 
 
+def test_short_way_takes_assignments_of_calculated_numbers() -> None:
+    for command in ("x=$((x + 1))", "i=$((i-1)); make", "export_=$((2 * 3)) && echo a"):
+        assert is_plainly_harmless(command)
+        assert judge(command, HERE).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python$((3)) x",
+        "x=python$((3))",
+        "x=$((3))python",
+        "$((3))",
+        "x=$(date)",
+        "x=$((a[$(date)]))",
+        "x=$((1)",
+        "rm=$((1))",
+        "x=$((1)) rm a",
+        "x=$((a\nb))",
+    ],
+)
+def test_short_way_stops_at_other_expansions(command: str) -> None:
+    assert not is_plainly_harmless(command)
+
+
 @pytest.mark.parametrize("program", ["python3.12", "perl5", "/usr/bin/pypy3", "node20", "lua5.4"])
 def test_short_way_stops_at_every_version_of_an_interpreter(program: str) -> None:
     assert not is_plainly_harmless(f"{program} x")

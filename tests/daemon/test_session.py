@@ -186,7 +186,7 @@ def test_a_short_dump_is_read_when_the_state_is_asked_for(
         read.append(dump)
         return parse_dump(dump)
 
-    monkeypatch.setattr(module, "parse_dump", parse)
+    monkeypatch.setattr(module, "parse_readable_dump", parse)
     assert len(DUMPED) < MAX_INLINE_BYTES
     session = new_session(BASE)
     assert session.keep(Left(DUMPED)) is None
@@ -203,7 +203,7 @@ def test_a_dump_is_kept_through_shortages(monkeypatch: pytest.MonkeyPatch) -> No
             raise errors.pop()
         return parse_dump(dump)
 
-    monkeypatch.setattr(module, "parse_dump", parse)
+    monkeypatch.setattr(module, "parse_readable_dump", parse)
     session = new_session(BASE)
     assert session.keep(Left(DUMPED)) is None
     for _ in range(3):
@@ -216,7 +216,7 @@ def test_a_dump_that_fails_unexpectedly_twice_is_given_up(monkeypatch: pytest.Mo
     def fail(_dump: bytes) -> ShellState | None:
         raise ValueError("unforeseen")
 
-    monkeypatch.setattr(module, "parse_dump", fail)
+    monkeypatch.setattr(module, "parse_readable_dump", fail)
     session = new_session(BASE)
     assert session.keep(Left(DUMPED)) is None
     for _ in range(2):

@@ -122,8 +122,9 @@ _WITHHELD: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIXLY_CORRECT")
 
 def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
     """Return what of `env` a bash with a prelude is started with, and what that has to set."""
-    withheld = {name: env[name] for name in _WITHHELD if name in env}
-    return {name: value for name, value in env.items() if name not in withheld}, withheld
+    entries = env.copy()
+    withheld = {name: entries.pop(name) for name in _WITHHELD if name in env}
+    return entries, withheld
 
 
 def may_trap(command: bytes, state: ShellState) -> bool:

@@ -27,6 +27,7 @@ from shelld.shells.state import (
     is_readable,
     is_whole,
     parse_dump,
+    parse_readable_dump,
     with_late_locale,
 )
 from shelld.shells.text import to_bytes, to_text
@@ -95,7 +96,7 @@ class Session:
 
     def _read(self, left: Left) -> None:
         try:
-            self._take(left, *_parse(left))
+            self._take(left, parse_readable_dump(left.dump), _untouched(left))
         except Exception as error:
             # A shortage may pass, so the next use tries again; anything else is tried once more.
             # After that the session goes on from its state before.
@@ -304,10 +305,13 @@ class Sessions:
         self._dump_files.close()
 
 
+def _untouched(left: Left) -> list[bytes]:
+    """Return the variables of a call's `env` that its command has not changed."""
+    return untouched(left.dump, left.told, left.changes) if left.changes and left.told else []
+
+
 def _parse(left: Left) -> tuple[ShellState | None, list[bytes]]:
-    """Return the state that a command left, and which variables of its call it did not touch."""
-    names = untouched(left.dump, left.told, left.changes) if left.changes and left.told else []
-    return parse_dump(left.dump), names
+    return parse_dump(left.dump), _untouched(left)
 
 
 async def _parsed(left: Left) -> tuple[ShellState | None, list[bytes]]:

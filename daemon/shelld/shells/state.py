@@ -299,8 +299,13 @@ def _absolute(line: bytes) -> bytes:
 
 def parse_dump(dump: bytes) -> ShellState | None:
     """Return the state that a dump describes; None if it is incomplete or has another form."""
+    return parse_readable_dump(dump) if is_readable(dump) else None
+
+
+def parse_readable_dump(dump: bytes) -> ShellState | None:
+    """Do the same, without a check, for a dump of which `is_readable` is already known."""
     parts = _parts(dump)
-    if parts is None or not is_readable(dump):
+    if parts is None:
         return None
     variables, flags, options, listing, functions, aliases, umask, directories, cwd = parts
     names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
