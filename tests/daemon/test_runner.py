@@ -12,24 +12,29 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 
+from shelld.keeper import pool as pool_module
+from shelld.keeper import strangers as strangers_module
 from shelld.keeper.channel import (
     EMPTY,
     EXITED,
     FAILED,
     KILL,
     LEFTOVER,
+    LOST,
     RUN,
     STARTED,
     Message,
 )
 from shelld.keeper.pool import RunnerPool
-from shelld.keeper.tree import become_subreaper
+from shelld.keeper.strangers import REAPED_AT_ONCE, ROUNDS_BEFORE_GIVING_UP, Strangers
+from shelld.keeper.tree import Spared, become_subreaper
 from shelld.shells.orphans import kill_orphans
 from support import DEADLINE_S, descendants, is_alive, parent_of, wait_for
 
@@ -494,3 +499,109 @@ def test_a_script_does_not_go_on_when_its_children_are_killed(
     run.until_empty()
     assert not (tmp_path / "went-on").exists()
     run.channel.close()
+
+
+# -- more ends at once than is reaped at once -----------------------------------------------------
+
+# As long as there is a child, another one has ended.
+_ENDLESS_ENDS = """
+import os
+def endless(wait):
+    def call(*args):
+        found = wait(*args)
+        return found if found[0] else (999_999, *found[1:])
+    return call
+os.wait4, os.waitpid = endless(os.wait4), endless(os.waitpid)
+"""
+_ONE_AT_A_TIME = "import shelld.keeper.strangers as s; s.REAPED_AT_ONCE = 1"
+# Once one has ended, all do before anybody looks again: there is one signal for them.
+_ALL_TOGETHER = f"""
+{_ONE_AT_A_TIME}
+import os
+from shelld.keeper.tree import living_descendants
+def call(*args, wait=os.wait4):
+    found = wait(*args)
+    while found[0] and living_descendants():
+        pass
+    return found
+os.wait4 = call
+"""
+
+
+@pytest.fixture
+def altered_pool(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunnerPool]:
+    """A pool whose keeper and runners first run the code of the parameter."""
+    boot: str = getattr(pool_module, "_BOOT")  # noqa: B009 - private
+    altered = boot.replace("from shelld", f"exec({request.param!r}); from shelld", 1)
+    assert altered != boot
+    monkeypatch.setattr(pool_module, "_BOOT", altered)
+    pool = RunnerPool()
+    yield pool
+    pool.close()
+
+
+both_floods = pytest.mark.parametrize(
+    "altered_pool", [_ENDLESS_ENDS, _ONE_AT_A_TIME], ids=["endless", "one"], indirect=True
+)
+
+
+@both_floods
+def test_a_command_is_killed_while_others_of_its_processes_end(altered_pool: RunnerPool) -> None:
+    run = Run(altered_pool, b"for i in {1..10}; do (sleep 300 &); done; wait; sleep 300")
+    run.until(STARTED)
+    run.channel.send((KILL, int(signal.SIGKILL), 0))
+    run.until(EXITED)
+    run.until_empty()
+    run.channel.close()
+
+
+@both_floods
+def test_a_lost_runner_is_told_while_its_processes_end(altered_pool: RunnerPool) -> None:
+    run = Run(altered_pool, b"for i in {1..10}; do (sleep 300 &); done; wait; sleep 300")
+    os.kill(run.runner, signal.SIGKILL)
+    run.until(LOST)
+    run.until(EMPTY)
+    run.channel.close()
+
+
+@pytest.mark.parametrize(
+    "altered_pool", [_ONE_AT_A_TIME, _ALL_TOGETHER], ids=["one", "together"], indirect=True
+)
+def test_all_that_end_by_themselves_are_reaped(altered_pool: RunnerPool) -> None:
+    run = Run(altered_pool, b"for i in {1..20}; do (sleep 0.01 &); done")
+    run.until_empty()
+    run.channel.close()
+
+
+def test_the_daemon_reaps_a_part_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    reaped: list[int] = []
+
+    def ended(_pid: int, _options: int) -> tuple[int, int]:
+        reaped.append(1)
+        return 999_999, 0
+
+    monkeypatch.setattr(os, "waitpid", ended)
+    assert RunnerPool(adopts=True).tend() == 0
+    assert len(reaped) == REAPED_AT_ONCE
+
+
+def test_nobody_gives_up_on_a_kill_after_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def survivors(_is_spared: Spared) -> list[int]:
+        return [7]
+
+    monkeypatch.setattr(strangers_module, "kill_descendants", survivors)
+    strangers = Strangers()
+    strangers.expect()
+    # This process was given no processor meanwhile.
+    now = 1_000.0
+    for _ in range(ROUNDS_BEFORE_GIVING_UP - 1):
+        strangers.kill_round(lambda _pid: False)
+        assert not strangers.settled
+    strangers.kill_round(lambda _pid: False)
+    assert strangers.settled
+    assert strangers.survivors == [7]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from support import RawDaemon, raw_daemon
@@ -180,6 +180,7 @@ def test_an_exit_in_a_function_leaves_no_local_variable(place: Place, command: s
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+@example(changes=["set -o posix", "set +o posix"])
 @given(changes=st.lists(st.sampled_from(CHANGES), min_size=2, max_size=4))
 def test_changes_add_up_as_in_one_bash(place: Place, changes: list[str]) -> None:
     expected = one_bash(place, changes)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
-from shelld.keeper.strangers import KILL_INTERVAL_MS, Strangers
+from shelld.keeper.strangers import KILL_INTERVAL_MS, REAPED_AT_ONCE, Strangers
 from shelld.keeper.tree import look, own_children, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
@@ -176,21 +176,22 @@ class RunnerPool:
         """
         if not self.adopts:
             return None
-        self._reap()
+        has_more = self._reap()
         if self._strangers.interval_ms is not None:
             self._adopt_runners()
             self._strangers.kill_round(self._is_ours)
-            self._reap()
-        return self._strangers.interval_ms
+            has_more = self._reap()
+        return 0 if has_more else self._strangers.interval_ms
 
-    def _reap(self) -> None:
-        while True:
+    def _reap(self) -> bool:
+        """Return whether there may be more to reap."""
+        for _ in range(REAPED_AT_ONCE):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
-                return
+                return False
             if pid == 0:
-                return
+                return False
             if os.WIFSTOPPED(status):
                 if pid == self._keeper_pid or pid in self._adopted:
                     with contextlib.suppress(OSError):
@@ -204,6 +205,7 @@ class RunnerPool:
                 self._adopt_runners()
                 if pid == self._keeper_pid:
                     self._replace_keeper()
+        return True
 
     def _is_ours(self, pid: int) -> bool:
         # A keeper may be killed, and leave us its runners, between any two lines. They are in its

@@ -18,6 +18,12 @@ KILL_INTERVAL_MS: Final = 2
 # After the deadline, what survived SIGKILL waits for a disk or belongs to another user.
 SURVIVOR_INTERVAL_MS: Final = 500
 
+# Processes that a parent reaps before it does anything else. While others fork and end, there may
+# always be one more.
+REAPED_AT_ONCE: Final = 200
+# On a machine without a processor to spare, the deadline may pass before much was done.
+ROUNDS_BEFORE_GIVING_UP: Final = 20
+
 _CLEAN_ROUNDS: Final = 2
 
 
@@ -33,6 +39,7 @@ class Strangers:
         self.is_blind = False
         self._clean_rounds = _CLEAN_ROUNDS
         self._give_up_at = 0.0
+        self._rounds = 0
 
     @property
     def settled(self) -> bool:
@@ -48,26 +55,31 @@ class Strangers:
 
     def expect(self) -> None:
         """Look again: somebody may have left something behind just now."""
-        self._clean_rounds = 0
+        self._clean_rounds = self._rounds = 0
         self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
 
     def kill_round(self, is_spared: Spared) -> None:
         """Kill what is there now. The caller reaps, and calls again after `interval_ms`."""
         found = kill_descendants(is_spared)
+        self._rounds += 1
         self.is_blind = False
         if found is None:
             # A round that proves nothing.
             if not self.settled:
                 self._clean_rounds = 0
-                self.is_blind = time.monotonic() >= self._give_up_at
+                self.is_blind = self._is_late
             return
         self.survivors = [pid for pid in self.survivors if pid in found]
         if len(found) == len(self.survivors):
             self._clean_rounds += 1
         elif self.settled:
             self.expect()
-        elif time.monotonic() >= self._give_up_at:
+        elif self._is_late:
             self.survivors = sorted(found)
             self._clean_rounds = _CLEAN_ROUNDS
         else:
             self._clean_rounds = 0
+
+    @property
+    def _is_late(self) -> bool:
+        return self._rounds >= ROUNDS_BEFORE_GIVING_UP and time.monotonic() >= self._give_up_at

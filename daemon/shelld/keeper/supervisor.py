@@ -35,7 +35,7 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
-from shelld.keeper.strangers import KILL_INTERVAL_MS, Strangers
+from shelld.keeper.strangers import KILL_INTERVAL_MS, REAPED_AT_ONCE, Strangers
 from shelld.keeper.tree import become_subreaper, continue_when_parent_ends, set_process_name
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
@@ -145,9 +145,9 @@ class Keeper:
             fd for fd, _ in self._poll.poll(0 if self._must_reap else self._strangers.interval_ms)
         }
         if self._wake.fileno() in events or self._must_reap:
+            self._must_reap = False
             self._wake.drain()
             self._reap()
-            self._must_reap = False
         if self._strangers.interval_ms is not None:
             self._kill_strangers()
         if self._channel.fileno() in events:
@@ -214,7 +214,7 @@ class Keeper:
             os._exit(status)
 
     def _reap(self) -> None:
-        while True:
+        for _ in range(REAPED_AT_ONCE):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
@@ -229,6 +229,7 @@ class Keeper:
                         os.kill(pid, signal.SIGCONT)
             elif (ended := self._runners.pop(pid, None)) is not None:
                 self._bury(ended, status)
+        self._must_reap = True
 
     def _bury(self, ended: _Runner, status: int) -> None:
         if status == 0 or not self._subreaper:

@@ -321,7 +321,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
         seen.add(name)
         if name in _OWN_VARIABLES:
             if name == OPTIONS_VARIABLE and value is not None:
-                enabled = frozenset(unquote(value).split(b":"))
+                enabled = _enabled(value)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
             continue
@@ -397,6 +397,15 @@ def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
         declarations={**lines, **state.declarations},
         later=state.later.union(names),
     )
+
+
+def _enabled(value: bytes) -> frozenset[bytes]:
+    """Return the options that bash has listed as on, and the one that is on without being listed.
+
+    Posix mode turns inherit_errexit on, and it stays on afterwards. Bash does not list it.
+    """
+    names = frozenset(unquote(value).split(b":"))
+    return names | {b"inherit_errexit"} if b"posix" in names else names
 
 
 def _attributes(line: bytes) -> tuple[bytes, bytes]:
