@@ -92,7 +92,7 @@ class Child:
             what = f"start {command[0]}"
             if cwd is not None and error.filename == cwd:
                 what = f"use the working directory {cwd}"
-            raise SpawnFailed(f"cannot {what}: {reason}", data=_errno_of(error)) from error
+            raise SpawnFailed(f"cannot {what}: {reason}", data=errno_of(error)) from error
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -147,7 +147,8 @@ class Child:
         return DaemonExited(ended + said, stderr=self.last_words, exit_code=code, signal=name)
 
 
-def _errno_of(error: OSError) -> dict[str, str]:
+def errno_of(error: OSError) -> dict[str, str]:
+    """Return the `data` of a `SpawnFailed` that `error` has caused."""
     name = errno.errorcode.get(error.errno or 0)
     return {} if name is None else {"errno": name}
 

@@ -29,9 +29,10 @@ from shelld_client.child import (
     READ_BYTES,
     Child,
     Haste,
+    errno_of,
     exit_handle,
 )
-from shelld_client.errors import ProtocolError
+from shelld_client.errors import ProtocolError, SpawnFailed
 from shelld_client.reentrant import Latch, Wakeup
 
 # The threads of all pumps.
@@ -83,9 +84,12 @@ class Pump:
     # -- for other threads ------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the daemon. Raises what `start_child` raises, OSError or RuntimeError."""
-        # Not a `threading.Thread`, whose start and end wait for locks that this thread may hold.
-        _thread.start_new_thread(self._run, ())
+        """Start the daemon. Raises what `start_child` raises, or `SpawnFailed`."""
+        try:
+            # A `threading.Thread` waits, at its start and end, for locks that this thread may hold.
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError as error:
+            raise SpawnFailed("cannot start a thread for the daemon") from error
         error = self._started.get()
         if error is not None:
             raise error
@@ -166,8 +170,11 @@ class Pump:
             self.release()
 
     def _open(self) -> None:
-        """Watch all there is to watch. Raises OSError if no descriptors can be had."""
-        wakeup = Wakeup()
+        """Watch all there is to watch. Raises `SpawnFailed` if no descriptors can be had."""
+        try:
+            wakeup = Wakeup()
+        except OSError as error:
+            raise SpawnFailed("cannot get a pipe for the daemon", data=errno_of(error)) from error
         self._watch(wakeup.descriptor, self._woken)
         self._wakeup = wakeup
         self._exit = exit_handle(self._child.process.pid)

@@ -23,7 +23,7 @@ from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
 from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
+from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.pump import Pump, may_wait
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
@@ -79,8 +79,6 @@ class Client(SpawnedClient):
             self._pump.close(patiently=False)
             if isinstance(error, ShellError):
                 raise no_shelld(error) from None
-            if isinstance(error, (OSError, RuntimeError)):
-                raise SpawnFailed("cannot get a pipe and a thread for the daemon") from error
             raise
         return self
 

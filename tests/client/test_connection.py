@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 

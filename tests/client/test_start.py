@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
+import errno
 import os
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -10,9 +13,9 @@ from typing import Any
 import pytest
 
 from both_clients import Spawn, peer
-from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError
+from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError, SpawnFailed
 from shelld_client.pump import Pump
-from support import is_alive
+from support import is_alive, wait_for
 
 
 @pytest.fixture
@@ -168,3 +171,23 @@ def test_a_thread_that_fails_at_its_start_is_noticed(
     with pytest.raises(error):
         client.__enter__()
     assert not is_alive(client.pid)
+
+
+def test_a_shortage_of_descriptors_is_spawn_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("shelld_client.pump.Wakeup", fail)
+    client = Client.spawn(peer("exec sleep 300", greets=False))
+    with pytest.raises(SpawnFailed, match="cannot get a pipe"):
+        client.__enter__()
+    assert not is_alive(client.pid)
+
+
+def test_a_shortage_of_threads_is_spawn_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_thread, "start_new_thread", fail)
+    with pytest.raises(SpawnFailed, match="cannot start a thread"):
+        Client.spawn(peer("exec sleep 300", greets=False)).__enter__()

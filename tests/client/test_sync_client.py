@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import logging
 import os
+import select
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from both_clients import ANSWERING, peer
 from shelld_client import AsyncClient, Client, CommandTimedOut, DaemonExited, SpawnFailed
+from shelld_client.connection import wire_logger
 from support import descendants, is_alive, wait_for
 
 
