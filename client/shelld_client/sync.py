@@ -5,14 +5,15 @@ thread hands to it. A call that is interrupted while it waits (KeyboardInterrupt
 the daemon. A forked child cannot use the client of its parent.
 
 Finalisers and signal handlers can use the client, whatever they interrupt. A finaliser that the
-garbage collector runs in a pump's thread, or when the interpreter ends, gets no answer: its
-request is sent, and the call raises `ShellError`.
+garbage collector runs in a pump's thread gets no answer: its request is sent, and the call raises
+`ShellError`. While the interpreter shuts down nothing is sent, and the call raises `ShellError` too.
 """
 
 from __future__ import annotations
 
 import copy
 import queue
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -224,6 +225,9 @@ class Client(SpawnedClient):
         """Return what the daemon answers. `timeout` (s) is for its first answer."""
         self._raise_if_unusable()
         assert self._pump is not None
+        if sys.is_finalizing():
+            # The pump's thread has stopped.
+            raise ShellError(f"{call.method} is not sent: the interpreter is shutting down")
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         try:
             frame = self._connection.call(call.method, call.params, answers)
