@@ -53,6 +53,8 @@ class Transport:
         with suppress(*_STREAM_ENDED):
             while True:
                 await self._outbox_filled.wait()
+                # First: a finaliser may send at any step of what follows.
+                self._outbox_filled = anyio.Event()
                 while self._outbox:
                     await anyio.wait_writable(stdin)
                     first = self._outbox[0]
@@ -60,7 +62,6 @@ class Transport:
                         self._outbox[0] = first = first[os.write(stdin.fileno(), first) :]
                     if not first:
                         self._outbox.popleft()
-                self._outbox_filled = anyio.Event()
 
     async def collect_stdout(self, take: Callable[[bytes], None]) -> None:
         """Hand what stdout brings to `take`, until its end or that of the process."""
