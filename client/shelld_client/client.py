@@ -112,7 +112,8 @@ class AsyncClient(SpawnedClient):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._transport is not None
+        if self._transport is None:
+            raise RuntimeError("the client was not entered")
         if self._is_forked:
             # Nothing that the event loop knows of: the parent's has the same.
             self._transport.release()

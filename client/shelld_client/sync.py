@@ -89,7 +89,8 @@ class Client(SpawnedClient):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._pump is not None
+        if self._pump is None:
+            raise RuntimeError("the client was not entered")
         if self._is_forked:
             self._pump.release()
             return

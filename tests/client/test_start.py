@@ -191,3 +191,11 @@ def test_a_shortage_of_threads_is_spawn_failed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_thread, "start_new_thread", fail)
     with pytest.raises(SpawnFailed, match="cannot start a thread"):
         Client.spawn(peer("exec sleep 300", greets=False)).__enter__()
+
+
+async def test_leaving_before_entering_is_a_runtime_error(kind: str) -> None:
+    with pytest.raises(RuntimeError, match="not entered"):
+        if kind == "sync":
+            Client.spawn().__exit__(None, None, None)
+        else:
+            await AsyncClient.spawn().__aexit__(None, None, None)
