@@ -90,9 +90,9 @@ class Pump:
             _thread.start_new_thread(self._run, ())
         except RuntimeError as error:
             raise SpawnFailed("cannot start a thread for the daemon") from error
-        error = self._started.get()
-        if error is not None:
-            raise error
+        failure = self._started.get()
+        if failure is not None:
+            raise failure
 
     def send(self, frame: bytes) -> None:
         """Write a message sooner or later. A daemon that is gone shows when reading."""
@@ -142,6 +142,7 @@ class Pump:
         try:
             self._own_child()
         finally:
+            _forget_thread()
             self._finished.set()
             _threads.discard(threading.get_ident())
 
@@ -284,6 +285,14 @@ class Pump:
         if self._stdout in self._actions:
             self._read_stdout()
             self._unwatch(self._stdout)
+
+
+def _forget_thread() -> None:
+    """Remove the entry that `threading.current_thread` has made for this thread.
+
+    Logging makes it. Before Python 3.13, `threading` itself keeps it after the thread's end.
+    """
+    threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 
 
 def _read(descriptor: int) -> bytes | None:

@@ -6,7 +6,7 @@ the daemon. A forked child cannot use the client of its parent.
 
 Finalisers and signal handlers can use the client, whatever they interrupt. A finaliser that the
 garbage collector runs in a pump's thread gets no answer: its request is sent, and the call raises
-`ShellError`. While the interpreter shuts down nothing is sent, and the call raises `ShellError` too.
+`ShellError`. While the interpreter shuts down, calls send nothing and raise `ShellError`.
 """
 
 from __future__ import annotations

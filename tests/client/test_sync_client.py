@@ -100,3 +100,12 @@ def test_a_daemon_that_was_killed_fails_the_call(shell: Client) -> None:
     os.kill(shell.pid, signal.SIGKILL)
     with pytest.raises(DaemonExited):
         shell.bash("true")
+
+
+def test_a_wire_log_leaves_no_entry_of_a_thread(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, wire_logger.name):
+        for _ in range(3):
+            with Client.spawn(peer(ANSWERING)) as client:
+                client.ping()
+    assert "<- " in caplog.text
+    assert [thread.name for thread in threading.enumerate() if "Dummy" in thread.name] == []
