@@ -268,12 +268,13 @@ class AsyncClient(SpawnedClient):
         self._raise_if_unusable()
         assert self._transport is not None
         pending = _Pending()
-        self._transport.send(self._connection.call(call.method, call.params, pending))
+        request_id = self._connection.new_id()
+        self._transport.send(self._connection.call(request_id, call.method, call.params, pending))
         try:
             await pending.answered.wait()
         except BaseException:
             # Nobody wants the answer: the call must not go on alone.
-            self._transport.send(self._connection.cancel(pending))
+            self._transport.send(self._connection.cancel(request_id))
             raise
         if isinstance(pending.answer, ShellError):
             raise pending.answer

@@ -230,18 +230,19 @@ class Client(SpawnedClient):
             # The pump's thread has stopped.
             raise ShellError(f"{call.method} is not sent: the interpreter is shutting down")
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        request_id = self._connection.new_id()
         try:
-            frame = self._connection.call(call.method, call.params, answers)
+            frame = self._connection.call(request_id, call.method, call.params, answers)
             # Again: if the client has failed before, nobody has seen this call.
             self._raise_if_unusable()
             self._pump.send(frame)
             if not may_wait():
-                self._connection.cancel(answers)
+                self._connection.cancel(request_id)
                 raise ShellError(f"{call.method} is sent, but nobody can wait here for the answer")
             answer = answers.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except BaseException as error:
             # Whoever is interrupted wants no answer: the call must not go on alone.
-            if cancellation := self._connection.cancel(answers):
+            if cancellation := self._connection.cancel(request_id):
                 self._pump.send(cancellation)
             if isinstance(error, queue.Empty):
                 raise self._no_answer(self._connection.said) from None
