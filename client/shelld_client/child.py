@@ -28,7 +28,7 @@ CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
 
-# How long a `close` that was interrupted waits for the end of what it has killed.
+# For the end of a process after it was killed, where nothing else can be done meanwhile.
 INTERRUPTED_S: Final = 1.0
 
 # How often to look whether the process has ended, where there is no event to wait for.
@@ -118,6 +118,14 @@ class Child:
         yield Haste.AT_ONCE, TERMINATE_TIMEOUT_S
         self.process.kill()
         yield Haste.BY_FORCE, KILL_TIMEOUT_S
+
+    def kill(self) -> None:
+        """Kill the process, and reap it unless its end takes long."""
+        # A process that has changed its user cannot be killed.
+        with suppress(PermissionError):
+            self.process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(INTERRUPTED_S)
 
     def close_streams(self) -> None:
         """Close our ends of the pipes."""

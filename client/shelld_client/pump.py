@@ -165,10 +165,15 @@ class Pump:
             # There is no memory to wait for anything with.
             self._hurry(Haste.BY_FORCE)
         finally:
-            # Whatever went wrong here, nobody waits in vain.
-            self._ended(self._error)
-            self._end()
-            self.release()
+            try:
+                # Whatever went wrong here, nobody waits in vain.
+                self._ended(self._error)
+                with suppress(OSError):
+                    self._end()
+            finally:
+                # This needs no memory, and does nothing to a process that is reaped.
+                self._child.kill()
+                self.release()
 
     def _open(self) -> None:
         """Watch all there is to watch. Raises `SpawnFailed` if no descriptors can be had."""

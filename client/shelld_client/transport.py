@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import collections
 import os
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Final
 
 import anyio
 
-from shelld_client.child import EXIT_POLL_S, INTERRUPTED_S, READ_BYTES, Child, Haste, exit_handle
+from shelld_client.child import EXIT_POLL_S, READ_BYTES, Child, Haste, exit_handle
 
 # What reading and writing end with when the stream is closed under them, by either side.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
@@ -106,7 +105,6 @@ class Transport:
         An event loop that interrupts this in spite of the shield, as asyncio's `Task.cancel` does,
         kills the daemon.
         """
-        process = self._child.process
         try:
             with anyio.CancelScope(shield=True):
                 anyio.notify_closing(self._child.stdin)
@@ -115,9 +113,7 @@ class Transport:
                     if await self.exit_code(0 if is_skipped else seconds) is not None:
                         break
         except BaseException:
-            process.kill()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(INTERRUPTED_S)
+            self._child.kill()
             raise
         finally:
             # Not read to their ends: what a daemon's prefix left behind may never close them.
