@@ -94,7 +94,7 @@ class AsyncClient(SpawnedClient):
         try:
             child = self._start_child()
             self._transport = Transport(child)
-            self._background = Background(self._serve)
+            self._background = Background(self._serve, self._served)
             with anyio.move_on_after(self._start_timeout) as scope:
                 await self._request(calls.ping())
             if scope.cancelled_caught:
@@ -291,9 +291,10 @@ class AsyncClient(SpawnedClient):
         except Exception as error:
             # There is nobody to raise it to, and nobody else who would tell the calls.
             self._fail(ShellError(f"the client has failed: {error!r}"))
-        finally:
-            # Others can cancel this task: it is one of asyncio's `all_tasks`.
-            self._fail(DaemonExited("the client's task was cancelled"))
+
+    def _served(self) -> None:
+        # Others can cancel the task, even before it begins: it is one of asyncio's `all_tasks`.
+        self._fail(DaemonExited("the client's task was cancelled"))
 
     async def _receive(self, child: Child, transport: Transport) -> None:
         """Hand answers to their calls until the daemon has ended."""

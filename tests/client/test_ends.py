@@ -271,3 +271,28 @@ def test_cancelling_the_task_of_a_client_fails_its_calls() -> None:
         [sys.executable, "-c", CANCELLING], capture_output=True, text=True, timeout=20
     )
     assert program.stdout == "the client's task was cancelled\n"
+
+
+# The background task of the client is cancelled before it has run at all.
+CANCELLED_AT_ONCE = """
+import asyncio
+from shelld_client import AsyncClient, DaemonExited
+async def main():
+    client = AsyncClient.spawn(start_timeout=None)
+    entering = asyncio.create_task(client.__aenter__())
+    await asyncio.sleep(0)
+    (background,) = asyncio.all_tasks() - {entering, asyncio.current_task()}
+    background.cancel()
+    try:
+        await entering
+    except DaemonExited as error:
+        print(error)
+asyncio.run(main())
+"""
+
+
+def test_cancelling_the_task_before_its_start_fails_its_calls() -> None:
+    program = subprocess.run(  # noqa: PLW1510
+        [sys.executable, "-c", CANCELLED_AT_ONCE], capture_output=True, text=True, timeout=20
+    )
+    assert program.stdout == "the client's task was cancelled\n"
