@@ -2,7 +2,7 @@
 
 Safe to use from any number of tasks of one event loop. Cancelling a task that awaits a call ends
 the call in the daemon too: for `bash` that is the command with every process it started. A client
-may be left in another task than it was entered in.
+may be left in another task than it was entered in, but not on another event loop.
 """
 
 from __future__ import annotations
@@ -118,6 +118,11 @@ class AsyncClient(SpawnedClient):
             # Nothing that the event loop knows of: the parent's has the same.
             self._transport.release()
             return
+        is_watched = self._background is not None and not self._background.has_ended
+        if is_watched and current_token() != self._event_loop:
+            # The pipes are left open: the event loop that watches them has to close them.
+            self._transport.kill()
+            raise RuntimeError("the client was entered on another event loop; its daemon is killed")
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:

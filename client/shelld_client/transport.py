@@ -120,6 +120,10 @@ class Transport:
             _close(self._child.stdout)
             _close(self._child.stderr)
 
+    def kill(self) -> None:
+        """End the daemon without the event loop that watches its pipes."""
+        self._child.kill()
+
     def release(self) -> None:
         """Close our copies of the descriptors in a forked child."""
         self._child.close_streams()
