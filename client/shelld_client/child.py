@@ -34,7 +34,8 @@ INTERRUPTED_S: Final = 1.0
 # How often to look whether the process has ended, where there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
 
-# For the exit code once the daemon's stdout has ended, and for its stderr to end too.
+# For the end of stdout once the daemon has closed its input; then for the exit code, and for the end
+# of stderr.
 POST_MORTEM_S: Final = 1.0
 LAST_WORDS_S: Final = 0.2
 
@@ -101,6 +102,8 @@ class Child:
         self.stdout: IO[bytes] = process.stdout
         self.stderr: IO[bytes] = process.stderr
         _children.add(self)
+        # Whether it has closed its input.
+        self.is_deaf = False
         self._stderr_tail = bytearray()
         for stream in (self.stdin, self.stdout, self.stderr):
             # Only our end: each end of a pipe has flags of its own.
@@ -146,7 +149,7 @@ class Child:
         code = self.process.poll()
         name = None
         if code is None:
-            ended = "the daemon closed its output"
+            ended = f"the daemon closed its {'input' if self.is_deaf else 'output'}"
         elif code >= 0:
             ended = f"the daemon exited with code {code}"
         else:

@@ -192,7 +192,13 @@ class Pump:
 
     def _serve(self) -> None:
         """Read and write until `close` is called."""
-        self._turn_until(lambda: self._error is not None or self._stdout not in self._actions)
+
+        def is_silent() -> bool:
+            return self._error is not None or self._stdout not in self._actions
+
+        self._turn_until(lambda: is_silent() or self._child.is_deaf)
+        # It may still answer what it has read.
+        self._turn_until(is_silent, POST_MORTEM_S)
         if self._haste is None:
             if self._error is None:
                 self._turn_until(self._is_reaped, POST_MORTEM_S)
@@ -258,8 +264,8 @@ class Pump:
         except BlockingIOError:
             pass
         except OSError:
-            # The daemon has ended, or is about to.
             self._unwritten = memoryview(b"")
+            self._child.is_deaf = True
         if self._unwritten or not self._outbox.empty():
             self._watch(stdin, self._write, select.POLLOUT)
         else:

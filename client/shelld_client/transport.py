@@ -14,7 +14,7 @@ from typing import IO, Final
 
 import anyio
 
-from shelld_client.child import EXIT_POLL_S, READ_BYTES, Child, Haste, exit_handle
+from shelld_client.child import EXIT_POLL_S, POST_MORTEM_S, READ_BYTES, Child, Haste, exit_handle
 
 # What reading and writing end with when the stream is closed under them, by either side.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
@@ -47,9 +47,9 @@ class Transport:
             self._outbox_filled.set()
 
     async def write_outbox(self) -> None:
-        """Write what `send` could not, until the stream is closed."""
+        """Write what `send` could not, until either side closes the stream."""
         stdin = self._child.stdin
-        with suppress(*_STREAM_ENDED):
+        try:
             while True:
                 await self._outbox_filled.wait()
                 # First: a finaliser may send at any step of what follows.
@@ -61,6 +61,13 @@ class Transport:
                         self._outbox[0] = first = first[os.write(stdin.fileno(), first) :]
                     if not first:
                         self._outbox.popleft()
+        except (ValueError, anyio.ClosedResourceError):
+            return
+        except OSError:
+            self._child.is_deaf = True
+        # It may still answer what it has read.
+        await anyio.sleep(POST_MORTEM_S)
+        self._reading.cancel()
 
     async def collect_stdout(self, take: Callable[[bytes], None]) -> None:
         """Hand what stdout brings to `take`, until its end or that of the process."""
