@@ -34,8 +34,8 @@ INTERRUPTED_S: Final = 1.0
 # How often to look whether the process has ended, where there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
 
-# For the end of stdout once the daemon has closed its input; then for the exit code, and for the end
-# of stderr.
+# For the end of stdout once the daemon has closed its input; for the exit code once its stdout has
+# ended; and for its stderr to end too.
 POST_MORTEM_S: Final = 1.0
 LAST_WORDS_S: Final = 0.2
 

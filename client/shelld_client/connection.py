@@ -120,7 +120,7 @@ class Connection(Generic[T]):
         return f"; it wrote {text!r}" if text else ""
 
     def new_id(self) -> int:
-        """Return an id for a call. The caller has it before the call, and can cancel at any time."""
+        """Return the id of a new call, with which the call can be cancelled at any time."""
         return next(self._ids)
 
     def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:

@@ -69,7 +69,8 @@ class Pump:
         # Held, for good, by the thread; or by `close`, if that was earlier.
         self._owner = threading.Lock()
         self._finished = Latch()
-        # Whether the daemon could be started.
+        self._is_started = False
+        # Why the daemon could not be started, or None.
         self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         # The rest of a message whose beginning is written.
@@ -83,14 +84,23 @@ class Pump:
 
     # -- for other threads ------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the daemon. Raises what `start_child` raises, or `SpawnFailed`."""
+    def start(self, timeout: float | None) -> None:
+        """Start the daemon. Raises what `start_child` raises, or `SpawnFailed`.
+
+        It raises `SpawnFailed` after `timeout` seconds, too. A daemon that starts later is ended
+        once `close` is called.
+        """
         try:
             # A `threading.Thread` waits, at its start and end, for locks that this thread may hold.
             _thread.start_new_thread(self._run, ())
         except RuntimeError as error:
             raise SpawnFailed("cannot start a thread for the daemon") from error
-        failure = self._started.get()
+        try:
+            # Another process, forked at this moment, can hold a pipe that starting waits for.
+            failure = self._started.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
+        except queue.Empty:
+            reason = f"the daemon did not start within {timeout:g} s (start_timeout)"
+            raise SpawnFailed(reason) from None
         if failure is not None:
             raise failure
 
@@ -102,14 +112,14 @@ class Pump:
     def close(self, *, patiently: bool = True) -> None:
         """End the daemon, and return once it is reaped. An interrupt kills it.
 
-        Where nothing may wait, return at once.
+        Where nothing may wait, return at once. A daemon that is being started is ended later.
         """
         try:
             self._hurry(Haste.PATIENTLY if patiently else Haste.AT_ONCE)
             if self._owner.acquire(blocking=False):
                 self._finished.set()
             if may_wait():
-                self._finished.wait()
+                self._finished.wait(None if self._is_started else INTERRUPTED_S)
         except BaseException:
             self._hurry(Haste.BY_FORCE)
             self._finished.wait(INTERRUPTED_S)
@@ -149,6 +159,7 @@ class Pump:
     def _own_child(self) -> None:
         try:
             self._child = self._start_child()
+            self._is_started = True
         except Exception as error:
             self._started.put(error)
             return

@@ -15,6 +15,7 @@ import copy
 import queue
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
@@ -73,8 +74,12 @@ class Client(SpawnedClient):
         self._enter_once()
         self._pump = Pump(self._start_child, self._receive, self._ended)
         try:
-            self._pump.start()
-            self._request(calls.ping(), self._start_timeout)
+            begun_at = time.monotonic()
+            self._pump.start(self._start_timeout)
+            left = self._start_timeout
+            if left is not None:
+                left = max(0.0, left - (time.monotonic() - begun_at))
+            self._request(calls.ping(), left)
         except BaseException as error:
             self._failure = self._failure or DaemonExited("the client is closed")
             self._pump.close(patiently=False)

@@ -145,8 +145,8 @@ def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch
     ended = threading.Event()
 
     class Slow(Pump):
-        def start(self) -> None:
-            super().start()
+        def start(self, timeout: float | None) -> None:
+            super().start(timeout)
             assert ended.wait(20)
 
     class Told(Client):
@@ -191,6 +191,29 @@ def test_a_shortage_of_threads_is_spawn_failed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_thread, "start_new_thread", fail)
     with pytest.raises(SpawnFailed, match="cannot start a thread"):
         Client.spawn(peer("exec sleep 300", greets=False)).__enter__()
+
+
+def test_a_program_that_starts_too_late_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_start, pids = threading.Event(), list[int]()
+    popen = subprocess.Popen
+
+    def start_late(*args: Any, **options: Any) -> Any:
+        # As when a process that was forked at this moment holds a pipe that this waits for.
+        assert may_start.wait(20)
+        process = popen(*args, **options)
+        pids.append(process.pid)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start_late)
+    client = Client.spawn(peer("cat > /dev/null"), start_timeout=0.05)
+    try:
+        with pytest.raises(SpawnFailed, match=r"did not start within 0\.05 s \(start_timeout\)"):
+            client.__enter__()
+    finally:
+        may_start.set()
+    wait_for(lambda: bool(pids) and not is_alive(*pids), "the end of the daemon")
+    with pytest.raises(DaemonExited):
+        client.ping()
 
 
 async def test_leaving_before_entering_is_a_runtime_error(kind: str) -> None:
