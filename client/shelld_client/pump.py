@@ -203,15 +203,14 @@ class Pump:
 
     def _serve(self) -> None:
         """Read and write until `close` is called."""
-
-        def is_silent() -> bool:
-            return self._error is not None or self._stdout not in self._actions
-
-        self._turn_until(lambda: is_silent() or self._child.is_deaf)
-        # It may still answer what it has read.
-        self._turn_until(is_silent, POST_MORTEM_S)
+        self._turn_until(
+            lambda: (
+                self._error is not None or self._stdout not in self._actions or self._child.is_deaf
+            )
+        )
         if self._haste is None:
             if self._error is None:
+                # If it has only closed its input, it may still answer what it has read.
                 self._turn_until(self._is_reaped, POST_MORTEM_S)
                 # It can write no more, but a child of its prefix may hold the pipe open.
                 self._turn_until(lambda: self._stderr not in self._actions, LAST_WORDS_S)
