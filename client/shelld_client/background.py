@@ -14,10 +14,14 @@ from anyio.lowlevel import current_token
 
 
 class Background:
-    """Runs `work`, which must not raise, from now on until it returns or `stop` is called."""
+    """Runs `work`, which must not raise, from now on until it returns or `stop` is called.
 
-    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+    Calls `ended` once, when `work` has ended or will never begin.
+    """
+
+    def __init__(self, work: Callable[[], Awaitable[None]], ended: Callable[[], None]) -> None:
         self._work = work
+        self._tell_end = ended
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         event_loop = current_token().native_token
@@ -25,7 +29,7 @@ class Background:
             # The event loop itself keeps no task from being collected.
             self._task = event_loop.create_task(self._run())
             # A task that is cancelled before its first step never runs.
-            self._task.add_done_callback(lambda _: self._ended.set())
+            self._task.add_done_callback(lambda _: self._finish())
         else:
             from trio.lowlevel import spawn_system_task  # noqa: PLC0415 - an extra of anyio's
 
@@ -36,7 +40,16 @@ class Background:
             with self._scope:
                 await self._work()
         finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.has_ended:
             self._ended.set()
+            self._tell_end()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
 
     async def stop(self) -> None:
         """Cancel the work, in any task, and return once it has ended."""

@@ -28,13 +28,14 @@ CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
 
-# How long a `close` that was interrupted waits for the end of what it has killed.
+# For the end of a process after it was killed, where nothing else can be done meanwhile.
 INTERRUPTED_S: Final = 1.0
 
 # How often to look whether the process has ended, where there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
 
-# For the exit code once the daemon's stdout has ended, and for its stderr to end too.
+# For the end of stdout once the daemon has closed its input; for the exit code once its stdout has
+# ended; and for its stderr to end too.
 POST_MORTEM_S: Final = 1.0
 LAST_WORDS_S: Final = 0.2
 
@@ -92,7 +93,7 @@ class Child:
             what = f"start {command[0]}"
             if cwd is not None and error.filename == cwd:
                 what = f"use the working directory {cwd}"
-            raise SpawnFailed(f"cannot {what}: {reason}", data=_errno_of(error)) from error
+            raise SpawnFailed(f"cannot {what}: {reason}", data=errno_of(error)) from error
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -101,6 +102,8 @@ class Child:
         self.stdout: IO[bytes] = process.stdout
         self.stderr: IO[bytes] = process.stderr
         _children.add(self)
+        # Whether it has closed its input.
+        self.is_deaf = False
         self._stderr_tail = bytearray()
         for stream in (self.stdin, self.stdout, self.stderr):
             # Only our end: each end of a pipe has flags of its own.
@@ -118,6 +121,14 @@ class Child:
         yield Haste.AT_ONCE, TERMINATE_TIMEOUT_S
         self.process.kill()
         yield Haste.BY_FORCE, KILL_TIMEOUT_S
+
+    def kill(self) -> None:
+        """Kill the process, and reap it unless its end takes long."""
+        # A process that has changed its user cannot be killed.
+        with suppress(PermissionError):
+            self.process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(INTERRUPTED_S)
 
     def close_streams(self) -> None:
         """Close our ends of the pipes."""
@@ -138,7 +149,7 @@ class Child:
         code = self.process.poll()
         name = None
         if code is None:
-            ended = "the daemon closed its output"
+            ended = f"the daemon closed its {'input' if self.is_deaf else 'output'}"
         elif code >= 0:
             ended = f"the daemon exited with code {code}"
         else:
@@ -147,7 +158,8 @@ class Child:
         return DaemonExited(ended + said, stderr=self.last_words, exit_code=code, signal=name)
 
 
-def _errno_of(error: OSError) -> dict[str, str]:
+def errno_of(error: OSError) -> dict[str, str]:
+    """Return the `data` of a `SpawnFailed` that `error` has caused."""
     name = errno.errorcode.get(error.errno or 0)
     return {} if name is None else {"errno": name}
 

@@ -2,7 +2,7 @@
 
 Safe to use from any number of tasks of one event loop. Cancelling a task that awaits a call ends
 the call in the daemon too: for `bash` that is the command with every process it started. A client
-may be left in another task than it was entered in.
+may be left in another task than it was entered in, but not on another event loop.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class AsyncClient(SpawnedClient):
         try:
             child = self._start_child()
             self._transport = Transport(child)
-            self._background = Background(self._serve)
+            self._background = Background(self._serve, self._served)
             with anyio.move_on_after(self._start_timeout) as scope:
                 await self._request(calls.ping())
             if scope.cancelled_caught:
@@ -112,11 +112,17 @@ class AsyncClient(SpawnedClient):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._transport is not None
+        if self._transport is None:
+            raise RuntimeError("the client was not entered")
         if self._is_forked:
             # Nothing that the event loop knows of: the parent's has the same.
             self._transport.release()
             return
+        is_watched = self._background is not None and not self._background.has_ended
+        if is_watched and current_token() != self._event_loop:
+            # The pipes are left open: the event loop that watches them has to close them.
+            self._transport.kill()
+            raise RuntimeError("the client was entered on another event loop; its daemon is killed")
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
@@ -267,12 +273,13 @@ class AsyncClient(SpawnedClient):
         self._raise_if_unusable()
         assert self._transport is not None
         pending = _Pending()
-        self._transport.send(self._connection.call(call.method, call.params, pending))
+        request_id = self._connection.new_id()
+        self._transport.send(self._connection.call(request_id, call.method, call.params, pending))
         try:
             await pending.answered.wait()
         except BaseException:
             # Nobody wants the answer: the call must not go on alone.
-            self._transport.send(self._connection.cancel(pending))
+            self._transport.send(self._connection.cancel(request_id))
             raise
         if isinstance(pending.answer, ShellError):
             raise pending.answer
@@ -289,9 +296,10 @@ class AsyncClient(SpawnedClient):
         except Exception as error:
             # There is nobody to raise it to, and nobody else who would tell the calls.
             self._fail(ShellError(f"the client has failed: {error!r}"))
-        finally:
-            # Others can cancel this task: it is one of asyncio's `all_tasks`.
-            self._fail(DaemonExited("the client's task was cancelled"))
+
+    def _served(self) -> None:
+        # Others can cancel the task, even before it begins: it is one of asyncio's `all_tasks`.
+        self._fail(DaemonExited("the client's task was cancelled"))
 
     async def _receive(self, child: Child, transport: Transport) -> None:
         """Hand answers to their calls until the daemon has ended."""

@@ -119,14 +119,17 @@ class Connection(Generic[T]):
             text = f"{text[:_QUOTED_HEAD]} ... {text[-_QUOTED_TAIL:]}"
         return f"; it wrote {text!r}" if text else ""
 
-    def call(self, method: str, params: dict[str, Any], pending: T) -> bytes:
+    def new_id(self) -> int:
+        """Return the id of a new call, with which the call can be cancelled at any time."""
+        return next(self._ids)
+
+    def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:
         """Return the bytes that ask for a new call.
 
         Raises `InvalidParams` for NaN, infinity and bytes, TypeError for other types that JSON does
         not have, and `ProtocolError` for anything else that it cannot express, such as a lone
         surrogate. Raises `MessageTooLarge`.
         """
-        request_id = next(self._ids)
         try:
             _require_json(params)
             message = encode_request(method, params, request_id, _path_text)
@@ -143,17 +146,13 @@ class Connection(Generic[T]):
         self._pending[request_id] = _Pending(pending, len(message))
         return frame
 
-    def cancel(self, pending: T) -> bytes:
+    def cancel(self, request_id: int) -> bytes:
         """Forget a call whose answer nobody wants; return the bytes that end it in the daemon.
 
         Returns nothing to send for a call that is not pending.
         """
-        # Of a copy, as others may add and take away calls meanwhile.
-        calls = self._pending.copy().items()
-        ids = [number for number, other in calls if other.call is pending]
-        if not ids or self._pending.pop(ids[0], None) is None:
+        if self._pending.pop(request_id, None) is None:
             return b""
-        (request_id,) = ids
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
         _log_message("->", frame)
         return frame

@@ -29,9 +29,10 @@ from shelld_client.child import (
     READ_BYTES,
     Child,
     Haste,
+    errno_of,
     exit_handle,
 )
-from shelld_client.errors import ProtocolError
+from shelld_client.errors import ProtocolError, SpawnFailed
 from shelld_client.reentrant import Latch, Wakeup
 
 # The threads of all pumps.
@@ -68,7 +69,8 @@ class Pump:
         # Held, for good, by the thread; or by `close`, if that was earlier.
         self._owner = threading.Lock()
         self._finished = Latch()
-        # Whether the daemon could be started.
+        self._is_started = False
+        # Why the daemon could not be started, or None.
         self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         # The rest of a message whose beginning is written.
@@ -82,13 +84,25 @@ class Pump:
 
     # -- for other threads ------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the daemon. Raises what `start_child` raises, OSError or RuntimeError."""
-        # Not a `threading.Thread`, whose start and end wait for locks that this thread may hold.
-        _thread.start_new_thread(self._run, ())
-        error = self._started.get()
-        if error is not None:
-            raise error
+    def start(self, timeout: float | None) -> None:
+        """Start the daemon. Raises what `start_child` raises, or `SpawnFailed`.
+
+        It raises `SpawnFailed` after `timeout` seconds, too. A daemon that starts later is ended
+        once `close` is called.
+        """
+        try:
+            # A `threading.Thread` waits, at its start and end, for locks that this thread may hold.
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError as error:
+            raise SpawnFailed("cannot start a thread for the daemon") from error
+        try:
+            # Another process, forked at this moment, can hold a pipe that starting waits for.
+            failure = self._started.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
+        except queue.Empty:
+            reason = f"the daemon did not start within {timeout:g} s (start_timeout)"
+            raise SpawnFailed(reason) from None
+        if failure is not None:
+            raise failure
 
     def send(self, frame: bytes) -> None:
         """Write a message sooner or later. A daemon that is gone shows when reading."""
@@ -98,14 +112,14 @@ class Pump:
     def close(self, *, patiently: bool = True) -> None:
         """End the daemon, and return once it is reaped. An interrupt kills it.
 
-        Where nothing may wait, return at once.
+        Where nothing may wait, return at once. A daemon that is being started is ended later.
         """
         try:
             self._hurry(Haste.PATIENTLY if patiently else Haste.AT_ONCE)
             if self._owner.acquire(blocking=False):
                 self._finished.set()
             if may_wait():
-                self._finished.wait()
+                self._finished.wait(None if self._is_started else INTERRUPTED_S)
         except BaseException:
             self._hurry(Haste.BY_FORCE)
             self._finished.wait(INTERRUPTED_S)
@@ -138,12 +152,14 @@ class Pump:
         try:
             self._own_child()
         finally:
+            _forget_thread()
             self._finished.set()
             _threads.discard(threading.get_ident())
 
     def _own_child(self) -> None:
         try:
             self._child = self._start_child()
+            self._is_started = True
         except Exception as error:
             self._started.put(error)
             return
@@ -160,14 +176,22 @@ class Pump:
             # There is no memory to wait for anything with.
             self._hurry(Haste.BY_FORCE)
         finally:
-            # Whatever went wrong here, nobody waits in vain.
-            self._ended(self._error)
-            self._end()
-            self.release()
+            try:
+                # Whatever went wrong here, nobody waits in vain.
+                self._ended(self._error)
+                with suppress(OSError):
+                    self._end()
+            finally:
+                # This needs no memory, and does nothing to a process that is reaped.
+                self._child.kill()
+                self.release()
 
     def _open(self) -> None:
-        """Watch all there is to watch. Raises OSError if no descriptors can be had."""
-        wakeup = Wakeup()
+        """Watch all there is to watch. Raises `SpawnFailed` if no descriptors can be had."""
+        try:
+            wakeup = Wakeup()
+        except OSError as error:
+            raise SpawnFailed("cannot get a pipe for the daemon", data=errno_of(error)) from error
         self._watch(wakeup.descriptor, self._woken)
         self._wakeup = wakeup
         self._exit = exit_handle(self._child.process.pid)
@@ -179,9 +203,14 @@ class Pump:
 
     def _serve(self) -> None:
         """Read and write until `close` is called."""
-        self._turn_until(lambda: self._error is not None or self._stdout not in self._actions)
+        self._turn_until(
+            lambda: (
+                self._error is not None or self._stdout not in self._actions or self._child.is_deaf
+            )
+        )
         if self._haste is None:
             if self._error is None:
+                # If it has only closed its input, it may still answer what it has read.
                 self._turn_until(self._is_reaped, POST_MORTEM_S)
                 # It can write no more, but a child of its prefix may hold the pipe open.
                 self._turn_until(lambda: self._stderr not in self._actions, LAST_WORDS_S)
@@ -245,8 +274,8 @@ class Pump:
         except BlockingIOError:
             pass
         except OSError:
-            # The daemon has ended, or is about to.
             self._unwritten = memoryview(b"")
+            self._child.is_deaf = True
         if self._unwritten or not self._outbox.empty():
             self._watch(stdin, self._write, select.POLLOUT)
         else:
@@ -277,6 +306,14 @@ class Pump:
         if self._stdout in self._actions:
             self._read_stdout()
             self._unwatch(self._stdout)
+
+
+def _forget_thread() -> None:
+    """Remove the entry that `threading.current_thread` has made for this thread.
+
+    Logging makes it. Before Python 3.13, `threading` itself keeps it after the thread's end.
+    """
+    threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 
 
 def _read(descriptor: int) -> bytes | None:

@@ -5,15 +5,17 @@ thread hands to it. A call that is interrupted while it waits (KeyboardInterrupt
 the daemon. A forked child cannot use the client of its parent.
 
 Finalisers and signal handlers can use the client, whatever they interrupt. A finaliser that the
-garbage collector runs in a pump's thread, or when the interpreter ends, gets no answer: its
-request is sent, and the call raises `ShellError`.
+garbage collector runs in a pump's thread gets no answer: its request is sent, and the call raises
+`ShellError`. While the interpreter shuts down, calls send nothing and raise `ShellError`.
 """
 
 from __future__ import annotations
 
 import copy
 import queue
+import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
@@ -23,7 +25,7 @@ from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
 from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
+from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.pump import Pump, may_wait
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
@@ -72,15 +74,17 @@ class Client(SpawnedClient):
         self._enter_once()
         self._pump = Pump(self._start_child, self._receive, self._ended)
         try:
-            self._pump.start()
-            self._request(calls.ping(), self._start_timeout)
+            begun_at = time.monotonic()
+            self._pump.start(self._start_timeout)
+            left = self._start_timeout
+            if left is not None:
+                left = max(0.0, left - (time.monotonic() - begun_at))
+            self._request(calls.ping(), left)
         except BaseException as error:
             self._failure = self._failure or DaemonExited("the client is closed")
             self._pump.close(patiently=False)
             if isinstance(error, ShellError):
                 raise no_shelld(error) from None
-            if isinstance(error, (OSError, RuntimeError)):
-                raise SpawnFailed("cannot get a pipe and a thread for the daemon") from error
             raise
         return self
 
@@ -90,7 +94,8 @@ class Client(SpawnedClient):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._pump is not None
+        if self._pump is None:
+            raise RuntimeError("the client was not entered")
         if self._is_forked:
             self._pump.release()
             return
@@ -226,19 +231,23 @@ class Client(SpawnedClient):
         """Return what the daemon answers. `timeout` (s) is for its first answer."""
         self._raise_if_unusable()
         assert self._pump is not None
+        if sys.is_finalizing():
+            # The pump's thread has stopped.
+            raise ShellError(f"{call.method} is not sent: the interpreter is shutting down")
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        request_id = self._connection.new_id()
         try:
-            frame = self._connection.call(call.method, call.params, answers)
+            frame = self._connection.call(request_id, call.method, call.params, answers)
             # Again: if the client has failed before, nobody has seen this call.
             self._raise_if_unusable()
             self._pump.send(frame)
             if not may_wait():
-                self._connection.cancel(answers)
+                self._connection.cancel(request_id)
                 raise ShellError(f"{call.method} is sent, but nobody can wait here for the answer")
             answer = answers.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except BaseException as error:
             # Whoever is interrupted wants no answer: the call must not go on alone.
-            if cancellation := self._connection.cancel(answers):
+            if cancellation := self._connection.cancel(request_id):
                 self._pump.send(cancellation)
             if isinstance(error, queue.Empty):
                 raise self._no_answer(self._connection.said) from None

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import collections
 import os
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Final
 
 import anyio
 
-from shelld_client.child import EXIT_POLL_S, INTERRUPTED_S, READ_BYTES, Child, Haste, exit_handle
+from shelld_client.child import EXIT_POLL_S, POST_MORTEM_S, READ_BYTES, Child, Haste, exit_handle
 
 # What reading and writing end with when the stream is closed under them, by either side.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
@@ -48,11 +47,13 @@ class Transport:
             self._outbox_filled.set()
 
     async def write_outbox(self) -> None:
-        """Write what `send` could not, until the stream is closed."""
+        """Write what `send` could not, until either side closes the stream."""
         stdin = self._child.stdin
-        with suppress(*_STREAM_ENDED):
+        try:
             while True:
                 await self._outbox_filled.wait()
+                # First: a finaliser may send at any step of what follows.
+                self._outbox_filled = anyio.Event()
                 while self._outbox:
                     await anyio.wait_writable(stdin)
                     first = self._outbox[0]
@@ -60,7 +61,13 @@ class Transport:
                         self._outbox[0] = first = first[os.write(stdin.fileno(), first) :]
                     if not first:
                         self._outbox.popleft()
-                self._outbox_filled = anyio.Event()
+        except (ValueError, anyio.ClosedResourceError):
+            return
+        except OSError:
+            self._child.is_deaf = True
+        # It may still answer what it has read.
+        await anyio.sleep(POST_MORTEM_S)
+        self._reading.cancel()
 
     async def collect_stdout(self, take: Callable[[bytes], None]) -> None:
         """Hand what stdout brings to `take`, until its end or that of the process."""
@@ -105,7 +112,6 @@ class Transport:
         An event loop that interrupts this in spite of the shield, as asyncio's `Task.cancel` does,
         kills the daemon.
         """
-        process = self._child.process
         try:
             with anyio.CancelScope(shield=True):
                 anyio.notify_closing(self._child.stdin)
@@ -114,14 +120,16 @@ class Transport:
                     if await self.exit_code(0 if is_skipped else seconds) is not None:
                         break
         except BaseException:
-            process.kill()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(INTERRUPTED_S)
+            self._child.kill()
             raise
         finally:
             # Not read to their ends: what a daemon's prefix left behind may never close them.
             _close(self._child.stdout)
             _close(self._child.stderr)
+
+    def kill(self) -> None:
+        """End the daemon without the event loop that watches its pipes."""
+        self._child.kill()
 
     def release(self) -> None:
         """Close our copies of the descriptors in a forked child."""

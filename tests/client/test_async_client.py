@@ -301,3 +301,35 @@ async def test_sending_within_sending_mixes_no_messages(monkeypatch: pytest.Monk
     finally:
         await transport.close(patiently=True)
     assert written == b"aaabbb"
+
+
+async def test_sending_while_the_outbox_is_emptied_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = Child(["/bin/cat"], env=None, cwd=None)
+    transport = Transport(child)
+    write, new_event, within, written = os.write, anyio.Event, [b"bbb"], b""
+
+    def write_a_part(descriptor: int, data: bytes) -> int:
+        return write(descriptor, bytes(data[:2]) if descriptor == child.stdin.fileno() else data)
+
+    def send_within() -> anyio.Event:
+        # As a finaliser does that cancels a call.
+        if within:
+            transport.send(within.pop())
+        return new_event()
+
+    monkeypatch.setattr(os, "write", write_a_part)
+    monkeypatch.setattr(anyio, "Event", send_within)
+    try:
+        transport.send(b"aaa")
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(transport.write_outbox)
+                while len(written) < 6:
+                    await anyio.wait_readable(child.stdout)
+                    written += os.read(child.stdout.fileno(), 6)
+                tasks.cancel_scope.cancel()
+    finally:
+        await transport.close(patiently=True)
+    assert written == b"aaabbb"

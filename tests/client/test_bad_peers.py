@@ -237,3 +237,53 @@ async def test_a_result_of_another_shape_is_a_protocol_error(spawn: Spawn) -> No
     async with spawn(peer(script)) as shell:
         with pytest.raises(ProtocolError, match="BashResult"):
             await shell.bash("true")
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+async def test_a_daemon_that_closes_its_input_is_gone(
+    spawn: Spawn, tmp_path: Path, calls: int, impatient: None
+) -> None:
+    ends: list[str] = []
+
+    async def call(shell: Shell) -> None:
+        with pytest.raises(DaemonExited) as error:
+            await shell.bash("true", stdin="x" * 100_000)
+        ends.append(str(error.value))
+
+    async with spawn(peer("exec <&-; echo deaf >&2; exec sleep 300")) as shell:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(calls):
+                tasks.start_soon(call, shell)
+        with pytest.raises(DaemonExited, match="the daemon closed its input"):
+            await shell.ping()
+    assert ends == ["the daemon closed its input\ndeaf"] * calls
+
+
+async def test_answers_of_a_daemon_that_closed_its_input_arrive(
+    spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.pump.POST_MORTEM_S", 20)
+    monkeypatch.setattr("shelld_client.transport.POST_MORTEM_S", 20, raising=False)
+    gate, ends = Gate(tmp_path / "gate"), list[str]()
+
+    async def call(shell: Shell) -> None:
+        with pytest.raises(DaemonExited) as error:
+            await shell.bash("true", stdin="x" * 100_000)
+        ends.append(str(error.value))
+
+    script = f"read -r; exec <&-; {gate.wait}; echo '{PONG}'; read -r < {tmp_path}/end; exit 3"
+    end = Gate(tmp_path / "end")
+    async with spawn(peer(script)) as shell, anyio.create_task_group() as tasks:
+
+        async def ping() -> None:
+            await shell.ping()
+            ends.append("pong")
+            end.open()
+
+        tasks.start_soon(ping)
+        while os.path.exists(f"/proc/{shell.pid}/fd/0"):  # noqa: ASYNC240
+            await anyio.sleep(0.005)
+        tasks.start_soon(call, shell)
+        await anyio.wait_all_tasks_blocked()
+        gate.open()
+    assert ends == ["pong", "the daemon exited with code 3"]

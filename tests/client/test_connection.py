@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -26,7 +30,7 @@ from shelld_client.errors import (
 def test_answers_find_their_calls_in_any_order_and_any_split() -> None:
     connection: Connection[str] = Connection()
     for name in ("a", "b", "c"):
-        connection.call("ping", {}, name)
+        connection.call(connection.new_id(), "ping", {}, name)
     stream = b"".join(b'{"jsonrpc":"2.0","id":%d,"result":%d}\n' % (i, i * 10) for i in (3, 2, 1))
     answered = [pair for byte in stream for pair in connection.receive(bytes([byte]))]
     assert answered == [("c", b"30"), ("b", b"20"), ("a", b"10")]
@@ -35,8 +39,8 @@ def test_answers_find_their_calls_in_any_order_and_any_split() -> None:
 
 def test_a_request_is_a_line_with_an_id_of_its_own() -> None:
     connection: Connection[None] = Connection()
-    first = connection.call("bash", {"command": "ä\n"}, None)
-    second = connection.call("bash", {}, None)
+    first = connection.call(connection.new_id(), "bash", {"command": "ä\n"}, None)
+    second = connection.call(connection.new_id(), "bash", {}, None)
     assert first.endswith(b"\n")
     assert first.count(b"\n") == 1
     message = json.loads(first)
@@ -62,7 +66,7 @@ def test_a_request_is_a_line_with_an_id_of_its_own() -> None:
 )
 def test_errors_become_the_exceptions_of_the_contract(code: int, kind: type[ShellError]) -> None:
     connection: Connection[str] = Connection()
-    connection.call("x", {}, "call")
+    connection.call(connection.new_id(), "x", {}, "call")
     body = {"code": code, "message": "text", "data": {"kind": "k", "stdout": "out"}}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "error": body}).encode() + b"\n"
     ((_, error),) = connection.receive(line)
@@ -76,7 +80,7 @@ def test_errors_become_the_exceptions_of_the_contract(code: int, kind: type[Shel
 @pytest.mark.parametrize("data", [b"null", b"3", b'"x"', b"[]", b"{}"])
 def test_error_data_of_any_type_is_taken(data: bytes) -> None:
     connection: Connection[str] = Connection()
-    connection.call("x", {}, "call")
+    connection.call(connection.new_id(), "x", {}, "call")
     line = b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":%b}}\n' % data
     ((_, error),) = connection.receive(line)
     assert isinstance(error, ShellError)
@@ -104,10 +108,10 @@ def test_what_no_daemon_says_is_a_protocol_error(line: bytes) -> None:
 
 def test_what_nobody_waits_for_is_dropped() -> None:
     connection: Connection[str] = Connection()
-    connection.call("x", {}, "call")
-    cancel = json.loads(connection.cancel("call"))
+    connection.call(connection.new_id(), "x", {}, "call")
+    cancel = json.loads(connection.cancel(1))
     assert cancel == {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}
-    assert connection.cancel("call") == b""
+    assert connection.cancel(1) == b""
     answer = b'{"jsonrpc":"2.0","id":1,"result":1}\n'
     notification = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}\n'
     assert list(connection.receive(answer + notification + answer)) == []
@@ -119,15 +123,15 @@ PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 def greeted() -> Connection[str]:
     """A connection whose peer has answered a first call."""
     connection: Connection[str] = Connection()
-    connection.call("ping", {}, "first")
+    connection.call(connection.new_id(), "ping", {}, "first")
     assert list(connection.receive(PONG)) == [("first", b"{}")]
     return connection
 
 
 def test_answers_before_garbage_are_handed_out() -> None:
     connection = greeted()
-    connection.call("ping", {}, "second")
-    connection.call("ping", {}, "third")
+    connection.call(connection.new_id(), "ping", {}, "second")
+    connection.call(connection.new_id(), "ping", {}, "third")
     answered = connection.receive(b'{"jsonrpc":"2.0","id":2,"result":2}\nno json\n')
     assert next(answered) == ("second", b"2")
     with pytest.raises(ProtocolError):
@@ -137,7 +141,7 @@ def test_answers_before_garbage_are_handed_out() -> None:
 
 def test_a_peer_that_echoes_is_noticed() -> None:
     connection: Connection[str] = Connection()
-    request = connection.call("ping", {}, "call")
+    request = connection.call(connection.new_id(), "ping", {}, "call")
     with pytest.raises(ProtocolError, match="echoes"):
         list(connection.receive(request))
 
@@ -166,7 +170,7 @@ BANNERS = [
 @pytest.mark.parametrize("size", [1, 7, 4096, 1 << 20])
 def test_a_banner_is_skipped_in_any_split(banner: bytes, size: int) -> None:
     connection: Connection[str] = Connection()
-    connection.call("ping", {}, "call")
+    connection.call(connection.new_id(), "ping", {}, "call")
     stream = banner + PONG
     answered = [
         pair
@@ -181,7 +185,7 @@ def test_a_banner_is_skipped_in_any_split(banner: bytes, size: int) -> None:
 @pytest.mark.parametrize("size", [997, 1 << 20])
 def test_a_banner_without_end_is_a_protocol_error(banner: bytes, size: int) -> None:
     connection: Connection[str] = Connection()
-    connection.call("ping", {}, "call")
+    connection.call(connection.new_id(), "ping", {}, "call")
     with pytest.raises(ProtocolError, match=r"it wrote '(line line|xxxx)"):
         for start in range(0, len(banner), size):
             list(connection.receive(banner[start : start + size]))
@@ -214,3 +218,31 @@ def test_a_log_handler_that_raises_costs_no_answer() -> None:
     finally:
         wire_logger.removeHandler(handler)
         wire_logger.setLevel(logging.NOTSET)
+
+
+def steps_of(work: Callable[[], object]) -> int:
+    """Return how many steps of the interpreter `work` takes."""
+    steps = 0
+
+    def count(frame: FrameType, event: str, _arg: object) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return count
+
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return steps
+
+
+def test_cancelling_takes_no_longer_with_more_calls() -> None:
+    connection: Connection[int] = Connection()
+    for number in range(1000):
+        connection.call(connection.new_id(), "ping", {}, number)
+    among_many = steps_of(lambda: connection.cancel(500))
+    assert len(connection.take_pending()) == 999
+    connection.call(connection.new_id(), "ping", {}, 1000)
+    assert among_many <= steps_of(lambda: connection.cancel(1001))

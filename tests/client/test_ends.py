@@ -271,3 +271,49 @@ def test_cancelling_the_task_of_a_client_fails_its_calls() -> None:
         [sys.executable, "-c", CANCELLING], capture_output=True, text=True, timeout=20
     )
     assert program.stdout == "the client's task was cancelled\n"
+
+
+# The background task of the client is cancelled before it has run at all.
+CANCELLED_AT_ONCE = """
+import asyncio
+from shelld_client import AsyncClient, DaemonExited
+async def main():
+    client = AsyncClient.spawn(start_timeout=None)
+    entering = asyncio.create_task(client.__aenter__())
+    await asyncio.sleep(0)
+    (background,) = asyncio.all_tasks() - {entering, asyncio.current_task()}
+    background.cancel()
+    try:
+        await entering
+    except DaemonExited as error:
+        print(error)
+asyncio.run(main())
+"""
+
+
+def test_cancelling_the_task_before_its_start_fails_its_calls() -> None:
+    program = subprocess.run(  # noqa: PLW1510
+        [sys.executable, "-c", CANCELLED_AT_ONCE], capture_output=True, text=True, timeout=20
+    )
+    assert program.stdout == "the client's task was cancelled\n"
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_leaving_on_another_event_loop_is_refused(is_running: bool) -> None:
+    client = AsyncClient.spawn(peer(ANSWERING))
+    event_loop = asyncio.new_event_loop()
+    event_loop.run_until_complete(client.__aenter__())
+    thread = threading.Thread(target=event_loop.run_forever)
+    if is_running:
+        thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="entered on another event loop"):
+            asyncio.run(client.__aexit__(None, None, None))
+        assert not is_alive(client.pid)
+    finally:
+        if is_running:
+            event_loop.call_soon_threadsafe(event_loop.stop)
+            thread.join()
+        # Only the event loop that watches the pipes can close them.
+        event_loop.run_until_complete(client.__aexit__(None, None, None))
+        event_loop.close()

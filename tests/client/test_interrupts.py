@@ -154,3 +154,19 @@ def test_leaving_can_be_interrupted_and_kills_the_peer(tmp_path: Path) -> None:
         pass
     thread.join()
     assert not is_alive(client.pid)
+
+
+def test_a_time_limit_of_the_caller_passes_through_entering(impatient: None) -> None:
+    def give_up(*_: object) -> None:
+        raise TimeoutError("the caller's own limit")
+
+    handler = signal.signal(signal.SIGINT, give_up)
+    client = Client.spawn(["/bin/bash", "-c", "kill -STOP $$"], start_timeout=None)
+    thread = interrupt_soon(lambda: client._child is not None)  # pyright: ignore[reportPrivateUsage]
+    try:
+        with pytest.raises(TimeoutError, match="the caller's own limit"):
+            client.__enter__()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    thread.join()
+    assert not is_alive(client.pid)

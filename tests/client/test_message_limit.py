@@ -85,18 +85,18 @@ def test_a_limit_is_read_off_the_command_line(arguments: list[str], expected: in
 
 
 def test_a_message_of_exactly_the_limit_is_sent() -> None:
-    size = len(Connection[str]().call("bash", {"command": "x"}, "call")) - 1
+    size = len(Connection[str]().call(1, "bash", {"command": "x"}, "call")) - 1
     connection: Connection[str] = Connection(size)
     with pytest.raises(MessageTooLarge) as refused:
-        connection.call("bash", {"command": "xx"}, "larger")
+        connection.call(1, "bash", {"command": "xx"}, "larger")
     assert (refused.value.size, refused.value.limit) == (size + 1, size)
-    assert json.loads(connection.call("bash", {"command": "x"}, "call"))["method"] == "bash"
+    assert json.loads(connection.call(2, "bash", {"command": "x"}, "call"))["method"] == "bash"
 
 
 def test_each_refusal_of_several_messages_is_taken() -> None:
     connection: Connection[str] = Connection()
     for name, size in (("first", 5_000), ("small", 10), ("second", 5_000)):
-        connection.call("bash", {"command": "x" * size}, name)
+        connection.call(connection.new_id(), "bash", {"command": "x" * size}, name)
     data: dict[str, Any] = {"kind": "invalid_request", "max_message_bytes": LIMIT}
     error = {"code": -32600, "message": "too large", "data": data}
     refusal = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode() + b"\n"

@@ -232,6 +232,32 @@ def test_a_program_that_abandons_a_generator_ends(end: str) -> None:
     wait_for(lambda: not is_alive(pid), "the end of the daemon")
 
 
+AT_EXIT = """
+import builtins
+from shelld_client import Client, ShellError
+def pids():
+    with Client.spawn() as shell:
+        try:
+            yield shell.pid
+        finally:
+            try:
+                shell.bash("true")
+            except ShellError as error:
+                print(error)
+generator = pids()
+next(generator)
+# This outlives the globals of the module.
+builtins.generator = generator
+"""
+
+
+def test_a_call_while_the_interpreter_ends_is_not_sent() -> None:
+    program = subprocess.run(  # noqa: PLW1510
+        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=50
+    )
+    assert program.stdout == "bash is not sent: the interpreter is shutting down\n"
+
+
 def test_a_latch_lets_all_threads_go_on() -> None:
     latch = Latch()
     latch.wait(0.01)

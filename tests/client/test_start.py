@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
+import errno
 import os
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -10,9 +13,9 @@ from typing import Any
 import pytest
 
 from both_clients import Spawn, peer
-from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError
+from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError, SpawnFailed
 from shelld_client.pump import Pump
-from support import is_alive
+from support import is_alive, wait_for
 
 
 @pytest.fixture
@@ -142,8 +145,8 @@ def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch
     ended = threading.Event()
 
     class Slow(Pump):
-        def start(self) -> None:
-            super().start()
+        def start(self, timeout: float | None) -> None:
+            super().start(timeout)
             assert ended.wait(20)
 
     class Told(Client):
@@ -168,3 +171,54 @@ def test_a_thread_that_fails_at_its_start_is_noticed(
     with pytest.raises(error):
         client.__enter__()
     assert not is_alive(client.pid)
+
+
+def test_a_shortage_of_descriptors_is_spawn_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("shelld_client.pump.Wakeup", fail)
+    client = Client.spawn(peer("exec sleep 300", greets=False))
+    with pytest.raises(SpawnFailed, match="cannot get a pipe"):
+        client.__enter__()
+    assert not is_alive(client.pid)
+
+
+def test_a_shortage_of_threads_is_spawn_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_thread, "start_new_thread", fail)
+    with pytest.raises(SpawnFailed, match="cannot start a thread"):
+        Client.spawn(peer("exec sleep 300", greets=False)).__enter__()
+
+
+def test_a_program_that_starts_too_late_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_start, pids = threading.Event(), list[int]()
+    popen = subprocess.Popen
+
+    def start_late(*args: Any, **options: Any) -> Any:
+        # As when a process that was forked at this moment holds a pipe that this waits for.
+        assert may_start.wait(20)
+        process = popen(*args, **options)
+        pids.append(process.pid)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start_late)
+    client = Client.spawn(peer("cat > /dev/null"), start_timeout=0.05)
+    try:
+        with pytest.raises(SpawnFailed, match=r"did not start within 0\.05 s \(start_timeout\)"):
+            client.__enter__()
+    finally:
+        may_start.set()
+    wait_for(lambda: bool(pids) and not is_alive(*pids), "the end of the daemon")
+    with pytest.raises(DaemonExited):
+        client.ping()
+
+
+async def test_leaving_before_entering_is_a_runtime_error(kind: str) -> None:
+    with pytest.raises(RuntimeError, match="not entered"):
+        if kind == "sync":
+            Client.spawn().__exit__(None, None, None)
+        else:
+            await AsyncClient.spawn().__aexit__(None, None, None)

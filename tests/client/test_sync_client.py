@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import logging
 import os
+import select
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from both_clients import ANSWERING, peer
 from shelld_client import AsyncClient, Client, CommandTimedOut, DaemonExited, SpawnFailed
+from shelld_client.connection import wire_logger
 from support import descendants, is_alive, wait_for
 
 
@@ -95,3 +100,39 @@ def test_a_daemon_that_was_killed_fails_the_call(shell: Client) -> None:
     os.kill(shell.pid, signal.SIGKILL)
     with pytest.raises(DaemonExited):
         shell.bash("true")
+
+
+def test_a_shortage_of_memory_ends_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_short = threading.Event()
+    make_poll = select.poll
+
+    class Poll:
+        def __init__(self) -> None:
+            sources = make_poll()
+            self.register, self.unregister = sources.register, sources.unregister
+            self._poll = sources.poll
+
+        def poll(self, timeout: int | None) -> list[tuple[int, int]]:
+            if is_short.is_set():
+                raise OSError(errno.ENOMEM, "Cannot allocate memory")
+            return self._poll(timeout)
+
+    monkeypatch.setattr("shelld_client.pump.select.poll", Poll)
+    with Client.spawn(peer(f"trap '' TERM; {ANSWERING}")) as client:
+        client.ping()
+        is_short.set()
+        with pytest.raises(DaemonExited):
+            while True:
+                client.ping()
+    # Not even a zombie is left; the test's own checks find descriptors.
+    with pytest.raises(ProcessLookupError):
+        os.kill(client.pid, 0)
+
+
+def test_a_wire_log_leaves_no_entry_of_a_thread(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, wire_logger.name):
+        for _ in range(3):
+            with Client.spawn(peer(ANSWERING)) as client:
+                client.ping()
+    assert "<- " in caplog.text
+    assert [thread.name for thread in threading.enumerate() if "Dummy" in thread.name] == []
