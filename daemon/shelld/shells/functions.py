@@ -8,6 +8,7 @@ function. Or as a definition in the script that the next bash runs: that works f
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Final, NamedTuple
 
 from shelld.shells.harmless import BUILTINS
@@ -47,7 +48,7 @@ def definitions(
     found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
     if [head[1] for head in found] != [name for _, name in names]:
         # A here-document looks like a head: where a function ends is not clear.
-        return Definitions({}, text + b"\n" if text else b"")
+        return Definitions({}, _with_keywords(text, found) + b"\n" if text else b"")
     entries: dict[bytes, bytes] = {}
     script: list[bytes] = []
     private: list[bytes] = []
@@ -73,6 +74,22 @@ def definitions(
     # Bash exports every function that it imports.
     line = b"\\builtin export -nf -- %s\n" % b" ".join(private) if private else b""
     return Definitions(entries, b"".join(script), line)
+
+
+def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
+    """Return the text with "function" before each odd name, as far as its head is known.
+
+    Without it, `a=b ()` is a syntax error.
+    """
+    count = Counter(head[1] for head in found)
+    parts: list[bytes] = []
+    position = 0
+    for head in found:
+        is_odd = not _PLAIN_NAME.fullmatch(head[1]) and not head[0].startswith(b"function ")
+        if is_odd and count[head[1]] == 1:
+            parts += (text[position : head.start()], b"function ")
+            position = head.start()
+    return b"".join((*parts, text[position:]))
 
 
 def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> bytes:
