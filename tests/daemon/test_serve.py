@@ -154,14 +154,17 @@ async def served(max_in_flight: int = 4096, drain_s: float = 0.05) -> AsyncGener
     try:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                more = {body.__name__: as_method(NoParams, body) for body in (talks, holds, stalls)}
-                methods = {**METHODS, **more}
+                draining = anyio.Event()
+                more = {"talks": talks, "holds": holds, "stalls": stalls_after(draining)}
+                methods = METHODS | {name: as_method(NoParams, body) for name, body in more.items()}
                 daemon = Daemon(Options(max_in_flight=max_in_flight), ShellManager())
                 output = Output(stdout_end)
                 server = Server(daemon, methods, Input(stdin), output, tasks)
 
                 async def serve() -> None:
                     await server.read_requests()
+                    # Whoever waits for this runs once the time of the drain has begun.
+                    draining.set()
                     await server.drain(drain_s)
                     server.refuse_in_flight()
 
@@ -196,13 +199,17 @@ async def holds(_context: Context, _params: NoParams) -> None:
 DRAIN_S = 0.5
 
 
-async def stalls(_context: Context, _params: NoParams) -> str:
-    """Stands for a machine that does not run the daemon for longer than it drains."""
-    await anyio.sleep(0.05)
-    time.sleep(DRAIN_S + 0.1)  # noqa: ASYNC251 - nothing else may run meanwhile
-    for _ in range(5):
-        await anyio.lowlevel.checkpoint()
-    return "made it"
+def stalls_after(draining: anyio.Event) -> Body:
+    """Return a body that stands for a machine that stops running the daemon while it drains."""
+
+    async def stalls(_context: Context, _params: NoParams) -> str:
+        await draining.wait()
+        time.sleep(DRAIN_S + 0.1)  # noqa: ASYNC251 - nothing else may run meanwhile
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        return "made it"
+
+    return stalls
 
 
 def request(method: str, request_id: Any, params: Any = None) -> dict[str, Any]:
