@@ -34,7 +34,7 @@ from shelld.faults import answer_for
 from shelld.logs import write_without_waiting
 from shelld.methods.context import Context, Daemon
 from shelld.stdio import Input, Output
-from shelld.workers import Worker, Workers, is_cancelled
+from shelld.workers import Worker, Workers, scope_is_cancelled
 from shelld_protocol.errors import (
     RpcError,
     cancelled,
@@ -377,7 +377,7 @@ class Server:
             reply = encode_error(entry.raw_id, answer_for(error, "a request"))
         except anyio.get_cancelled_exc_class():
             # Otherwise the request has cancelled itself, and has failed.
-            if is_cancelled():
+            if scope_is_cancelled():
                 was_asked = entry.cancellation is not None
                 cause = cancelled(entry.context.error_data) if was_asked else shutting_down()
                 self._settle(entry, encode_error(entry.raw_id, cause))
