@@ -30,7 +30,7 @@ from shelld.output.text import (
 
 TRUNCATED_SUFFIX: Final = "... (truncated)"
 
-# About a millisecond's work, escape sequences included.
+# About a millisecond's work at most: `read_text` makes steps with many escape sequences shorter.
 STEP_BYTES: Final = 256 * 1024
 
 
