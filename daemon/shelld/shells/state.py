@@ -122,9 +122,14 @@ _SET_AT_START: Final = tuple(
     COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
+# They list options that are kept apart. Only their export is kept.
+_OPTION_VARIABLES: Final = frozenset({b"SHELLOPTS", b"BASHOPTS"})
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
-# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF.
-_OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat|ignoreeof)([^ \n]++)\n")
+# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. A bash
+# whose startup file sets extdebug looks for a debugger, and says so.
+_OPTION: Final = re.compile(
+    rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
+)
 
 _LOCALE: Final = (b"LC_", b"LANG")
 
@@ -297,7 +302,7 @@ def _absolute(line: bytes) -> bytes:
     return cwd if cwd.startswith(b"/") else b""
 
 
-def parse_dump(dump: bytes) -> ShellState | None:
+def parse_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a table of cases
     """Return the state that a dump describes; None if it is incomplete or has another form."""
     parts = _parts(dump)
     if parts is None or not is_readable(dump):
@@ -319,6 +324,8 @@ def parse_dump(dump: bytes) -> ShellState | None:
                 enabled = frozenset(unquote(value).split(b":"))
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
+            elif name in _OPTION_VARIABLES and b"x" in kind:
+                declarations[name] = b"\\builtin export %s\n" % name
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:
             # The option posix sets this variable, and is set last.
