@@ -10,6 +10,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from shelld.keeper.channel import (
     FAILED,
     KILL,
     LEFTOVER,
+    LOST,
     RUN,
     STARTED,
     Message,
@@ -100,6 +102,47 @@ def test_a_runner_is_used_again(pool: RunnerPool) -> None:
         runners.add(run.runner)
         pool.release(run.channel)
     assert len(runners) == 1
+
+
+@contextlib.contextmanager
+def stopped_keeper(pool: RunnerPool) -> Iterator[None]:
+    """Let no runner appear for the length of the block."""
+    run = Run(pool, b"true")
+    run.until_empty()
+    keeper = parent_of(run.runner)
+    run.channel.close()
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+
+
+def test_command_that_was_killed_before_its_runner_appears_never_runs(
+    pool: RunnerPool, tmp_path: Path
+) -> None:
+    with stopped_keeper(pool):
+        run = Run(pool, b"echo > %s; sleep 300" % bytes(tmp_path / "marker"))
+        run.channel.send((KILL, int(signal.SIGTERM), 60_000))
+    run.until(EMPTY)
+    assert run.kinds() == [LOST, EMPTY]
+    run.channel.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_command_whose_channel_ends_before_its_runner_appears_never_runs(
+    pool: RunnerPool, tmp_path: Path
+) -> None:
+    with stopped_keeper(pool):
+        run = Run(pool, b"echo > %s; sleep 300" % bytes(tmp_path / "marker"))
+        with socket.socket(fileno=os.dup(run.channel.fileno())) as sending:
+            sending.shutdown(socket.SHUT_WR)
+    while (received := run.channel.receive()) is not None:
+        run.messages += [message for message, _ in received]
+        assert select.select([run.channel], [], [], DEADLINE_S)[0]
+    assert run.kinds() == []
+    run.channel.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_idle_runner_that_was_killed_is_not_used(pool: RunnerPool) -> None:

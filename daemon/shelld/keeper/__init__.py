@@ -35,7 +35,8 @@ daemon -> runner
                                      start a command; extra descriptors become 3, 4, ... `cwd` and
                                      the others are bytes; an empty `cwd` is the daemon's own;
                                      `count` is the number of descriptors sent.
-    ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace.
+    ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace. A command that was
+                                     not started yet is never started: LOST and EMPTY follow.
 
 runner -> daemon
     ``(READY, runner_pid, subreaper, cgroup)``
