@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NoReturn
@@ -214,7 +214,7 @@ def _ignore() -> None:
 
 
 @contextmanager
-def _received(wakeup: int, *numbers: signal.Signals) -> Iterator[AsyncIterator[signal.Signals]]:
+def _received(wakeup: int, *numbers: signal.Signals) -> Generator[AsyncIterator[signal.Signals]]:
     """Receive signals. Python writes nothing to stderr when they come faster than asyncio reads."""
     with anyio.open_signal_receiver(*numbers) as signals:
         # asyncio has set the same descriptor, with the warning.

@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import anyio
@@ -105,7 +105,7 @@ def test_a_runner_is_used_again(pool: RunnerPool) -> None:
 
 
 @contextlib.contextmanager
-def stopped_keeper(pool: RunnerPool) -> Iterator[None]:
+def stopped_keeper(pool: RunnerPool) -> Generator[None]:
     """Let no runner appear for the length of the block."""
     run = Run(pool, b"true")
     run.until_empty()

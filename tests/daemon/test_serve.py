@@ -146,7 +146,9 @@ class Peer:
 
 
 @asynccontextmanager
-async def served(max_in_flight: int = 4096, drain_s: float = 0.05) -> AsyncGenerator[Peer]:
+async def served(
+    max_in_flight: int = 4096, drain_s: float = 0.05, large: Body | None = None
+) -> AsyncGenerator[Peer]:
     """A server over pipes; when the block ends, so does its input, and it must stop."""
     stdin, stdin_end = os.pipe()
     stdout, stdout_end = os.pipe()
@@ -156,6 +158,7 @@ async def served(max_in_flight: int = 4096, drain_s: float = 0.05) -> AsyncGener
             async with anyio.create_task_group() as tasks:
                 draining = anyio.Event()
                 more = {"talks": talks, "holds": holds, "stalls": stalls_after(draining)}
+                more["large"] = large or forever
                 methods = METHODS | {name: as_method(NoParams, body) for name, body in more.items()}
                 daemon = Daemon(Options(max_in_flight=max_in_flight), ShellManager())
                 output = Output(stdout_end)
@@ -176,6 +179,21 @@ async def served(max_in_flight: int = 4096, drain_s: float = 0.05) -> AsyncGener
         peer.end()
         for descriptor in (stdin, stdout, stdout_end):
             os.close(descriptor)
+
+
+LARGE_BYTES = MAX_BACKLOG_BYTES + (1 << 20)
+
+
+class LargeBody:
+    """A body whose answers are large; counts those that it has made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def __call__(self, context: Context, _params: NoParams) -> str:
+        await context.begin_large_answer()
+        self.made += 1
+        return "x" * LARGE_BYTES
 
 
 class Held:
@@ -257,6 +275,29 @@ async def test_all_messages_before_the_end_of_input_are_answered() -> None:
         peer.end()
         answered = [(await peer.receive())["id"] for _ in range(total)]
     assert sorted(answered) == list(range(total))
+
+
+async def test_large_answers_are_made_as_the_client_takes_them() -> None:
+    large = LargeBody()
+    async with served(large=large) as peer:
+        peer.send(*(request("large", number) for number in range(4)), cancel(1))
+        with anyio.fail_after(10):
+            while not large.made:
+                await anyio.lowlevel.checkpoint()
+        for _ in range(1000):
+            await anyio.lowlevel.checkpoint()
+        assert large.made == 1
+        answers = {answer["id"]: answer for answer in [await peer.receive() for _ in range(4)]}
+    assert large.made == 3
+    assert answers[1]["error"]["data"]["kind"] == "cancelled"
+    assert [len(answers[number]["result"]) for number in (0, 2, 3)] == [LARGE_BYTES] * 3
+
+
+async def test_small_answers_pass_large_ones_that_wait() -> None:
+    async with served(large=LargeBody()) as peer:
+        peer.send(*(request("large", number) for number in range(3)), request("nothing", 3))
+        answered = [(await peer.receive())["id"] for _ in range(4)]
+    assert answered.index(3) < 3
 
 
 async def test_time_without_the_processor_is_not_drained() -> None:

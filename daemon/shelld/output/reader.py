@@ -190,6 +190,14 @@ class StreamReader:
         return self._store.written > seen
 
     @property
+    def is_large(self) -> bool:
+        """Whether the next look takes more than one step, and keeps it all."""
+        return (
+            self._filter is None
+            and min(self._max_bytes, self._store.written - self._position) > STEP_BYTES
+        )
+
+    @property
     def was_overtaken(self) -> bool:
         """Whether another reader has meanwhile taken some of what this one looks at."""
         return self._offset is None and self._stream.read_position > self._start
