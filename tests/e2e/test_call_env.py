@@ -187,3 +187,30 @@ def test_the_guard_sees_the_environment_of_the_call() -> None:
         params = {"command": "rm -rf $D", "env": {"D": "/"}}
         assert daemon.call("explain_command", params)["verdict"] == "block"
         assert daemon.call("explain_command", {"command": "rm -rf $D"})["verdict"] == "allow"
+
+
+@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk"])
+@pytest.mark.parametrize("name", ["f", "a b", ""])
+def test_functions_in_the_environment_are_refused_in_a_session(
+    daemon: RawDaemon, session: str, name: str, value: str | None
+) -> None:
+    look = "f; declare -F"
+    daemon.bash("f() { echo old; }", session=session)
+    first = daemon.bash(look, session=session)["stdout"]
+    for command in ("true", "X=1"):
+        env = {f"BASH_FUNC_{name}%%": value}
+        error = daemon.fail("bash", {"command": command, "env": env, "session": session})
+        assert error["data"] == {"kind": "invalid_params", "parameter": "env"}
+        assert daemon.bash(look, session=session)["stdout"] == first
+
+
+def test_function_in_the_environment_works_without_session(daemon: RawDaemon) -> None:
+    env = {"BASH_FUNC_f%%": "() { echo new; }"}
+    shown = daemon.bash("f", env=env, session=None)
+    assert (shown["stdout"], shown["stderr"]) == ("new\n", "")
+
+
+def test_the_guard_sees_functions_of_the_environment() -> None:
+    with raw_daemon() as daemon:
+        params = {"command": "f", "env": {"BASH_FUNC_f%%": "() { rm -rf /; }"}, "session": None}
+        assert daemon.call("explain_command", params)["verdict"] == "block"
