@@ -25,7 +25,6 @@ from shelld.keeper.channel import (
     FAILED,
     KILL,
     LEFTOVER,
-    LOST,
     RUN,
     STARTED,
     Message,
@@ -118,23 +117,14 @@ def stopped_keeper(pool: RunnerPool) -> Generator[None]:
         os.kill(keeper, signal.SIGCONT)
 
 
-def test_command_that_was_killed_before_its_runner_appears_never_runs(
-    pool: RunnerPool, tmp_path: Path
-) -> None:
-    with stopped_keeper(pool):
-        run = Run(pool, b"echo > %s; sleep 300" % bytes(tmp_path / "marker"))
-        run.channel.send((KILL, int(signal.SIGTERM), 60_000))
-    run.until(EMPTY)
-    assert run.kinds() == [LOST, EMPTY]
-    run.channel.close()
-    assert not list(tmp_path.iterdir())
-
-
+@pytest.mark.parametrize("is_killed", [False, True])
 def test_command_whose_channel_ends_before_its_runner_appears_never_runs(
-    pool: RunnerPool, tmp_path: Path
+    pool: RunnerPool, tmp_path: Path, is_killed: bool
 ) -> None:
     with stopped_keeper(pool):
         run = Run(pool, b"echo > %s; sleep 300" % bytes(tmp_path / "marker"))
+        if is_killed:
+            run.channel.send((KILL, int(signal.SIGTERM), 60_000))
         with socket.socket(fileno=os.dup(run.channel.fileno())) as sending:
             sending.shutdown(socket.SHUT_WR)
     while (received := run.channel.receive()) is not None:

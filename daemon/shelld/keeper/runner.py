@@ -9,8 +9,8 @@ Invariants:
 * `_leader` is bash's pid from its start until it is reaped, here and nowhere else; only in
   between is it used as a process group, so the number cannot belong to anyone else.
 * A tree is reported empty only on ECHILD (and, without subreapers, once nothing is to be found).
-* A new command is started only when the last tree is empty, and never once its kill, or the end of
-  the channel, has arrived.
+* A new command is started only when the last tree is empty, and never once the end of the
+  channel has arrived.
 * A runner that cannot do its job ends with an error. Its keeper then kills what it has left, and
   tells the daemon: see "What fails" in the package's documentation.
 """
@@ -158,24 +158,16 @@ class Runner:
 
     def _receive(self) -> None:
         messages = self._channel.receive()
-        if messages and messages[-1][0][0] == RUN and self._arrivals.poll(0):
-            # The daemon may have given the command up before this process was there to start it.
-            later = self._channel.receive()
-            messages = None if later is None else messages + later
+        if messages and messages[-1][0][0] == RUN:
+            messages = self._unless_abandoned(messages)
         if messages is None:
             self._poll.unregister(self._channel.fileno())
             self._is_needed = False
             if self._busy:
                 self._kill(signal.SIGKILL, 0)
             return
-        given_up = not self._busy and any(message[0] == KILL for message, _ in messages)
         for message, descriptors in messages:
-            if message[0] == RUN and given_up:
-                # It ends like one whose runner was killed.
-                self._send((LOST,))
-                self._send((EMPTY,))
-                self._is_needed = False
-            elif message[0] == RUN:
+            if message[0] == RUN:
                 self._run(message, descriptors)
             elif message[0] == FILE_LOST:
                 # Only that of a command is ever so long.
@@ -184,6 +176,22 @@ class Runner:
                     os.close(descriptor)
             elif message[0] == KILL and self._busy:
                 self._kill(message[1], message[2])
+
+    def _unless_abandoned(
+        self, messages: list[tuple[Message, list[int]]]
+    ) -> list[tuple[Message, list[int]]] | None:
+        """Return these messages and those behind them; None if the channel has ended by now.
+
+        The daemon may have given a command up, and said so, before this process was there.
+        """
+        while self._arrivals.poll(0):
+            later = self._channel.receive()
+            if later is None:
+                return None
+            if not later:
+                break
+            messages = messages + later
+        return messages
 
     def _send(self, message: Message) -> None:
         try:
