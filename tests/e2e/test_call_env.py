@@ -139,6 +139,40 @@ def test_options_in_the_environment_are_for_its_command_only(
     ]
 
 
+OPTION_VARIABLES: list[Env] = [
+    {"SHELLOPTS": "noglob", "BASHOPTS": "dotglob"},
+    {"SHELLOPTS": None, "BASHOPTS": None},
+]
+
+
+@pytest.mark.parametrize("env", OPTION_VARIABLES, ids=repr)
+@pytest.mark.parametrize("before", ["X=1", "export SHELLOPTS", "export SHELLOPTS BASHOPTS; set -u"])
+def test_exported_options_of_a_call_are_for_its_command_only(
+    daemon: RawDaemon, session: str, before: str, env: Env
+) -> None:
+    look = "printenv SHELLOPTS; printenv BASHOPTS; declare -p SHELLOPTS BASHOPTS"
+    daemon.bash(before, session=session)
+    first = daemon.bash(look, session=session)["stdout"]
+    for command in ("printenv SHELLOPTS", "X=2; printenv SHELLOPTS"):
+        shown = daemon.bash(command, session=session, env=env)
+        assert ("noglob" in shown["stdout"]) == bool(env["SHELLOPTS"])
+        assert daemon.bash(look, session=session)["stdout"] == first
+
+
+@pytest.mark.parametrize("before", ["true", "export POSIXLY_CORRECT=1", "set -o posix"])
+@pytest.mark.parametrize("name", ["POSIXLY_CORRECT", "SHELLOPTS", "BASHOPTS"])
+def test_mode_that_a_call_removes_comes_back(
+    daemon: RawDaemon, session: str, before: str, name: str
+) -> None:
+    look = f"set +o; shopt -p; printenv {name}; declare -p {name} 2>&1"
+    daemon.bash(before, session=session)
+    first = daemon.bash(look, session=session)["stdout"]
+    for command in (f"printenv {name}", f"X=2; printenv {name}"):
+        removed = daemon.bash(command, session=session, env={name: None})
+        assert (removed["stdout"], removed["stderr"]) == ("", "")
+        assert daemon.bash(look, session=session)["stdout"] == first
+
+
 def test_an_error_option_of_a_call_ends_its_command_only(daemon: RawDaemon, session: str) -> None:
     for before in ("true", "X=1"):
         daemon.bash(before, session=session)
@@ -153,3 +187,30 @@ def test_the_guard_sees_the_environment_of_the_call() -> None:
         params = {"command": "rm -rf $D", "env": {"D": "/"}}
         assert daemon.call("explain_command", params)["verdict"] == "block"
         assert daemon.call("explain_command", {"command": "rm -rf $D"})["verdict"] == "allow"
+
+
+@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk"])
+@pytest.mark.parametrize("name", ["f", "a b", ""])
+def test_functions_in_the_environment_are_refused_in_a_session(
+    daemon: RawDaemon, session: str, name: str, value: str | None
+) -> None:
+    look = "f; declare -F"
+    daemon.bash("f() { echo old; }", session=session)
+    first = daemon.bash(look, session=session)["stdout"]
+    for command in ("true", "X=1"):
+        env = {f"BASH_FUNC_{name}%%": value}
+        error = daemon.fail("bash", {"command": command, "env": env, "session": session})
+        assert error["data"] == {"kind": "invalid_params", "parameter": "env"}
+        assert daemon.bash(look, session=session)["stdout"] == first
+
+
+def test_function_in_the_environment_works_without_session(daemon: RawDaemon) -> None:
+    env = {"BASH_FUNC_f%%": "() { echo new; }"}
+    shown = daemon.bash("f", env=env, session=None)
+    assert (shown["stdout"], shown["stderr"]) == ("new\n", "")
+
+
+def test_the_guard_sees_functions_of_the_environment() -> None:
+    with raw_daemon() as daemon:
+        params = {"command": "f", "env": {"BASH_FUNC_f%%": "() { rm -rf /; }"}, "session": None}
+        assert daemon.call("explain_command", params)["verdict"] == "block"

@@ -93,7 +93,9 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
         else:
             environment[name] = value
     for changed, new in (params.env or {}).items():
-        if new is None:
+        if new is not None and changed.startswith("BASH_FUNC_"):
+            script += f"\n{changed.removeprefix('BASH_FUNC_').removesuffix('%%')} {new}"
+        elif new is None:
             environment.pop(changed, None)
         else:
             environment[changed] = new
@@ -115,6 +117,10 @@ def check_text(params: BashParams | ExplainCommandParams) -> None:
             raise invalid_params(sentence, "env")
         if value is not None and "\0" in value:
             raise invalid_params("Invalid value for env: must not contain NUL", "env")
+        if params.session is not None and key.startswith("BASH_FUNC_") and key.endswith("%%"):
+            # Its session could not be given back its own function of that name.
+            sentence = "Invalid value for env: a function needs session null"
+            raise invalid_params(sentence, "env")
 
 
 async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:

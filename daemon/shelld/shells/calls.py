@@ -117,6 +117,10 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
 def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
     """Return the names of a call's variables that its command has left as they were."""
     before, after = declared(told.variables), declared_in(dump)
+    # The values of the variables that list options change with the options.
+    for name in _OPTION_VARIABLES:
+        after.pop(name.encode(), None)
+        before.pop(name.encode(), None)
     names = [to_bytes(name) for name in changes]
     return [name for name in names if before.get(name) == after.get(name)]
 

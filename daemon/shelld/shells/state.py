@@ -122,9 +122,14 @@ _SET_AT_START: Final = tuple(
     COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
+# They list options that are kept apart. Only their export is kept.
+_OPTION_VARIABLES: Final = frozenset({b"SHELLOPTS", b"BASHOPTS"})
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
-# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF.
-_OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat|ignoreeof)([^ \n]++)\n")
+# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. A bash
+# whose startup file sets extdebug looks for a debugger, and says so.
+_OPTION: Final = re.compile(
+    rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
+)
 
 _LOCALE: Final = (b"LC_", b"LANG")
 
@@ -302,7 +307,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     return parse_readable_dump(dump) if is_readable(dump) else None
 
 
-def parse_readable_dump(dump: bytes) -> ShellState | None:
+def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a table of cases
     """Do the same, without a check, for a dump of which `is_readable` is already known."""
     parts = _parts(dump)
     if parts is None:
@@ -324,6 +329,8 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
                 enabled = _enabled(value)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
+            elif name in _OPTION_VARIABLES and b"x" in kind:
+                declarations[name] = b"\\builtin export %s\n" % name
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:
             # The option posix sets this variable, and is set last.
