@@ -189,19 +189,39 @@ def test_the_guard_sees_the_environment_of_the_call() -> None:
         assert daemon.call("explain_command", {"command": "rm -rf $D"})["verdict"] == "allow"
 
 
-@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk"])
-@pytest.mark.parametrize("name", ["f", "a b", ""])
-def test_functions_in_the_environment_are_refused_in_a_session(
-    daemon: RawDaemon, session: str, name: str, value: str | None
+@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk", "() { echo old\n}"])
+@pytest.mark.parametrize("name", ["f", "g", "h", "a b", ""])
+@pytest.mark.parametrize("define", ["f() { echo old; }", "f() { echo old; }; export -f f"])
+def test_functions_of_a_call_are_for_its_command_only(
+    daemon: RawDaemon, session: str, define: str, name: str, value: str | None
 ) -> None:
-    look = "f; declare -F"
-    daemon.bash("f() { echo old; }", session=session)
-    first = daemon.bash(look, session=session)["stdout"]
-    for command in ("true", "X=1"):
-        env = {f"BASH_FUNC_{name}%%": value}
-        error = daemon.fail("bash", {"command": command, "env": env, "session": session})
-        assert error["data"] == {"kind": "invalid_params", "parameter": "env"}
-        assert daemon.bash(look, session=session)["stdout"] == first
+    look = "declare -F; declare -f; echo $x"
+    daemon.bash(f"{define}; h() {{ trap 'echo bye' EXIT; }}", session=session)
+    before = daemon.bash(look, session=session)["stdout"]
+    env = {f"BASH_FUNC_{name}%%": value}
+    for command in ("true", "x=2", "x=3; exit 1", "x=4; unset -f f"):
+        daemon.bash("x=1", session=session)
+        alone = daemon.bash(command, env=env, session=None)["stderr"]
+        assert daemon.bash(command, env=env, session=session)["stderr"] == alone
+        shown = daemon.bash(look, session=session)
+        value_of_x = command[2] if command.startswith("x=") else "1"
+        assert shown["stderr"] == ""
+        if command != "x=4; unset -f f":
+            assert shown["stdout"] == before.removesuffix("\n") + value_of_x + "\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "stdout"), [(None, ""), ("() { echo new; cd /; x=2; }", "new\n")]
+)
+def test_function_of_a_call_is_what_its_command_runs(
+    daemon: RawDaemon, session: str, value: str | None, stdout: str
+) -> None:
+    daemon.bash("cd /tmp; f() { echo old; }", session=session)
+    result = daemon.bash("f", env={"BASH_FUNC_f%%": value}, session=session)
+    assert result["stdout"] == stdout
+    assert ("command not found" in result["stderr"]) is (value is None)
+    assert result["sessionCwd"] == ("/tmp" if value is None else "/")
+    assert daemon.bash("f", session=session)["stdout"] == "old\n"
 
 
 def test_function_in_the_environment_works_without_session(daemon: RawDaemon) -> None:

@@ -117,10 +117,6 @@ def check_text(params: BashParams | ExplainCommandParams) -> None:
             raise invalid_params(sentence, "env")
         if value is not None and "\0" in value:
             raise invalid_params("Invalid value for env: must not contain NUL", "env")
-        if params.session is not None and key.startswith("BASH_FUNC_") and key.endswith("%%"):
-            # Its session could not be given back its own function of that name.
-            sentence = "Invalid value for env: a function needs session null"
-            raise invalid_params(sentence, "env")
 
 
 async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:

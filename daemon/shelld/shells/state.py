@@ -23,6 +23,7 @@ from shelld.shells.functions import (
     MAX_ENV_VALUE_BYTES,
     definitions,
     quote,
+    without_export,
 )
 
 # Bash leaves these variables to the dump: the options as they were before the dump changed them,
@@ -72,9 +73,9 @@ _LOCAL_OPTIONS: Final = b"declare -- -\n"
 # so there are no reserved words, which cannot have one. No trap of the command runs, and no option
 # takes effect that changes what is written. A part ends with NUL, which no value in bash can hold.
 # What comes before the first NUL was written by a DEBUG trap before it was removed.
-_NUL: Final = rb'\builtin printf "\0"; '
+END_OF_PART: Final = rb'\builtin printf "\0"; '
 DUMP: Final = (
-    _NUL.join(
+    END_OF_PART.join(
         (
             # To name DIRSTACK makes `declare -p` show it. POSIXLY_CORRECT is unset if it was not
             # set before.
@@ -187,6 +188,8 @@ class ShellState(Struct, frozen=True):
     names: frozenset[bytes] = frozenset()
     # Functions that are passed as environment entries, and so are not in the script.
     functions: dict[bytes, bytes] = {}
+    # Those of them that are not exported.
+    private: tuple[bytes, ...] = ()
     # Whether a function or an alias has the word `trap` in it.
     sets_traps: bool = False
 
@@ -366,7 +369,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a 
                 _switches(options, enabled),
                 b"\\builtin umask %s" % umask,
                 _pushed(stack, directories),
-                defined.private,
+                without_export(defined.private),
             )
         ),
         # A function or another alias may be named "alias".
@@ -377,6 +380,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a 
             (*(name for _, name in names), *(found[2] for found in _ALIAS.finditer(aliases)))
         ),
         functions=defined.entries,
+        private=defined.private,
         sets_traps=b"trap" in functions or b"trap" in aliases,
     )
 
