@@ -168,7 +168,9 @@ class Runner:
             if self._busy:
                 self._kill(signal.SIGKILL, 0)
             return
-        given_up = not self._busy and any(message[0] == KILL for message, _ in messages)
+        kinds = [message[0] for message, _ in messages]
+        # A kill ahead of the command was for the last one, which had ended by itself.
+        given_up = not self._busy and RUN in kinds and KILL in kinds[kinds.index(RUN) :]
         for message, descriptors in messages:
             if message[0] == RUN and given_up:
                 # It ends like one whose runner was killed.
