@@ -8,7 +8,7 @@ import shelld_protocol as wire
 from shelld.dispatch import Method, as_method
 from shelld.mcp.methods import McpMethods
 from shelld.mcp.progress import ProgressReports
-from shelld.methods.about import discover, server_info, shutdown
+from shelld.methods.about import discover, server_info
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
 from shelld.methods.guard import explain_command
@@ -24,7 +24,7 @@ from shelld_protocol import mcp
 
 
 def routes(toolbox: Toolbox, reports: ProgressReports) -> Mapping[str, Method]:
-    """Return all methods but `exit`, which ends the loop that would answer it."""
+    """Return all methods but `shutdown` and `exit`, which the server answers itself."""
     hosts = McpMethods(toolbox, reports)
     return {
         "bash": as_method(wire.BashParams, bash),
@@ -39,7 +39,6 @@ def routes(toolbox: Toolbox, reports: ProgressReports) -> Mapping[str, Method]:
         "call_tool": as_method(wire.CallToolParams, toolbox.call_tool),
         "server_info": as_method(wire.NoParams, server_info),
         "rpc.discover": as_method(wire.NoParams, discover),
-        "shutdown": as_method(wire.NoParams, shutdown),
         # MCP's; `ping` is everybody's.
         "ping": as_method(mcp.PingParams, hosts.ping),
         "initialize": as_method(mcp.InitializeParams, hosts.initialize),

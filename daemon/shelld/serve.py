@@ -59,6 +59,8 @@ from shelld_protocol.jsonrpc import (
     encode_result,
     id_key,
 )
+from shelld_protocol.params import decode_params
+from shelld_protocol.structs import NoParams
 
 logger = logging.getLogger("shelld.serve")
 
@@ -322,6 +324,11 @@ class Server:
             self._settle(entry, b"")
         elif self._daemon.draining:
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
+        elif request.method == "shutdown":
+            # Not in a task: it must be in force for the very next message.
+            decode_params(NoParams, request.params)
+            self._daemon.draining = True
+            self._settle(entry, encode_result(entry.raw_id, None))
         elif len(self._in_flight) >= self._daemon.options.max_in_flight:
             self._put_off(entry)
         else:

@@ -120,6 +120,30 @@ def test_a_failing_call_costs_at_most_its_command(
             assert not [shell for shell in listed if shell["isRunning"] or shell["leftover"]]
 
 
+@pytest.mark.parametrize(
+    ("process", "function"), [("keeper", "os.fork"), ("runner", "os.posix_spawn")]
+)
+def test_a_filter_without_a_process_is_told_so(tmp_path: Path, process: str, function: str) -> None:
+    command = [sys.executable, str(PEER), process, function, str(tmp_path)]
+    with raw_daemon("--spare-shells", "0", command=command) as daemon:
+        shell = daemon.bash("echo ab; echo b", session=None)
+        (keeper,) = children(daemon.pid)
+        if process == "keeper":
+            # The idle runners are used first.
+            for runner in children(keeper):
+                os.kill(runner, signal.SIGKILL)
+            wait_for(lambda: not children(keeper), "the end of the runners")
+        (tmp_path / "new").write_text("EAGAIN")
+        os.rename(tmp_path / "new", tmp_path / "armed")
+        # Only the other engine knows this, and it has a process of its own.
+        read = {"bash_id": shell["bash_id"], "stdout_offset": 0, "filter": "(?<=a)b"}
+        error = daemon.fail("bash_output", read)
+        assert (tmp_path / "fired").exists()
+        assert error["code"] == 1005
+        assert error["data"] == {"kind": "resource_exhausted", "limit": "processes"}
+        assert daemon.call("bash_output", read)["stdout"] == "ab\n"
+
+
 def test_a_keeper_that_fails_after_its_wakeup_looks_at_its_children_again(tmp_path: Path) -> None:
     reap = "shelld.keeper.supervisor.Keeper._reap"
     command = [sys.executable, str(PEER), "keeper", reap, str(tmp_path)]

@@ -262,6 +262,15 @@ async def test_without_a_process_to_be_had_the_answer_says_so(
     assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
 
 
+async def test_a_program_that_ends_at_once_is_no_bad_pattern(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filter_process, "_PROGRAM", os.devnull)
+    with pytest.raises(RpcError) as caught:
+        await matching(filters, "(?=a)", "a")
+    assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
+
+
 MEGABYTES = "a" * 8_000_000 + "\n"
 
 

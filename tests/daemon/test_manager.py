@@ -19,7 +19,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from shelld.keeper.channel import EXITED, STARTED, Channel
+from shelld.keeper.channel import EMPTY, EXITED, LOST, READY, STARTED, Channel
 from shelld.keeper.pool import SPARE, RunnerPool
 from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervision
 from shelld.shells.launch import StartRequest, TimeoutPolicy
@@ -324,6 +324,41 @@ async def test_a_command_killed_before_its_start_is_never_started(
             await shell.wait_until(lambda: shell.is_empty)
         assert (shell.status, shell.pid, shell.failure) == (status, None, None)
         assert not (tmp_path / "ran").exists()
+
+
+async def test_a_start_that_is_killed_before_it_runs_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ShellManager() as manager:
+        errors: list[RpcError] = []
+
+        async def start() -> None:
+            with pytest.raises(RpcError) as caught:
+                await manager.start_and_wait(StartRequest("true", session="closed"))
+            errors.append(caught.value)
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                with next_runner(monkeypatch):
+                    tasks.start_soon(start)
+                    await anyio.wait_all_tasks_blocked()
+                    tasks.start_soon(manager.close_session, "closed")
+                    await anyio.wait_all_tasks_blocked()
+        (error,) = errors
+        assert error.data == {"kind": "spawn_failed", "errno": "ECANCELED"}
+
+
+async def test_a_start_whose_runner_is_lost_is_not_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ShellManager() as manager:
+        with anyio.fail_after(20), next_runner(monkeypatch) as runner:
+            # A runner that was there, and then was not.
+            for message in ((READY, 0, True, False), (LOST,), (EMPTY,)):
+                runner.send(message)
+            with pytest.raises(RpcError) as caught:
+                await manager.start_and_wait(StartRequest("true"))
+        assert caught.value.data == {"kind": "spawn_failed", "errno": "ECHILD"}
 
 
 def report_timeouts(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:

@@ -35,7 +35,7 @@ from shelld.keeper.channel import (
 )
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.strangers import REAPED_AT_ONCE, ROUNDS_BEFORE_GIVING_UP, Strangers
-from shelld.keeper.tree import Spared, become_subreaper
+from shelld.keeper.tree import Spared, become_subreaper, look
 from shelld.shells.orphans import kill_orphans
 from support import DEADLINE_S, descendants, is_alive, parent_of, wait_for
 
@@ -138,6 +138,28 @@ def test_command_whose_channel_ends_before_its_runner_appears_never_runs(
     assert run.kinds() == []
     run.channel.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_late_kill_does_not_end_the_next_command(pool: RunnerPool) -> None:
+    run = Run(pool, b"true")
+    run.until_empty()
+    # Both, as the keeper continues a runner. So the kill and the next command arrive together.
+    stopped = [parent_of(run.runner), run.runner]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(functools.partial(is_stopped, pid), "the stop")
+    run.channel.send((KILL, int(signal.SIGKILL), 0))
+    pool.release(run.channel)
+    again = Run(pool, b"exit 3")
+    for pid in reversed(stopped):
+        os.kill(pid, signal.SIGCONT)
+    _, status, *_ = again.until(EXITED)
+    assert os.waitstatus_to_exitcode(status) == 3
+    again.channel.close()
+
+
+def is_stopped(pid: int) -> bool:
+    return look(pid).state == "T"
 
 
 def test_an_idle_runner_that_was_killed_is_not_used(pool: RunnerPool) -> None:

@@ -341,7 +341,8 @@ def test_a_start_that_waits_is_refused_once_its_session_is_closed(daemon: RawDae
     refused = [answer["error"]["data"] for answer in answers if "error" in answer]
     assert refused
     assert all(data == {"kind": "spawn_failed", "errno": "ECANCELED"} for data in refused)
-    assert daemon.answer(closed)["result"]["killed"] == len(ids) - len(refused)
+    # One that was killed before it ran is refused, too.
+    assert len(ids) - len(refused) <= daemon.answer(closed)["result"]["killed"] < len(ids)
     assert not any(shell["isRunning"] for shell in daemon.call("list_shells")["shells"])
     assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
 

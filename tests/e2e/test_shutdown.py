@@ -177,6 +177,54 @@ def test_shutdown_then_exit_is_zero() -> None:
         assert daemon.wait() == 0
 
 
+SHUTDOWN = {"jsonrpc": "2.0", "id": "shutdown", "method": "shutdown"}
+TOO_LATE = {"jsonrpc": "2.0", "id": "late", "method": "bash", "params": {"command": "true"}}
+EXIT = {"jsonrpc": "2.0", "method": "exit"}
+
+
+def send_at_once(daemon: RawDaemon, *messages: object) -> None:
+    daemon.send_raw(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[SHUTDOWN, TOO_LATE, EXIT], [[SHUTDOWN, TOO_LATE, EXIT]], [[SHUTDOWN], TOO_LATE, EXIT]],
+    ids=["lines", "one batch", "a batch and lines"],
+)
+def test_shutdown_holds_for_what_arrives_with_it(messages: list[object]) -> None:
+    with raw_daemon() as daemon:
+        send_at_once(daemon, *messages)
+        answers = {answer["id"]: answer for answer in daemon.answers_to_the_end()}
+        assert answers["shutdown"]["result"] is None
+        assert answers["late"]["error"]["code"] == 1006
+        assert daemon.wait() == 0
+
+
+def test_shutdown_as_a_notification_takes_effect() -> None:
+    with raw_daemon() as daemon:
+        send_at_once(daemon, {"jsonrpc": "2.0", "method": "shutdown"}, TOO_LATE, EXIT)
+        [answer] = daemon.answers_to_the_end()
+        assert answer["error"]["code"] == 1006
+        assert daemon.wait() == 0
+
+
+def test_shutdown_with_bad_params_changes_nothing() -> None:
+    with raw_daemon() as daemon:
+        send_at_once(daemon, {**SHUTDOWN, "params": {"now": True}}, TOO_LATE)
+        assert daemon.answer("shutdown")["error"]["code"] == -32602
+        assert daemon.answer("late")["result"]["exitCode"] == 0
+        daemon.notify("exit", None)
+        assert daemon.wait() == 1
+
+
+def test_shutdown_does_not_wait_for_its_turn() -> None:
+    with raw_daemon("--max-in-flight", "1") as daemon:
+        daemon.request("bash", {"command": "sleep 300"}, "endless")
+        send_at_once(daemon, SHUTDOWN, TOO_LATE)
+        assert daemon.answer("shutdown")["result"] is None
+        assert daemon.answer("late")["error"]["code"] == 1006
+
+
 def test_exit_alone_is_one() -> None:
     with raw_daemon() as daemon:
         bash_id = daemon.background("sleep 300")

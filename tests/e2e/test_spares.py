@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Callable
@@ -112,6 +113,18 @@ def test_it_goes_where_the_path_of_its_directory_leads_now(
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not is_alive(pid), "its end")
+
+
+def test_one_that_cannot_be_told_its_state_is_not_used(daemon: RawDaemon) -> None:
+    daemon.bash("set -e")
+    daemon.wait_for_spare()
+    _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+    # Enough for a bash of its own. One that waits is also given the command, each quote as four
+    # characters, ahead of the options.
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (9_000, hard))
+    result = daemon.bash(": ''; echo before; false; echo after #" + "'" * 4_000)
+    assert (result["stdout"], result["exitCode"]) == ("before\n", 1)
+    assert used(daemon) == 0
 
 
 def test_one_that_was_killed_is_replaced(daemon: RawDaemon) -> None:

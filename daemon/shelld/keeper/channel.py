@@ -65,14 +65,20 @@ def anonymous_file(content: bytes) -> int:
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_all(descriptor, content)
         os.lseek(descriptor, 0, os.SEEK_SET)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write `content` to a file. Raises OSError if not all of it can be written."""
+    view = memoryview(content)
+    while view:
+        # A short write does not say why it was short; the next one does.
+        view = view[os.write(descriptor, view) :]
 
 
 class Channel:

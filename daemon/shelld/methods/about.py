@@ -1,4 +1,4 @@
-"""Methods about the daemon itself: ``server_info``, ``rpc.discover``, ``shutdown``."""
+"""Methods about the daemon itself: ``server_info``, ``rpc.discover``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,3 @@ def _openrpc_document() -> dict[str, Any]:
     from shelld_protocol.schemas import openrpc_document  # noqa: PLC0415
 
     return openrpc_document(__version__)
-
-
-async def shutdown(context: Context, _params: NoParams) -> None:
-    context.daemon.draining = True

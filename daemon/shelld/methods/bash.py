@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import signal
 import time
@@ -18,10 +17,10 @@ from shelld.output.reader import read_head
 from shelld.output.retention import OutputStream
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
-from shelld.shells.manager import raise_failure
+from shelld.shells.manager import raise_failure, started_pid
 from shelld.shells.process import ShellProcess
 from shelld.shells.text import shown
-from shelld_protocol.errors import RpcError, spawn_failed, timed_out
+from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashParams,
@@ -172,14 +171,11 @@ async def _foreground_result(
 
 
 def _background_result(shell: ShellProcess, params: BashParams) -> BackgroundResult:
-    if shell.pid is None:
-        # Lost before it was started.
-        raise spawn_failed(errno.ECHILD, "exec")
     return BackgroundResult(
         bash_id=shell.id,
         command=params.command,
         status="running",
-        pid=shell.pid,
+        pid=started_pid(shell),
         message=f"Started background shell {shell.id}",
         description=params.description,
         warning=shell.warning,

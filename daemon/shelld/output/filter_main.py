@@ -2,8 +2,9 @@
 
 A program of its own: it is started by its path, imports nothing but `linear` and what that needs,
 and may be killed at any moment. It reads and writes frames on its standard input, which is a
-socket: a length of four bytes and so much UTF-8. The first one is the pattern, each other one a
-text. Each is answered: "+" and the engine, or the lines that match, or "-" and why not.
+socket: a length of four bytes and so much UTF-8. It first writes an empty one, which tells that it
+runs. The first one that it reads is the pattern, each other one a text. Each is answered: "+" and
+the engine, or the lines that match, or "-" and why not.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
             stream.write(len(data).to_bytes(4, "big") + data)
             stream.flush()
 
+        answer("")
         pattern = read()
         try:
             matching_lines = _with_re2(pattern)

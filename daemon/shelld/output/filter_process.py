@@ -61,6 +61,7 @@ class FilterProcess:
     async def compile(self, pattern: str) -> None:
         """Raises `RpcError`: invalid_params for a bad pattern, resource_exhausted."""
         with anyio.move_on_after(START_TIMEOUT_S):
+            await self._wait_until_it_runs()
             self.engine = "re2" if await self._ask(pattern) == "re2" else "re"
             return
         raise _no_process()
@@ -73,12 +74,19 @@ class FilterProcess:
             return found
         raise _refused(f"takes more than {TIME_BUDGET_S:.0f} s to match")
 
+    async def _wait_until_it_runs(self) -> None:
+        try:
+            await self._receive_frame()
+        except (EOFError, ConnectionError):
+            # No runner or no program could be started. The pattern has no part in that.
+            raise _no_process() from None
+
     async def _ask(self, text: str) -> str:
         """Send a pattern or a text, and return the answer to it."""
         data = text.encode()
         try:
             await self._send(len(data).to_bytes(4, "big") + data)
-            answer = await self._receive(int.from_bytes(await self._receive(4), "big"))
+            answer = await self._receive_frame()
         except (EOFError, ConnectionError):
             # It was killed: by the kernel's limits, or by somebody else.
             raise _refused("takes too much time or memory") from None
@@ -94,6 +102,9 @@ class FilterProcess:
                 view = view[self._connection.send(view) :]
             except BlockingIOError:
                 await anyio.wait_writable(self._connection)
+
+    async def _receive_frame(self) -> bytes:
+        return await self._receive(int.from_bytes(await self._receive(4), "big"))
 
     async def _receive(self, size: int) -> bytes:
         data = bytearray()

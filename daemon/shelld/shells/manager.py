@@ -231,10 +231,7 @@ class ShellManager:
             shell.supervision.hold()
         pending = ShellStatus.PENDING
         await shell.wait_until(lambda: shell.status is not pending or shell.failure is not None)
-        raise_failure(shell)
-        if shell.pid is None:
-            # Lost as soon as it ran, if it did. What there is to be known of it can be read.
-            raise spawn_failed(errno.ECHILD, "exec")
+        started_pid(shell)
         return shell
 
     async def start(self, request: StartRequest) -> ShellProcess:
@@ -400,3 +397,14 @@ def raise_failure(shell: ShellProcess) -> None:
     """Raise `RpcError` (spawn_failed, resource_exhausted) if the command could not be started."""
     if shell.failure is not None:
         raise spawn_failed(*shell.failure)
+
+
+def started_pid(shell: ShellProcess) -> int:
+    """Return the pid of a command that is not pending. Raises `RpcError` if it never had one."""
+    raise_failure(shell)
+    if shell.pid is None:
+        # Without a reason, a kill came before the start. Otherwise its runner was lost, perhaps as
+        # soon as the command ran.
+        killed_before = shell.reason is None
+        raise spawn_failed(errno.ECANCELED if killed_before else errno.ECHILD, "exec")
+    return shell.pid

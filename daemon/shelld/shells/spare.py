@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from shelld.keeper.channel import write_all
 from shelld.shells.dumps import CAN_RECORD
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.launch import Launch, StartRequest
@@ -178,7 +179,7 @@ class SpareLaunch(Launch):
         if not changes_nothing(request.command, self.state.names):
             recording = self._record(request, self._session.state)
         lines = last_lines(self.state, command, _PRELUDE, self._withheld, recording)
-        os.write(self._last_lines, lines)
+        write_all(self._last_lines, lines)
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
             raise ProcessLookupError(errno.ESRCH, "it has ended")
