@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shelld.guard.arithmetic import MAX_EXPRESSION, arithmetic
@@ -39,6 +39,7 @@ ATOMS = st.sampled_from(
 
 
 @settings(max_examples=300)
+@example("x?y:z", [("**", "--y"), ("**", "0")])
 @given(ATOMS, st.lists(st.tuples(st.sampled_from(OPERATORS), ATOMS), max_size=4))
 def test_expression_has_value_that_bash_gives_it(first: str, rest: list[tuple[str, str]]) -> None:
     expression = " ".join([first, *(f"{operator} {atom}" for operator, atom in rest)])

@@ -172,11 +172,9 @@ class _Expression:
                 return value
             self._tokens.pop()
             other = self._binary(own if operator == "**" else own + 1)
-            if not self._skips:
+            if not self._skips or operator == "**":
+                # Bash calculates powers even where it evaluates nothing, and refuses some.
                 value = _wrapped(int(function(value, other)))
-            elif operator == "**" and other < 0:
-                # Bash refuses that even where it does not evaluate.
-                raise ValueError
 
     def _unary(self) -> int:  # noqa: PLR0911 - a table of cases
         if not self._tokens:
