@@ -228,6 +228,10 @@ trap 'echo err' ERR; false; trap -p; trap - ERR; false; trap -p; echo
 trap 'echo e $?' ERR; trap foo; trap -; trap 'x' NOPE ERR; (exit 3); trap
 set -E; trap 'echo e $LINENO' ERR; f() { false; }; f; trap -p
 set -eu; trap 'echo e' EXIT ERR; false; echo a
+set -e; trap ':' DEBUG; true
+set -e; trap 'echo d' DEBUG; trap 'echo e' EXIT; exit 7
+set -eET; trap ':' DEBUG; trap 'echo err' ERR; f() { :; }; f
+trap ':' DEBUG; trap 'echo err' ERR; true
 trap 'echo int' INT; trap 2; trap; trap -p 0
 eval 'trap "echo e" EXIT'; cd /; echo a
 . /dev/stdin <<< 'trap "echo e" EXIT'; echo a

@@ -31,6 +31,10 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # returned, and is not interrupted by itself. A subshell has no trap of ours, and shows those of its
 # parent until it sets one.
 #
+# With a DEBUG trap, our part of the trap on EXIT runs in a subshell, which does not inherit that trap.
+# The status of our part is 1, so `!` comes before the subshell too: `set -e` and a trap on ERR ignore
+# it then.
+#
 # A here-document in a trap on EXIT need not have an end. It must not read our part of the trap, so
 # `eval` runs the command's part.
 _WRAPPER: Final = b" ".join(
@@ -96,7 +100,7 @@ trap() {
     \builtin printf "%s\n" "$__shelld_t" >&2;
   fi;
   if [[ ${BASHPID-$$} != $$ ]]; then \builtin return "$__shelld_s"; fi;
-  if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="( $__shelld_d )"; fi;
+  if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="! ( $__shelld_d )"; fi;
   __shelld_t=${TABLE[EXIT]-};
   if [[ $__shelld_t == *"<<"* ]]; then __shelld_t="\\builtin eval ${__shelld_t@Q}"; fi;
   \builtin trap -- "$__shelld_t"$'\n'"$__shelld_d" EXIT;
