@@ -34,8 +34,9 @@ _POSIX_VARIABLE: Final = b"__shelld_posix"
 # `exit` runs the trap inside the function that calls it, where `declare -p` shows local variables.
 # A subshell runs this text there, and prints what `declare -p` would print outside. A nameref to
 # its own name is circular, and bash then takes the global variable. A global variable that is
-# readonly cannot have such a nameref, and no local namesake either. Bash parses each line when it
-# has run the ones before it, so aliases have no effect.
+# readonly cannot have such a nameref, and no local namesake either. As in `_in_two_steps`, a value
+# comes before the attributes that would change it. Bash parses each line when it has run the ones
+# before it, so aliases have no effect.
 _GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
 \builtin set +aekuvx -f
 \builtin unset -f local
@@ -48,7 +49,13 @@ __shelld_find() {
 }
 __shelld_print() {
   \builtin local +x "$1"
-  \builtin eval "local ${__shelld_found#declare }" && \builtin declare -p "$1"
+  if [[ $__shelld_found == "declare -"*([!\ ])[cilu]*([!\ ])\ *=* ]]; then
+    \builtin local __shelld_flags=${__shelld_found#declare }
+    __shelld_flags=${__shelld_flags%% *}
+    if [[ $__shelld_flags == *A* ]]; then \builtin local -A "$1"; fi
+    \builtin eval "local ${__shelld_found#declare -* }"
+    \builtin local "$__shelld_flags" "$1"
+  else \builtin eval "local ${__shelld_found#declare }"; fi && \builtin declare -p "$1"
 }
 __shelld_print_all() {
   \builtin local IFS=$'\n' __shelld_name __shelld_found
@@ -127,6 +134,13 @@ _SET_AT_START: Final = tuple(
 _OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat|ignoreeof)([^ \n]++)\n")
 
 _LOCALE: Final = (b"LC_", b"LANG")
+
+# Attributes that change what is assigned: to a number, or to upper or lower case.
+_EVALUATES: Final = re.compile(rb"[cilu]")
+# A value that they leave as it is. In every bash OPTIND has such a value.
+_NUMBER: Final = re.compile(rb'"(?:0|-?[1-9][0-9]{0,17})"')
+# Attributes that do not tell what kind of value there is: an array or the name of a variable.
+_NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
 _DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
@@ -336,14 +350,17 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
                 later.append(name)
             elif kind == b"x":
                 continue
+        if kind == b"-" and value is not None:
+            # This takes bash half as long as `declare`.
+            line = b"%s=%s\n" % (name, value)
+        elif value is not None and _EVALUATES.search(kind) and not _NUMBER.fullmatch(value):
+            line = _in_two_steps(kind, name, value)
+        else:
+            line = match[0]
         if name.startswith(_LOCALE):
             # Bash complains about a locale that is not installed.
-            declarations[name] = b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1]
-        elif kind == b"-" and value is not None:
-            # This takes bash half as long as `declare`.
-            declarations[name] = b"%s=%s\n" % (name, value)
-        else:
-            declarations[name] = match[0]
+            line = b"{ %s; } 2>/dev/null\n" % line[:-1]
+        declarations[name] = line
     missing = (_NOT_IMPORTED & env.keys()) - declarations.keys()
     declarations.update((name, exported(name, env[name])) for name in missing)
     unset = [name for name in _SET_AT_START if name not in seen]
@@ -406,6 +423,16 @@ def _enabled(value: bytes) -> frozenset[bytes]:
     """
     names = frozenset(unquote(value).split(b":"))
     return names | {b"inherit_errexit"} if b"posix" in names else names
+
+
+def _in_two_steps(kind: bytes, name: bytes, value: bytes) -> bytes:
+    """Return the line that sets the value of a variable first, and then its attributes.
+
+    A value may be older than the attributes. If bash assigned it to a variable that has them, it
+    would change it, or evaluate it as an arithmetic expression, which can run commands.
+    """
+    shape = _NO_SHAPE.sub(b"", kind) or b"-"
+    return b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
 
 
 def _attributes(line: bytes) -> tuple[bytes, bytes]:
