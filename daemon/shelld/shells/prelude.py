@@ -31,9 +31,9 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # returned, and is not interrupted by itself. A subshell has no trap of ours, and shows those of its
 # parent until it sets one.
 #
-# With a DEBUG trap, our part of the trap on EXIT runs in a subshell, which does not inherit that trap.
-# The status of our part is 1, so `!` comes before the subshell too: `set -e` and a trap on ERR ignore
-# it then.
+# With a DEBUG trap, our part of the trap on EXIT runs in a subshell, which does not inherit it. The
+# status of our part is 1, so that `!` also comes before the subshell: then `set -e` and a trap on
+# ERR ignore it.
 #
 # A here-document in a trap on EXIT need not have an end. It must not read our part of the trap, so
 # `eval` runs the command's part.

@@ -34,7 +34,7 @@ _POSIX_VARIABLE: Final = b"__shelld_posix"
 # `exit` runs the trap inside the function that calls it, where `declare -p` shows local variables.
 # A subshell runs this text there, and prints what `declare -p` would print outside. A nameref to
 # its own name is circular, and bash then takes the global variable. A global variable that is
-# readonly cannot have such a nameref, and no local namesake either. As in `_in_two_steps`, a value
+# readonly cannot have such a nameref, and no local namesake either. As in `_line`, a value
 # comes before the attributes that would change it. Bash parses each line when it has run the ones
 # before it, so aliases have no effect.
 _GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
@@ -350,17 +350,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
                 later.append(name)
             elif kind == b"x":
                 continue
-        if kind == b"-" and value is not None:
-            # This takes bash half as long as `declare`.
-            line = b"%s=%s\n" % (name, value)
-        elif value is not None and _EVALUATES.search(kind) and not _NUMBER.fullmatch(value):
-            line = _in_two_steps(kind, name, value)
-        else:
-            line = match[0]
-        if name.startswith(_LOCALE):
-            # Bash complains about a locale that is not installed.
-            line = b"{ %s; } 2>/dev/null\n" % line[:-1]
-        declarations[name] = line
+        declarations[name] = _line(match)
     missing = (_NOT_IMPORTED & env.keys()) - declarations.keys()
     declarations.update((name, exported(name, env[name])) for name in missing)
     unset = [name for name in _SET_AT_START if name not in seen]
@@ -425,14 +415,26 @@ def _enabled(value: bytes) -> frozenset[bytes]:
     return names | {b"inherit_errexit"} if b"posix" in names else names
 
 
-def _in_two_steps(kind: bytes, name: bytes, value: bytes) -> bytes:
-    """Return the line that sets the value of a variable first, and then its attributes.
+def _line(declaration: re.Match[bytes]) -> bytes:
+    """Return the line that makes a variable again.
 
     A value may be older than the attributes. If bash assigned it to a variable that has them, it
-    would change it, or evaluate it as an arithmetic expression, which can run commands.
+    would change it, or evaluate it as an arithmetic expression, which can run commands. So the
+    attributes come after it.
     """
-    shape = _NO_SHAPE.sub(b"", kind) or b"-"
-    return b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
+    kind, name, value = declaration["flags"], declaration["name"], declaration["value"]
+    if kind == b"-" and value is not None:
+        # This takes bash half as long as `declare`.
+        line = b"%s=%s\n" % (name, value)
+    elif value is not None and _EVALUATES.search(kind) and not _NUMBER.fullmatch(value):
+        shape = _NO_SHAPE.sub(b"", kind) or b"-"
+        line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
+    else:
+        line = declaration[0]
+    if name.startswith(_LOCALE):
+        # Bash complains about a locale that is not installed.
+        return b"{ %s; } 2>/dev/null\n" % line[:-1]
+    return line
 
 
 def _attributes(line: bytes) -> tuple[bytes, bytes]:
