@@ -72,6 +72,7 @@ CHANGES = [
     "h() { local x=1; } 2>/dev/null; readonly -f h",
     "unset -f f g",
     "eval 'function a=b { :; }; function c/d { :; }; function ~ { :; }'",
+    "set -a; function a=b { :; }; readonly -f a=b; function x=y { :; }; set +a",
     "function f-g.h { :; }; declare -ft f-g.h",
     'cd() { builtin cd "$@"; }; declare() { builtin declare "$@"; }',
     "enable -n printf; enable printf",
