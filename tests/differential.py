@@ -240,6 +240,15 @@ set -r
 set -r; trap 'echo a' EXIT; x=1; : > file
 set -r; trap x INT NOPE; trap
 trap "echo 'quo ted'" EXIT; trap -p
+trap 'echo \' EXIT; trap -p
+trap 'echo a \\' EXIT; trap -p
+trap 'printf %s \\\' EXIT
+trap '# \' EXIT; trap -p
+trap "echo 'a" EXIT; trap -p
+trap 'echo `' EXIT; trap -p
+trap 'echo $((1' EXIT; trap -p
+BASH_COMPAT=4.0; trap "echo 'quo & ted'" EXIT; trap; trap -p EXIT
+BASH_COMPAT=31; trap "echo 'q\'" EXIT ERR; set -E; trap -p
 kill -TERM $$; echo no
 kill -KILL $$; echo no
 kill -INT $$; echo on

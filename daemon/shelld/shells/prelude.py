@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from shelld.shells.functions import quote
-from shelld.shells.state import DUMP, TRAPS_VARIABLE, ShellState
+from shelld.shells.state import DUMP, GLOBALS, TRAPS_VARIABLE, ShellState
 
 # Matches every command that may set a trap. No word of another command can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
@@ -35,8 +35,10 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # status of our part is 1, so that `!` also comes before the subshell: then `set -e` and a trap on
 # ERR ignore it.
 #
-# A here-document in a trap on EXIT need not have an end. It must not read our part of the trap, so
-# `eval` runs the command's part.
+# The command's part of the trap on EXIT must not read ours as its own. A here-document need not have
+# an end, so `eval` runs a part with one. A backslash at the end stands for itself, so it is doubled.
+# If a quote is left open, bash must find a syntax error, and run nothing: so our part is one line
+# with no single quote and an even number of others, and a table has the text of several lines.
 _WRAPPER: Final = b" ".join(
     line.strip()
     for line in rb"""
@@ -60,8 +62,8 @@ trap() {
         EXIT|DEBUG|ERR|RETURN)
           if [[ -v TABLE[$__shelld_k] ]] && { [[ $__shelld_k == EXIT || $- == *T* ]] ||
             ((${#FUNCNAME[@]} <= ${TABLE[DEPTH]-0})); }; then
-            __shelld_a=${TABLE[$__shelld_k]};
-            \builtin printf "trap -- '%s' %s\n" "${__shelld_a//\'/\'\\\'\'}" "$__shelld_k"; fi;;
+            __shelld_a=${TABLE[$__shelld_k]//\'/\'\\\'\'};
+            \builtin printf "trap -- '%s' %s\n" "$__shelld_a" "$__shelld_k"; fi;;
         *) \builtin trap -p -- "$__shelld_t" 2>&- || __shelld_s=$?;;
       esac;
     done;
@@ -103,6 +105,10 @@ trap() {
   if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="! ( $__shelld_d )"; fi;
   __shelld_t=${TABLE[EXIT]-};
   if [[ $__shelld_t == *"<<"* ]]; then __shelld_t="\\builtin eval ${__shelld_t@Q}"; fi;
+  __shelld_k=${__shelld_t##*[!\\]};
+  if ((${#__shelld_k} % 2)); then __shelld_t+=\\; fi;
+  \builtin declare -gA TABLE;
+  TABLE[GLOBALS]=TEXT;
   \builtin trap -- "$__shelld_t"$'\n'"$__shelld_d" EXIT;
   if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
   if [[ $__shelld_f ]]; then
@@ -157,14 +163,12 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool) -> bytes:
         dump,
         path.encode(),
     )
+    line = b"\\builtin trap %s EXIT\n" % quote(action)
     if not shares_trap:
-        return b"\\builtin trap %s EXIT\n" % quote(action)
-    return b"\n".join(
-        (
-            _WRAPPER.replace(b"ACTION", quote(action)),
-            b"\\builtin trap %s EXIT\n" % quote(action),
-        )
-    )
+        return line
+    after_another = action.replace(quote(GLOBALS), b'"${%s[GLOBALS]}"' % TRAPS_VARIABLE)
+    wrapper = _WRAPPER.replace(b"ACTION", quote(after_another))
+    return b"%s\n%s" % (wrapper.replace(b"TEXT", quote(GLOBALS)), line)
 
 
 def prelude(

@@ -37,7 +37,7 @@ _POSIX_VARIABLE: Final = b"__shelld_posix"
 # readonly cannot have such a nameref, and no local namesake either. As in `_line`, a value
 # comes before the attributes that would change it. Bash parses each line when it has run the ones
 # before it, so aliases have no effect.
-_GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
+GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
 \builtin set +aekuvx -f
 \builtin unset -f local
 __shelld_listed=$(\builtin declare -p)
@@ -94,7 +94,7 @@ DUMP: Final = (
             rb"\builtin ulimit -S -f hard; ",
             # `local` fails outside functions.
             rb"\builtin local __shelld_posix || \builtin declare -p; "
-            rb"\builtin local __shelld_posix && (\builtin eval " + quote(_GLOBALS) + b"); ",
+            rb"\builtin local __shelld_posix && (\builtin eval " + quote(GLOBALS) + b"); ",
             rb"\builtin set +o; ",
             rb"\builtin shopt -p; ",
             rb"\builtin set +o posix; \builtin declare -F; ",
