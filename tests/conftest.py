@@ -85,6 +85,15 @@ def freezer() -> Iterator[Freezer]:
     freezer.close()
 
 
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that other users can enter. Each start of pytest closes its own to them."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        path = Path(name)
+        path.chmod(0o711)
+        yield path
+
+
 @pytest.fixture(scope="session")
 def unprivileged() -> dict[str, Any]:
     """Arguments for a `RawDaemon` of an ordinary user that has no other processes."""

@@ -81,12 +81,20 @@ def split_options(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str
     return arguments[:at], arguments[at + 1 :]
 
 
+def _number(text: str, minimum: int, maximum: int, factor: int = 1) -> int:
+    """Return a number that is written in ASCII digits alone, times `factor`."""
+    # int() also accepts signs, spaces, underscores and the digits of other scripts.
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError
+    value = int(text) * factor
+    if not minimum <= value <= maximum:
+        raise ValueError
+    return value
+
+
 def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
     def integer(text: str) -> int:
-        value = int(text)
-        if not minimum <= value <= maximum:
-            raise ValueError
-        return value
+        return _number(text, minimum, maximum)
 
     integer.__name__ = f"integer from {minimum} to {maximum}"
     return integer
@@ -96,11 +104,10 @@ def _size(minimum: int, maximum: int) -> Callable[[str], int]:
     """Return what reads a number of bytes, which may end in a unit: ``64M``."""
 
     def size(text: str) -> int:
-        unit = _UNITS.get(text[-1:].upper())
-        value = int(text) if unit is None else int(text[:-1]) * unit
-        if not minimum <= value <= maximum:
-            raise ValueError
-        return value
+        factor = _UNITS.get(text[-1:].upper())
+        if factor is None:
+            return _number(text, minimum, maximum)
+        return _number(text[:-1], minimum, maximum, factor)
 
     size.__name__ = f"size from {minimum} to {maximum} bytes"
     return size

@@ -32,9 +32,9 @@ from shelld import faults
 from shelld.dispatch import Method, dispatch
 from shelld.faults import answer_for
 from shelld.logs import write_without_waiting
-from shelld.methods.context import Context, Daemon
+from shelld.methods.context import Context, Daemon, LargeAnswers
 from shelld.stdio import Input, Output
-from shelld.workers import Worker, Workers, is_cancelled
+from shelld.workers import Worker, Workers, scope_is_cancelled
 from shelld_protocol.errors import (
     RpcError,
     cancelled,
@@ -175,7 +175,8 @@ class Server:
         self._source = source
         self._output = output
         self._hint = hint.encode()
-        self._workers = Workers(tasks, self._answer, self._fail)
+        self._workers = Workers(tasks, self._run, self._fail)
+        self._large_answers = LargeAnswers(self._wait_for_room)
         self._frames = FrameReader(daemon.options.max_message_bytes)
         # What was read and not framed yet; b"" is the end of file.
         self._received: bytes | None = None
@@ -300,7 +301,8 @@ class Server:
             return
         entry: InFlight | None = None
         try:
-            entry = InFlight(message, Context(self._daemon, self._notify), deliver)
+            context = Context(self._daemon, self._notify, large_answers=self._large_answers)
+            entry = InFlight(message, context, deliver)
             self._begin(entry)
         except Exception as error:
             answer = answer_for(error, "a request")
@@ -361,10 +363,16 @@ class Server:
 
     # -- answering --------------------------------------------------------------------------
 
-    async def _answer(self, entry: InFlight) -> None:
+    async def _run(self, entry: InFlight) -> None:
         if entry.settled:
             # It failed between its start and this moment.
             return
+        try:
+            await self._answer(entry)
+        finally:
+            entry.context.end_large_answer()
+
+    async def _answer(self, entry: InFlight) -> None:
         request = entry.request
         try:
             result = await dispatch(self._methods, entry.context, request.method, request.params)
@@ -377,7 +385,7 @@ class Server:
             reply = encode_error(entry.raw_id, answer_for(error, "a request"))
         except anyio.get_cancelled_exc_class():
             # Otherwise the request has cancelled itself, and has failed.
-            if is_cancelled():
+            if scope_is_cancelled():
                 was_asked = entry.cancellation is not None
                 cause = cancelled(entry.context.error_data) if was_asked else shutting_down()
                 self._settle(entry, encode_error(entry.raw_id, cause))

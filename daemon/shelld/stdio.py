@@ -31,13 +31,11 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from shelld import faults
+from shelld.keeper.transient import TRANSIENT
 from shelld.readiness import new_watch
 
 # What a pipe holds; more would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
-
-# Errors of read(2) and write(2) that say nothing about the stream.
-_TRY_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 
 # How a write fails once nobody reads.
 _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
@@ -81,7 +79,7 @@ class Input:
         try:
             return os.read(self._descriptor, READ_BYTES)
         except OSError as error:
-            return None if error.errno in _TRY_AGAIN else b""
+            return None if error.errno in TRANSIENT else b""
 
 
 def _room_of_empty_pipe(descriptor: int) -> int:
@@ -167,7 +165,7 @@ class Output:
                 if room := _room_of_empty_pipe(self._descriptor):
                     return os.write(self._descriptor, memoryview(data)[:room])
         except OSError as error:
-            if error.errno not in _TRY_AGAIN:
+            if error.errno not in TRANSIENT:
                 self._break(error)
         return 0
 
@@ -228,7 +226,7 @@ class Output:
         try:
             return os.write(self._descriptor, data)
         except OSError as error:
-            if error.errno not in _TRY_AGAIN:
+            if error.errno not in TRANSIENT:
                 raise
             writable = select.poll()
             writable.register(self._descriptor, select.POLLOUT)

@@ -24,7 +24,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from shelld import faults
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.shells.home import do_soon
-from shelld.workers import is_cancelled
+from shelld.workers import scope_is_cancelled
 from shelld_protocol.errors import RpcError
 from shelld_protocol.tool_methods import (
     CallContext,
@@ -160,7 +160,7 @@ class Toolbox:
         try:
             result = await executor.execute(name, context, **(arguments or {}))
         except BaseException as error:
-            if isinstance(error, get_cancelled_exc_class()) and is_cancelled():
+            if isinstance(error, get_cancelled_exc_class()) and scope_is_cancelled():
                 raise
             if faults.shortage(error) is not None:
                 raise

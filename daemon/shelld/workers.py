@@ -30,7 +30,7 @@ J = TypeVar("J")
 MAX_IDLE: Final = 8
 
 
-def is_cancelled() -> bool:
+def scope_is_cancelled() -> bool:
     """Return whether a cancel scope around the current task is cancelled.
 
     If none is, a cancellation comes from the code that the task runs. For example, a tool may call
@@ -107,7 +107,7 @@ class Workers(Generic[J]):
         except anyio.get_cancelled_exc_class() as error:
             if worker.is_cancelled:
                 raise
-            if is_cancelled():
+            if scope_is_cancelled():
                 raise
             self._fail(worker, error)
         except BaseException as error:

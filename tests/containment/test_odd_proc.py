@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -49,16 +48,14 @@ class Foreign(NamedTuple):
 
 
 @pytest.fixture(params=["setuid", "root"])
-def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Foreign]:
+def foreign(request: pytest.FixtureRequest, open_directory: Path) -> Iterator[Foreign]:
     """A program that is root's by its effective user alone, or altogether."""
     program = shutil.which("sleep" if request.param == "setuid" else "setpriv")
     if program is None or os.geteuid() != 0:
         pytest.skip("needs root, to make a program that changes its user")
-    if os.statvfs(tmp_path).f_flag & os.ST_NOSUID:
+    if os.statvfs(open_directory).f_flag & os.ST_NOSUID:
         pytest.skip("the temporary directory is mounted nosuid")
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
-    copy = tmp_path / "program"
+    copy = open_directory / "program"
     shutil.copy(program, copy)
     copy.chmod(0o4755)
     if request.param == "setuid":
@@ -143,9 +140,9 @@ def has_no_leftover(daemon: RawDaemon) -> bool:
 
 
 def test_a_hidden_process_is_killed_or_named(
-    unprivileged: dict[str, Any], foreign: Foreign, proc_option: str, tmp_path: Path
+    unprivileged: dict[str, Any], foreign: Foreign, proc_option: str, open_directory: Path
 ) -> None:
-    arguments = (unprivileged, foreign, proc_option, "subreaper", tmp_path / "gate")
+    arguments = (unprivileged, foreign, proc_option, "subreaper", open_directory / "gate")
     with leftover_of(*arguments) as (daemon, bash_id, hidden):
         killed = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
         survivors = [] if foreign.can_be_killed else [hidden]
@@ -158,9 +155,9 @@ def test_a_hidden_process_is_killed_or_named(
 
 
 def test_a_hidden_process_is_followed_without_subreapers(
-    unprivileged: dict[str, Any], foreign: Foreign, tmp_path: Path
+    unprivileged: dict[str, Any], foreign: Foreign, open_directory: Path
 ) -> None:
-    arguments = (unprivileged, foreign, "hidepid=1", "process-group", tmp_path / "gate")
+    arguments = (unprivileged, foreign, "hidepid=1", "process-group", open_directory / "gate")
     with leftover_of(*arguments) as (daemon, _, hidden):
         assert daemon.bash("echo next")["stdout"] == "next\n"
         os.kill(hidden, signal.SIGKILL)

@@ -6,7 +6,6 @@ import os
 import resource
 import shutil
 import signal
-import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,16 +99,14 @@ def test_a_closed_session_names_what_survived_it(freezer: Freezer) -> None:
 
 
 @pytest.fixture
-def sleep_as_root(tmp_path: Path) -> Iterator[str]:
+def sleep_as_root(open_directory: Path) -> Iterator[str]:
     """A command that an ordinary user can start, but not kill."""
     setpriv = shutil.which("setpriv")
     if setpriv is None or os.geteuid() != 0:
         pytest.skip("needs root and setpriv, to make a program that changes its user")
-    if os.statvfs(tmp_path).f_flag & os.ST_NOSUID:
+    if os.statvfs(open_directory).f_flag & os.ST_NOSUID:
         pytest.skip("the temporary directory is mounted nosuid")
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
-    program = tmp_path / "setpriv"
+    program = open_directory / "setpriv"
     shutil.copy(setpriv, program)
     program.chmod(0o4755)
     yield f"{program} --reuid=0 --regid=0 --clear-groups sleep 300"

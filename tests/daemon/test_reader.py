@@ -18,7 +18,7 @@ from shelld.output.filter import Filters, LineFilter
 from shelld.output.reader import TRUNCATED_SUFFIX, Head, Read, StreamReader, read_head
 from shelld.output.retention import OutputStream
 from shelld.output.store import Kept, StreamStore
-from shelld.output.text import last_states, read_text
+from shelld.output.text import MAX_INTRODUCERS, last_states, read_text
 from terminal import outputs, stored, text_of
 
 
@@ -254,6 +254,18 @@ async def test_others_go_first_between_the_steps_of_what_is_large() -> None:
     async with Filters(RunnerPool()).open("line") as line_filter:
         lines = reader_of(stream, line_filter=line_filter)
         assert await turns_during(lambda: lines.look(final=True)) >= steps
+
+
+@pytest.mark.parametrize("unit", [b"\x1b", b"\x1b\0", b"\xc2\x9b", b"\x1b]\n"], ids=repr)
+async def test_others_go_more_often_where_escapes_are_dense(unit: bytes) -> None:
+    sequences = 20 * MAX_INTRODUCERS
+    stream = stream_of(unit * sequences)
+    assert stream.store.written <= reader.STEP_BYTES
+    turns = sequences // MAX_INTRODUCERS
+    head = await turns_during(lambda: read_head(stream.store, 1 << 24, strip=True, final=True))
+    assert head >= turns - 1
+    plain = reader_of(stream)
+    assert await turns_during(lambda: plain.look(final=True)) >= turns - 1
 
 
 async def longest_turn(action: Callable[[], Awaitable[object]]) -> float:

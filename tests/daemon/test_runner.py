@@ -10,10 +10,11 @@ import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import anyio
@@ -105,6 +106,38 @@ def test_a_runner_is_used_again(pool: RunnerPool) -> None:
         runners.add(run.runner)
         pool.release(run.channel)
     assert len(runners) == 1
+
+
+@contextlib.contextmanager
+def stopped_keeper(pool: RunnerPool) -> Generator[None]:
+    """Let no runner appear for the length of the block."""
+    run = Run(pool, b"true")
+    run.until_empty()
+    keeper = parent_of(run.runner)
+    run.channel.close()
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_command_whose_channel_ends_before_its_runner_appears_never_runs(
+    pool: RunnerPool, tmp_path: Path, is_killed: bool
+) -> None:
+    with stopped_keeper(pool):
+        run = Run(pool, b"echo > %s; sleep 300" % bytes(tmp_path / "marker"))
+        if is_killed:
+            run.channel.send((KILL, int(signal.SIGTERM), 60_000))
+        with socket.socket(fileno=os.dup(run.channel.fileno())) as sending:
+            sending.shutdown(socket.SHUT_WR)
+    while (received := run.channel.receive()) is not None:
+        run.messages += [message for message, _ in received]
+        assert select.select([run.channel], [], [], DEADLINE_S)[0]
+    assert run.kinds() == []
+    run.channel.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_idle_runner_that_was_killed_is_not_used(pool: RunnerPool) -> None:

@@ -146,7 +146,9 @@ class Peer:
 
 
 @asynccontextmanager
-async def served(max_in_flight: int = 4096, drain_s: float = 0.05) -> AsyncGenerator[Peer]:
+async def served(
+    max_in_flight: int = 4096, drain_s: float = 0.05, large: Body | None = None
+) -> AsyncGenerator[Peer]:
     """A server over pipes; when the block ends, so does its input, and it must stop."""
     stdin, stdin_end = os.pipe()
     stdout, stdout_end = os.pipe()
@@ -154,14 +156,18 @@ async def served(max_in_flight: int = 4096, drain_s: float = 0.05) -> AsyncGener
     try:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                more = {body.__name__: as_method(NoParams, body) for body in (talks, holds, stalls)}
-                methods = {**METHODS, **more}
+                draining = anyio.Event()
+                more = {"talks": talks, "holds": holds, "stalls": stalls_after(draining)}
+                more["large"] = large or forever
+                methods = METHODS | {name: as_method(NoParams, body) for name, body in more.items()}
                 daemon = Daemon(Options(max_in_flight=max_in_flight), ShellManager())
                 output = Output(stdout_end)
                 server = Server(daemon, methods, Input(stdin), output, tasks)
 
                 async def serve() -> None:
                     await server.read_requests()
+                    # Whoever waits for this runs once the time of the drain has begun.
+                    draining.set()
                     await server.drain(drain_s)
                     server.refuse_in_flight()
 
@@ -173,6 +179,21 @@ async def served(max_in_flight: int = 4096, drain_s: float = 0.05) -> AsyncGener
         peer.end()
         for descriptor in (stdin, stdout, stdout_end):
             os.close(descriptor)
+
+
+LARGE_BYTES = MAX_BACKLOG_BYTES + (1 << 20)
+
+
+class LargeBody:
+    """A body whose answers are large; counts those that it has made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def __call__(self, context: Context, _params: NoParams) -> str:
+        await context.begin_large_answer()
+        self.made += 1
+        return "x" * LARGE_BYTES
 
 
 class Held:
@@ -196,13 +217,17 @@ async def holds(_context: Context, _params: NoParams) -> None:
 DRAIN_S = 0.5
 
 
-async def stalls(_context: Context, _params: NoParams) -> str:
-    """Stands for a machine that does not run the daemon for longer than it drains."""
-    await anyio.sleep(0.05)
-    time.sleep(DRAIN_S + 0.1)  # noqa: ASYNC251 - nothing else may run meanwhile
-    for _ in range(5):
-        await anyio.lowlevel.checkpoint()
-    return "made it"
+def stalls_after(draining: anyio.Event) -> Body:
+    """Return a body that stands for a machine that stops running the daemon while it drains."""
+
+    async def stalls(_context: Context, _params: NoParams) -> str:
+        await draining.wait()
+        time.sleep(DRAIN_S + 0.1)  # noqa: ASYNC251 - nothing else may run meanwhile
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        return "made it"
+
+    return stalls
 
 
 def request(method: str, request_id: Any, params: Any = None) -> dict[str, Any]:
@@ -250,6 +275,29 @@ async def test_all_messages_before_the_end_of_input_are_answered() -> None:
         peer.end()
         answered = [(await peer.receive())["id"] for _ in range(total)]
     assert sorted(answered) == list(range(total))
+
+
+async def test_large_answers_are_made_as_the_client_takes_them() -> None:
+    large = LargeBody()
+    async with served(large=large) as peer:
+        peer.send(*(request("large", number) for number in range(4)), cancel(1))
+        with anyio.fail_after(10):
+            while not large.made:
+                await anyio.lowlevel.checkpoint()
+        for _ in range(1000):
+            await anyio.lowlevel.checkpoint()
+        assert large.made == 1
+        answers = {answer["id"]: answer for answer in [await peer.receive() for _ in range(4)]}
+    assert large.made == 3
+    assert answers[1]["error"]["data"]["kind"] == "cancelled"
+    assert [len(answers[number]["result"]) for number in (0, 2, 3)] == [LARGE_BYTES] * 3
+
+
+async def test_small_answers_pass_large_ones_that_wait() -> None:
+    async with served(large=LargeBody()) as peer:
+        peer.send(*(request("large", number) for number in range(3)), request("nothing", 3))
+        answered = [(await peer.receive())["id"] for _ in range(4)]
+    assert answered.index(3) < 3
 
 
 async def test_time_without_the_processor_is_not_drained() -> None:

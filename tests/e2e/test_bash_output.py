@@ -389,3 +389,22 @@ def test_reading_an_unknown_shell_is_an_error(daemon: RawDaemon) -> None:
         "bash_id": "shell_nonexistent",
         "expired": False,
     }
+
+
+def test_many_large_reads_take_the_memory_of_few() -> None:
+    size, reads = 4 * 1024 * 1024, 20
+    with raw_daemon() as daemon:
+        # As JSON, each of these bytes is six.
+        bash_id = daemon.bash(f"head -c {size} /dev/zero")["bash_id"]
+        params = {"bash_id": bash_id, "stdout_offset": 0, "max_bytes": size}
+        before = peak_memory(daemon.pid)
+        asked = [daemon.request("bash_output", params) for _ in range(reads)]
+        for request_id in asked:
+            assert len(daemon.answer(request_id)["result"]["stdout"]) == size
+        assert peak_memory(daemon.pid) - before < 5 * 6 * size
+
+
+def peak_memory(pid: int) -> int:
+    """The most memory that a process has had, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024

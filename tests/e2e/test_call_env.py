@@ -139,6 +139,40 @@ def test_options_in_the_environment_are_for_its_command_only(
     ]
 
 
+OPTION_VARIABLES: list[Env] = [
+    {"SHELLOPTS": "noglob", "BASHOPTS": "dotglob"},
+    {"SHELLOPTS": None, "BASHOPTS": None},
+]
+
+
+@pytest.mark.parametrize("env", OPTION_VARIABLES, ids=repr)
+@pytest.mark.parametrize("before", ["X=1", "export SHELLOPTS", "export SHELLOPTS BASHOPTS; set -u"])
+def test_exported_options_of_a_call_are_for_its_command_only(
+    daemon: RawDaemon, session: str, before: str, env: Env
+) -> None:
+    look = "printenv SHELLOPTS; printenv BASHOPTS; declare -p SHELLOPTS BASHOPTS"
+    daemon.bash(before, session=session)
+    first = daemon.bash(look, session=session)["stdout"]
+    for command in ("printenv SHELLOPTS", "X=2; printenv SHELLOPTS"):
+        shown = daemon.bash(command, session=session, env=env)
+        assert ("noglob" in shown["stdout"]) == bool(env["SHELLOPTS"])
+        assert daemon.bash(look, session=session)["stdout"] == first
+
+
+@pytest.mark.parametrize("before", ["true", "export POSIXLY_CORRECT=1", "set -o posix"])
+@pytest.mark.parametrize("name", ["POSIXLY_CORRECT", "SHELLOPTS", "BASHOPTS"])
+def test_mode_that_a_call_removes_comes_back(
+    daemon: RawDaemon, session: str, before: str, name: str
+) -> None:
+    look = f"set +o; shopt -p; printenv {name}; declare -p {name} 2>&1"
+    daemon.bash(before, session=session)
+    first = daemon.bash(look, session=session)["stdout"]
+    for command in (f"printenv {name}", f"X=2; printenv {name}"):
+        removed = daemon.bash(command, session=session, env={name: None})
+        assert (removed["stdout"], removed["stderr"]) == ("", "")
+        assert daemon.bash(look, session=session)["stdout"] == first
+
+
 def test_an_error_option_of_a_call_ends_its_command_only(daemon: RawDaemon, session: str) -> None:
     for before in ("true", "X=1"):
         daemon.bash(before, session=session)
@@ -153,3 +187,50 @@ def test_the_guard_sees_the_environment_of_the_call() -> None:
         params = {"command": "rm -rf $D", "env": {"D": "/"}}
         assert daemon.call("explain_command", params)["verdict"] == "block"
         assert daemon.call("explain_command", {"command": "rm -rf $D"})["verdict"] == "allow"
+
+
+@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk", "() { echo old\n}"])
+@pytest.mark.parametrize("name", ["f", "g", "h", "a b", ""])
+@pytest.mark.parametrize("define", ["f() { echo old; }", "f() { echo old; }; export -f f"])
+def test_functions_of_a_call_are_for_its_command_only(
+    daemon: RawDaemon, session: str, define: str, name: str, value: str | None
+) -> None:
+    look = "declare -F; declare -f; echo $x"
+    daemon.bash(f"{define}; h() {{ trap 'echo bye' EXIT; }}", session=session)
+    before = daemon.bash(look, session=session)["stdout"]
+    env = {f"BASH_FUNC_{name}%%": value}
+    for command in ("true", "x=2", "x=3; exit 1", "x=4; unset -f f"):
+        daemon.bash("x=1", session=session)
+        alone = daemon.bash(command, env=env, session=None)["stderr"]
+        assert daemon.bash(command, env=env, session=session)["stderr"] == alone
+        shown = daemon.bash(look, session=session)
+        value_of_x = command[2] if command.startswith("x=") else "1"
+        assert shown["stderr"] == ""
+        if command != "x=4; unset -f f":
+            assert shown["stdout"] == before.removesuffix("\n") + value_of_x + "\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "stdout"), [(None, ""), ("() { echo new; cd /; x=2; }", "new\n")]
+)
+def test_function_of_a_call_is_what_its_command_runs(
+    daemon: RawDaemon, session: str, value: str | None, stdout: str
+) -> None:
+    daemon.bash("cd /tmp; f() { echo old; }", session=session)
+    result = daemon.bash("f", env={"BASH_FUNC_f%%": value}, session=session)
+    assert result["stdout"] == stdout
+    assert ("command not found" in result["stderr"]) is (value is None)
+    assert result["sessionCwd"] == ("/tmp" if value is None else "/")
+    assert daemon.bash("f", session=session)["stdout"] == "old\n"
+
+
+def test_function_in_the_environment_works_without_session(daemon: RawDaemon) -> None:
+    env = {"BASH_FUNC_f%%": "() { echo new; }"}
+    shown = daemon.bash("f", env=env, session=None)
+    assert (shown["stdout"], shown["stderr"]) == ("new\n", "")
+
+
+def test_the_guard_sees_functions_of_the_environment() -> None:
+    with raw_daemon() as daemon:
+        params = {"command": "f", "env": {"BASH_FUNC_f%%": "() { rm -rf /; }"}, "session": None}
+        assert daemon.call("explain_command", params)["verdict"] == "block"

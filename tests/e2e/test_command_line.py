@@ -10,6 +10,13 @@ from shelld.explain import explain
 from shelld.options import SUBCOMMANDS, option_parser, parse_options
 from support import DAEMON_COMMAND
 
+# Each option that takes a number, with a number that is in its bounds.
+NUMERIC_OPTIONS = {
+    action.option_strings[0]: str(action.default or 1)
+    for action in option_parser()._actions  # pyright: ignore[reportPrivateUsage]
+    if getattr(action.type, "__name__", "").startswith(("integer", "size"))
+}
+
 
 def run_daemon(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [*DAEMON_COMMAND, *arguments]
@@ -55,6 +62,28 @@ def test_unknown_command_is_refused_and_the_nearest_named(word: str, message: st
 )
 def test_sizes_are_bytes_unless_a_unit_follows(text: str, size: int) -> None:
     assert parse_options(["--retain-bytes", text]).retain_bytes == size
+
+
+@pytest.mark.parametrize("option", NUMERIC_OPTIONS)
+def test_numbers_are_written_in_ascii_digits_alone(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    number = NUMERIC_OPTIONS[option]
+    parse_options([option, number])
+    arabic, full_width = (
+        "".join(chr(zero + int(digit)) for digit in number) for zero in (0x660, 0xFF10)
+    )
+    for text in (arabic, full_width, f"0_{number}", f" {number}", f"{number}\n", f"+{number}"):
+        with pytest.raises(SystemExit) as exited:
+            parse_options([option, text])
+        assert exited.value.code == 2
+        assert f"argument {option}" in capsys.readouterr().err
+
+
+def test_unit_follows_the_digits_of_a_size_directly() -> None:
+    for text in ("4 K", "\u0664M", "4\u212a", "1_0M"):
+        with pytest.raises(SystemExit):
+            parse_options(["--retain-bytes", text])
 
 
 @pytest.mark.parametrize("text", ["", "M", "3K", "1025G", "64MB", "1.5M", "-4K"])

@@ -61,3 +61,25 @@ def test_stop_goes_on_after_a_stage_that_fails(function: str) -> None:
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.wait() == 0
         wait_for(lambda: not is_alive(started["pid"]), "the end of the command")
+
+
+# Each of the first turns of the daemon's task for SIGCHLD is held up by many of them.
+_FLOODED_DAEMON = """
+import signal, sys
+from shelld.keeper.pool import RunnerPool
+from shelld.__main__ import main
+tend, floods = RunnerPool.tend, [1_000] * 3
+def flooded(pool):
+    for _ in range(floods.pop() if floods else 0):
+        signal.raise_signal(signal.SIGCHLD)
+    return tend(pool)
+RunnerPool.tend = flooded
+sys.exit(main())
+"""
+
+
+def test_flood_of_child_signals_leaves_stderr_silent() -> None:
+    with raw_daemon(command=[sys.executable, "-W", "error", "-c", _FLOODED_DAEMON]) as daemon:
+        assert daemon.bash("echo a")["stdout"] == "a\n"
+        daemon.end_input()
+        assert daemon.wait() == 0

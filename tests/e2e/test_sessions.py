@@ -45,6 +45,9 @@ def out(daemon: RawDaemon, command: str, **params: Any) -> str:
         ("shopt -s nullglob", "echo /nothing*", "\n"),
         ("set -o pipefail", "false | true; echo $?", "1\n"),
         ("set -u", "echo ${x-} $-", "huBc\n"),
+        ("set -f; export SHELLOPTS", "bash -c 'echo $-'", "fhBc\n"),
+        ("shopt -s dotglob; export BASHOPTS", "bash -c 'shopt -q dotglob; echo $?'", "0\n"),
+        ("export SHELLOPTS; export -n SHELLOPTS", "printenv SHELLOPTS", ""),
         ("umask 077", "umask", "0077\n"),
         ("set -e", "false; echo not here", ""),
         ("readonly R=1", "echo $R", "1\n"),
@@ -83,6 +86,12 @@ def test_the_next_command_goes_on_where_the_last_one_left_off(
 ) -> None:
     daemon.bash(before)
     assert daemon.bash(after)["stdout"] == shown
+
+
+def test_extdebug_leaves_the_next_command_silent(daemon: RawDaemon) -> None:
+    daemon.bash("shopt -s extdebug; x=1")
+    # A bash that starts with that option looks for its debugger, and complains.
+    assert out(daemon, "echo $x; shopt extdebug") == "1\nextdebug       \toff\n"
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,11 @@ keeper -> daemon, on the socket of a runner that has died
     ``(SURVIVORS, pids)``, ``(EMPTY,)``
                                      as above; then end of file.
 
-End of file on a runner's socket means that the daemon is gone: the tree is killed, then the
-runner ends. End of file on the keeper's socket: it ends once its last runner has. End of file on
-the daemon's side, without EMPTY, means that the keeper is gone too, could not fork, or has no means
-to know what a runner has left.
+End of file on a runner's socket means that the daemon is gone, or has given the command up: the
+tree is killed, then the runner ends. A command that was not started by then is never started. End
+of file on the keeper's socket: it ends once its last runner has. End of file on the daemon's side,
+without EMPTY, means that the keeper is gone too, could not fork, or has no means to know what a
+runner has left.
 
 What fails
 ----------

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import array
 import contextlib
-import errno
 import marshal
 import os
 import socket
 from typing import Any, Final, NamedTuple
+
+from shelld.keeper.transient import TRANSIENT
 
 SPAWN_RUNNER: Final = 1
 RUN: Final = 2
@@ -41,7 +42,6 @@ INLINE_BYTES: Final = 32 * 1024
 _MAX_DESCRIPTORS: Final = 8
 _FILE_FRAME: Final = 0xFFFFFFFF
 _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-_TRANSIENT: Final = (errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS)
 _INT_SIZE: Final = array.array("i").itemsize
 
 Message = tuple[Any, ...]
@@ -149,7 +149,7 @@ class Channel:
             )
         except OSError as error:
             # Out of memory, it is still there to be read.
-            return [] if error.errno in _TRANSIENT else None
+            return [] if error.errno in TRANSIENT else None
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")

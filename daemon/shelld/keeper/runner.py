@@ -9,8 +9,8 @@ Invariants:
 * `_leader` is bash's pid from its start until it is reaped, here and nowhere else; only in
   between is it used as a process group, so the number cannot belong to anyone else.
 * A tree is reported empty only on ECHILD (and, without subreapers, once nothing is to be found).
-* A new command is started only when the last tree is empty, and never once its kill, or the end of
-  the channel, has arrived.
+* A new command is started only when the last tree is empty, and never once the end of the
+  channel has arrived.
 * A runner that cannot do its job ends with an error. Its keeper then kills what it has left, and
   tells the daemon: see "What fails" in the package's documentation.
 """
@@ -44,7 +44,12 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
-from shelld.keeper.strangers import KILL_INTERVAL_MS, SURVIVOR_INTERVAL_MS
+from shelld.keeper.strangers import (
+    KILL_INTERVAL_MS,
+    REAPED_AT_ONCE,
+    ROUNDS_BEFORE_GIVING_UP,
+    SURVIVOR_INTERVAL_MS,
+)
 from shelld.keeper.tree import (
     Descendants,
     SessionMembers,
@@ -118,6 +123,8 @@ class Runner:
         self._give_up_at: float | None = None
         # The grace is over.
         self._killing = False
+        self._rounds = 0
+        self._must_reap = False
         _be_killed_first()
         self._send((READY, os.getpid(), subreaper, self._cgroup is not None))
 
@@ -150,6 +157,8 @@ class Runner:
     def _next_timeout_ms(self) -> float | None:
         if not self._busy:
             return None
+        if self._must_reap:
+            return 0
         if self._kill_at is None:
             return self._tree.poll_interval_ms if self._leader is None else None
         if self._killing:
@@ -158,24 +167,16 @@ class Runner:
 
     def _receive(self) -> None:
         messages = self._channel.receive()
-        if messages and messages[-1][0][0] == RUN and self._arrivals.poll(0):
-            # The daemon may have given the command up before this process was there to start it.
-            later = self._channel.receive()
-            messages = None if later is None else messages + later
+        if messages and messages[-1][0][0] == RUN:
+            messages = self._unless_abandoned(messages)
         if messages is None:
             self._poll.unregister(self._channel.fileno())
             self._is_needed = False
             if self._busy:
                 self._kill(signal.SIGKILL, 0)
             return
-        given_up = not self._busy and any(message[0] == KILL for message, _ in messages)
         for message, descriptors in messages:
-            if message[0] == RUN and given_up:
-                # It ends like one whose runner was killed.
-                self._send((LOST,))
-                self._send((EMPTY,))
-                self._is_needed = False
-            elif message[0] == RUN:
+            if message[0] == RUN:
                 self._run(message, descriptors)
             elif message[0] == FILE_LOST:
                 # Only that of a command is ever so long.
@@ -184,6 +185,22 @@ class Runner:
                     os.close(descriptor)
             elif message[0] == KILL and self._busy:
                 self._kill(message[1], message[2])
+
+    def _unless_abandoned(
+        self, messages: list[tuple[Message, list[int]]]
+    ) -> list[tuple[Message, list[int]]] | None:
+        """Return these messages and those behind them; None if the channel has ended by now.
+
+        The daemon may have given a command up, and said so, before this process was there.
+        """
+        while self._arrivals.poll(0):
+            later = self._channel.receive()
+            if later is None:
+                return None
+            if not later:
+                break
+            messages = messages + later
+        return messages
 
     def _send(self, message: Message) -> None:
         try:
@@ -274,7 +291,8 @@ class Runner:
     def _reap(self) -> None:
         childless = reaped = False
         exited: Message | None = None
-        while True:
+        self._must_reap = False
+        for _ in range(REAPED_AT_ONCE):
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
@@ -289,6 +307,8 @@ class Runner:
                 rss = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
                 user, system = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6)
                 exited = (EXITED, status, user, system, rss, self._signalled)
+        else:
+            self._must_reap = True
         if self._leader is not None or not (reaped or childless):
             return
         leftover = self._tree.remaining(childless=childless)
@@ -316,6 +336,7 @@ class Runner:
         self._busy = False
         self._kill_at = self._give_up_at = None
         self._killing = False
+        self._rounds = 0
 
     def _kill(self, number: int, grace_ms: int) -> None:
         now = time.monotonic()
@@ -335,18 +356,23 @@ class Runner:
         if now < kill_at:
             return
         self._killing = True
+        self._rounds += 1
         if self._cgroup is not None and self._cgroup.leave():
             self._cgroup.kill()
         can_kill = self._tree.kill(self._leader)
         self._reap()
         if self._busy and not can_kill:
             raise RunnerError
-        if self._busy and self._give_up_at is not None and now >= self._give_up_at:
+        if self._busy and self._is_late(now):
             living = self._tree.living()
             if living is None:
                 raise RunnerError
             self._give_up_at = None
             self._send((SURVIVORS, living))
+
+    def _is_late(self, now: float) -> bool:
+        is_over = self._give_up_at is not None and now >= self._give_up_at
+        return is_over and self._rounds >= ROUNDS_BEFORE_GIVING_UP
 
 
 def _open_working_directory() -> int | None:

@@ -8,7 +8,7 @@ import anyio
 
 from shelld.methods.context import Context
 from shelld.output.filter import LineFilter
-from shelld.output.reader import Read, StreamReader
+from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.shells.process import ShellProcess
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
@@ -18,7 +18,8 @@ async def bash_output(context: Context, params: BashOutputParams) -> BashOutputR
     daemon = context.daemon
     shell = context.shell = daemon.manager.get(params.bash_id)
     async with daemon.manager.filters.open(params.filter) as line_filter:
-        reads = await wait_and_read(shell, params, _readers(shell, params, line_filter))
+        readers = _readers(shell, params, line_filter)
+        reads = await wait_and_read(shell, params, readers, context)
     result = result_of(shell, reads)
     if line_filter is not None:
         result.filter_engine = line_filter.engine
@@ -46,9 +47,15 @@ def _readers(
 
 
 async def wait_and_read(
-    shell: ShellProcess, params: BashOutputParams, readers: Mapping[str, StreamReader]
+    shell: ShellProcess,
+    params: BashOutputParams,
+    readers: Mapping[str, StreamReader],
+    context: Context | None = None,
 ) -> dict[str, Read]:
-    """Wait, as `params` say, until there is something to return; take it before anybody else."""
+    """Wait, as `params` say, until there is something to return; take it before anybody else.
+
+    `context` is that of a request whose answer may be large.
+    """
     until_exit = params.until == "exit"
     give_up_at = anyio.current_time() + params.wait / 1000
 
@@ -57,12 +64,20 @@ async def wait_and_read(
         return news or shell.has_ended
 
     while True:
+        if context is not None:
+            # Nobody else is to wait for what this command may write much later.
+            context.end_large_answer()
         if params.wait:
             with anyio.CancelScope(deadline=give_up_at):
                 await shell.wait_until(is_due)
+        if context is not None and any(reader.is_large for reader in readers.values()):
+            await context.begin_large_answer()
         is_last = shell.has_ended or anyio.current_time() >= give_up_at
         final = shell.is_empty or (shell.has_ended and not shell.leftover)
         reads = {name: await reader.look(final=final) for name, reader in readers.items()}
+        if context is not None and any(len(read.text) > STEP_BYTES for read in reads.values()):
+            # How much a filter lets pass is known only now.
+            await context.begin_large_answer()
         if any(reader.was_overtaken for reader in readers.values()):
             continue
         if is_last or any(read.text for read in reads.values()):

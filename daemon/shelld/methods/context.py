@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import anyio
 
 from shelld.audit import AuditLog, AuditRecord, timestamp
 from shelld.guard.policy import DEFAULT_POLICY, Policy
@@ -32,6 +34,38 @@ class Daemon:
 Notify = Callable[[str, Mapping[str, Any]], None]
 
 
+class LargeAnswers:
+    """Lets one request at a time make a large answer, and only once the client took those before.
+
+    Text takes up to six times its size as JSON. Many large answers at once would exhaust the
+    memory, whether or not the client reads. `wait_for_room` waits for the client.
+    """
+
+    def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
+        self._wait_for_room = wait_for_room
+        # Not a lock: a request may be answered by another task than the one that waited.
+        self._is_free = anyio.Semaphore(1)
+        self._owner: Context | None = None
+
+    async def begin(self, context: Context) -> None:
+        """Wait until this request may make its answer. It may do so until `end`."""
+        if self._owner is context:
+            return
+        await self._is_free.acquire()
+        try:
+            await self._wait_for_room()
+        except BaseException:
+            self._is_free.release()
+            raise
+        self._owner = context
+
+    def end(self, context: Context) -> None:
+        """Let the next request make its answer, if this one was making one."""
+        if self._owner is context:
+            self._owner = None
+            self._is_free.release()
+
+
 def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> None:
     """Of a request that nobody has sent."""
 
@@ -42,7 +76,7 @@ class Context:
 
     `error_data` is added to the error if the request ends cancelled. `shell` is the one that it
     waits for, once there is one. `is_over`: it is cancelled or answered, and nothing more is to be
-    sent about it.
+    sent about it. `large_answers` is None where nothing is sent to a client.
     """
 
     daemon: Daemon
@@ -50,6 +84,17 @@ class Context:
     error_data: dict[str, Any] = field(default_factory=dict[str, Any])
     shell: ShellProcess | None = None
     is_over: bool = False
+    large_answers: LargeAnswers | None = None
+
+    async def begin_large_answer(self) -> None:
+        """Wait until this request may make a large answer. Others wait for its end."""
+        if self.large_answers is not None:
+            await self.large_answers.begin(self)
+
+    def end_large_answer(self) -> None:
+        """The answer was written, or is not made after all."""
+        if self.large_answers is not None:
+            self.large_answers.end(self)
 
 
 class RequestContext(ExecutionContext):

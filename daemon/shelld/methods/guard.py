@@ -93,7 +93,9 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
         else:
             environment[name] = value
     for changed, new in (params.env or {}).items():
-        if new is None:
+        if new is not None and changed.startswith("BASH_FUNC_"):
+            script += f"\n{changed.removeprefix('BASH_FUNC_').removesuffix('%%')} {new}"
+        elif new is None:
             environment.pop(changed, None)
         else:
             environment[changed] = new

@@ -30,7 +30,7 @@ from shelld.output.text import (
 
 TRUNCATED_SUFFIX: Final = "... (truncated)"
 
-# About a millisecond's work, escape sequences included.
+# About a millisecond's work at most: `read_text` makes steps with many escape sequences shorter.
 STEP_BYTES: Final = 256 * 1024
 
 
@@ -188,6 +188,14 @@ class StreamReader:
         """Whether there is anything that no look has seen, or that one saw in vain."""
         seen = self._stream.read_position if self.was_overtaken else self._seen
         return self._store.written > seen
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the next look takes more than one step, and keeps it all."""
+        return (
+            self._filter is None
+            and min(self._max_bytes, self._store.written - self._position) > STEP_BYTES
+        )
 
     @property
     def was_overtaken(self) -> bool:

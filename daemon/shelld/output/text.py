@@ -25,6 +25,10 @@ from shelld.output.store import StreamStore
 # stays, as text that has them is often compared, or written back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 
+# Bytes in one read that may begin an escape sequence. To look at one takes as long as to look at a
+# hundred bytes of text.
+MAX_INTRODUCERS: Final = 4_096
+
 # Control strings that are tried as what holds a line end. Only hostile output has more in a row.
 _STRINGS: Final = 1_000
 
@@ -115,7 +119,8 @@ def read_text(
 
     At least one unit is returned if there is one, even if it has more bytes than `max_bytes`.
     With `final` false an unfinished unit at `stop` is left for later. A read ends at the gap that
-    the retention limit has made; the next one tells its size.
+    the retention limit has made; the next one tells its size. With `strip`, a read also ends early
+    where escape sequences are dense.
 
     With `lines`, a unit is a line. One that has no room is not returned at all.
     """
@@ -126,6 +131,9 @@ def read_text(
     if kept.start >= stop:
         return Piece("", stop, stop - start)
     data = kept.data[: stop - kept.start]
+    while strip and data.count(b"\x1b") + data.count(b"\x9b") > MAX_INTRODUCERS:
+        want = len(data) // 2
+        data = data[:want]
     if lines:
         is_end = _is_end(kept.start, stop, data, want, final=final)
         data = data if is_end else data[: whole_lines(data)]

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from shelld.shells.functions import quote
+from shelld.shells.functions import entry_name, quote, without_export
 from shelld.shells.state import ShellState, declared, declared_in, without_options
 from shelld.shells.text import to_bytes
 
@@ -31,6 +31,7 @@ _SET_OPTIONS: Final = frozenset(
 _POSIX_OPTIONS: Final = frozenset(
     b"posix expand_aliases inherit_errexit interactive_comments shift_verbose sourcepath".split()
 )
+_FUNCTION: Final = re.compile(r"BASH_FUNC_(.+)%%", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IS_ON: Final = re.compile(rb" -o ([a-z-]+)")
 _SHOPT: Final = re.compile(rb"[a-z_0-9]+")
@@ -55,7 +56,50 @@ def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
     if changes.get(_POSIX) is not None:
         # To switch posix mode off would unset the variable.
         options = options.replace(b" +o posix", b"")
-    return replace(state.without(frozenset(map(to_bytes, changes))), options=options)
+    state = replace(state.without(frozenset(map(to_bytes, changes))), options=options)
+    functions = _functions(changes)
+    return _with_functions(state, functions) if functions else state
+
+
+def _functions(changes: Changes) -> dict[bytes, bytes | None]:
+    """Return the functions among the entries of a call, by name."""
+    return {
+        to_bytes(match[1]): None if value is None else to_bytes(value)
+        for name, value in changes.items()
+        if (match := _FUNCTION.fullmatch(name))
+    }
+
+
+def _with_functions(state: ShellState, functions: dict[bytes, bytes | None]) -> ShellState:
+    private = tuple(name for name in state.private if name not in functions)
+    before, after = without_export(state.private), without_export(private)
+    return replace(
+        state,
+        names=state.names | functions.keys(),
+        private=private,
+        switches=state.switches.removesuffix(before) + after,
+        sets_traps=state.sets_traps or any(b"trap" in (body or b"") for body in functions.values()),
+    )
+
+
+def functions_again(changes: Changes, state: ShellState) -> bytes:
+    """Return what bash runs after a call, so that its functions are those of its session again.
+
+    `state` is that of the session. A function that the session defines in its script was so for
+    the call as well.
+    """
+    lines: list[bytes] = []
+    for name, body in _functions(changes).items():
+        key = entry_name(name)
+        own = state.functions.get(key, state.env.get(key))
+        if own == body or (own is None and name in state.names):
+            continue
+        lines.append(b"\\builtin unset -f -- %s; " % quote(name))
+        if own is not None:
+            lines.append(b"\\builtin eval %s; " % quote(name + b" " + own))
+            if name not in state.private:
+                lines.append(b"\\builtin export -f -- %s; " % quote(name))
+    return b"".join(lines)
 
 
 def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
@@ -117,6 +161,10 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
 def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
     """Return the names of a call's variables that its command has left as they were."""
     before, after = declared(told.variables), declared_in(dump)
+    # The values of the variables that list options change with the options.
+    for name in _OPTION_VARIABLES:
+        after.pop(name.encode(), None)
+        before.pop(name.encode(), None)
     names = [to_bytes(name) for name in changes]
     return [name for name in names if before.get(name) == after.get(name)]
 

@@ -8,6 +8,8 @@ function. Or as a definition in the script that the next bash runs: that works f
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from shelld.shells.harmless import BUILTINS
@@ -26,12 +28,12 @@ _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
 class Definitions(NamedTuple):
     """`script` is run by a bash that was started with `entries` in its environment.
 
-    `private` is the line that takes back the export of functions that were not exported.
+    `private` are the functions among these that were not exported.
     """
 
     entries: dict[bytes, bytes]
     script: bytes
-    private: bytes = b""
+    private: tuple[bytes, ...] = ()
 
 
 def definitions(
@@ -47,7 +49,7 @@ def definitions(
     found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
     if [head[1] for head in found] != [name for _, name in names]:
         # A here-document looks like a head: where a function ends is not clear.
-        return Definitions({}, text + b"\n" if text else b"")
+        return Definitions({}, _with_keywords(text, found) + b"\n" if text else b"")
     entries: dict[bytes, bytes] = {}
     script: list[bytes] = []
     private: list[bytes] = []
@@ -58,7 +60,7 @@ def definitions(
         if flags != b"-f":
             source = source.removesuffix(b"\ndeclare %s %s" % (flags, name))
         body = source[found[index].end() - found[index].start() :]
-        key = b"BASH_FUNC_%s%%%%" % name
+        key = entry_name(name)
         is_plain = _PLAIN_NAME.fullmatch(name) and name.decode() not in BUILTINS
         is_short = len(body) <= MAX_ENV_VALUE_BYTES
         fits = is_short and size + len(key) + len(body) <= MAX_ENV_BYTES
@@ -70,9 +72,34 @@ def definitions(
                 private.append(name)
         else:
             script.append(_definition(flags, name, source, is_plain=bool(is_plain)))
-    # Bash exports every function that it imports.
-    line = b"\\builtin export -nf -- %s\n" % b" ".join(private) if private else b""
-    return Definitions(entries, b"".join(script), line)
+    return Definitions(entries, b"".join(script), tuple(private))
+
+
+def entry_name(function: bytes) -> bytes:
+    """Return the name of the environment entry that bash imports a function from."""
+    return b"BASH_FUNC_%s%%%%" % function
+
+
+def without_export(functions: Iterable[bytes]) -> bytes:
+    """Return the line that takes back the export of functions, as bash exports all it imports."""
+    names = b" ".join(functions)
+    return b"\\builtin export -nf -- %s\n" % names if names else b""
+
+
+def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
+    """Return the text with "function" before each odd name, as far as its head is known.
+
+    Without it, `a=b ()` is a syntax error.
+    """
+    count = Counter(head[1] for head in found)
+    parts: list[bytes] = []
+    position = 0
+    for head in found:
+        is_odd = not _PLAIN_NAME.fullmatch(head[1]) and not head[0].startswith(b"function ")
+        if is_odd and count[head[1]] == 1:
+            parts += (text[position : head.start()], b"function ")
+            position = head.start()
+    return b"".join((*parts, text[position:]))
 
 
 def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> bytes:

@@ -13,11 +13,12 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
-from shelld.shells.calls import lines_of_call, state_of_call, withhold
+from shelld.shells.calls import functions_again, lines_of_call, state_of_call, withhold
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.prelude import dump_at_exit, may_trap, prelude, startable
 from shelld.shells.recorder import Recorder
 from shelld.shells.session import DEFAULT_SESSION, Session
+from shelld.shells.state import ShellState
 from shelld.shells.text import to_bytes
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
@@ -152,8 +153,13 @@ class Launch:
         if cwd is not None or session.state.cwd != session.base.cwd:
             self._cwd = to_bytes(session.resolve(cwd))
 
-    def _record(self, request: StartRequest, *, has_startup_file: bool = False) -> bytes:
-        """Return what makes bash tell what its command leaves behind, if it is to do so."""
+    def _record(
+        self, request: StartRequest, state: ShellState, *, has_startup_file: bool = False
+    ) -> bytes:
+        """Return what makes bash tell what its command leaves behind, if it is to do so.
+
+        `state` is what the command starts from.
+        """
         session = self._session
         if not request.in_foreground or session.name is None:
             return b""
@@ -161,8 +167,11 @@ class Launch:
         recorder = self.recorder = Recorder(session, cwd, request.env)
         if not recorder.is_open:
             return b""
-        shares_trap = has_startup_file or may_trap(to_bytes(request.command), session.state)
-        return dump_at_exit(recorder.path, recorder.mark, shares_trap=shares_trap)
+        shares_trap = has_startup_file or may_trap(to_bytes(request.command), state)
+        again = functions_again(request.env, session.state) if request.env else b""
+        return dump_at_exit(
+            recorder.path, recorder.mark, shares_trap=shares_trap, before_dump=again
+        )
 
 
 class CommandLaunch(Launch):
@@ -186,19 +195,18 @@ class CommandLaunch(Launch):
             self._add_file(command)
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)
-        state, base = self._session.state, self._session.base
+        base, changes = self._session.base, request.env
+        state = state_of_call(self._session.state, changes)
         # One that an earlier command has set is for the programs it starts.
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
         # A startup file may define functions.
         if startup_file or not changes_nothing(request.command, state.names):
-            recording = self._record(request, has_startup_file=bool(startup_file))
-        if recording or state is not base:
-            changes = request.env
+            recording = self._record(request, state, has_startup_file=bool(startup_file))
+        if recording or self._session.state is not base:
             lines = b""
             if changes:
-                state = state_of_call(state, changes)
                 withhold(self._env, changes)
                 path = self.recorder.path if recording and self.recorder else None
                 lines = lines_of_call(changes, path)

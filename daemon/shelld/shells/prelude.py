@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from shelld.shells.functions import quote
-from shelld.shells.state import DUMP, GLOBALS, TRAPS_VARIABLE, ShellState
+from shelld.shells.state import DUMP, END_OF_PART, GLOBALS, TRAPS_VARIABLE, ShellState
 
 # Matches every command that may set a trap. No word of another command can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
@@ -146,17 +146,19 @@ def may_trap(command: bytes, state: ShellState) -> bool:
     return len(command) > _MAX_WORDS_BYTES or not state.names.isdisjoint(_WORD.findall(command))
 
 
-def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool) -> bytes:
+def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: bytes = b"") -> bytes:
     """Return the lines that make bash write, after its command, what it leaves behind to `path`.
 
     `mark`, of letters and digits, is what it writes after that. `shares_trap`: the command may set
-    a trap on EXIT, too.
+    a trap on EXIT, too. `before_dump`: commands that run first, once nothing of the
+    command can interfere, each with "; " at its end.
     """
     # The trap's own text cannot be protected, so all of it is one command that `set -e` and a trap
     # on ERR pass by. In a restricted shell, it cannot write to a file: as stderr is closed first,
     # nothing is said about that. A trace goes nowhere; to say so takes no command, which it would
     # show. The file may have what bash told before its command.
-    dump = DUMP + rb"; \builtin printf " + mark
+    dump = DUMP.replace(END_OF_PART, before_dump + END_OF_PART, 1) if before_dump else DUMP
+    dump += rb"; \builtin printf " + mark
     if shares_trap:
         dump = rb"\builtin unset -f trap; " + dump
     action = rb'! { %s; } 2>&- >>%s 2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"' % (

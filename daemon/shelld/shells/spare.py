@@ -176,7 +176,7 @@ class SpareLaunch(Launch):
         command = to_bytes(request.command)
         recording = b""
         if not changes_nothing(request.command, self.state.names):
-            recording = self._record(request)
+            recording = self._record(request, self._session.state)
         lines = last_lines(self.state, command, _PRELUDE, self._withheld, recording)
         os.write(self._last_lines, lines)
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")

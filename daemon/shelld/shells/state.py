@@ -23,6 +23,7 @@ from shelld.shells.functions import (
     MAX_ENV_VALUE_BYTES,
     definitions,
     quote,
+    without_export,
 )
 
 # Bash leaves these variables to the dump: the options as they were before the dump changed them,
@@ -79,9 +80,9 @@ _LOCAL_OPTIONS: Final = b"declare -- -\n"
 # so there are no reserved words, which cannot have one. No trap of the command runs, and no option
 # takes effect that changes what is written. A part ends with NUL, which no value in bash can hold.
 # What comes before the first NUL was written by a DEBUG trap before it was removed.
-_NUL: Final = rb'\builtin printf "\0"; '
+END_OF_PART: Final = rb'\builtin printf "\0"; '
 DUMP: Final = (
-    _NUL.join(
+    END_OF_PART.join(
         (
             # To name DIRSTACK makes `declare -p` show it. POSIXLY_CORRECT is unset if it was not
             # set before.
@@ -129,9 +130,14 @@ _SET_AT_START: Final = tuple(
     COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
+# They list options that are kept apart. Only their export is kept.
+_OPTION_VARIABLES: Final = frozenset({b"SHELLOPTS", b"BASHOPTS"})
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
-# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF.
-_OPTION: Final = re.compile(rb" (?!login_shell|restricted_shell|compat|ignoreeof)([^ \n]++)\n")
+# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. A bash
+# whose startup file sets extdebug looks for a debugger, and says so.
+_OPTION: Final = re.compile(
+    rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
+)
 
 _LOCALE: Final = (b"LC_", b"LANG")
 
@@ -196,6 +202,8 @@ class ShellState(Struct, frozen=True):
     names: frozenset[bytes] = frozenset()
     # Functions that are passed as environment entries, and so are not in the script.
     functions: dict[bytes, bytes] = {}
+    # Those of them that are not exported.
+    private: tuple[bytes, ...] = ()
     # Whether a function or an alias has the word `trap` in it.
     sets_traps: bool = False
 
@@ -316,7 +324,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     return parse_readable_dump(dump) if is_readable(dump) else None
 
 
-def parse_readable_dump(dump: bytes) -> ShellState | None:
+def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a table of cases
     """Do the same, without a check, for a dump of which `is_readable` is already known."""
     parts = _parts(dump)
     if parts is None:
@@ -338,6 +346,8 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
                 enabled = _enabled(value)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
+            elif name in _OPTION_VARIABLES and b"x" in kind:
+                declarations[name] = b"\\builtin export %s\n" % name
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:
             # The option posix sets this variable, and is set last.
@@ -366,7 +376,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
                 _switches(options, enabled),
                 b"\\builtin umask %s" % umask,
                 _pushed(stack, directories),
-                defined.private,
+                without_export(defined.private),
             )
         ),
         # A function or another alias may be named "alias".
@@ -377,6 +387,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
             (*(name for _, name in names), *(found[2] for found in _ALIAS.finditer(aliases)))
         ),
         functions=defined.entries,
+        private=defined.private,
         sets_traps=b"trap" in functions or b"trap" in aliases,
     )
 
