@@ -35,7 +35,7 @@ CHANGES = [
     "declare -l y=ABC; declare -u x=def",
     "readonly z=fixed",
     "declare -x y=$'\"$`\\\\'",
-    "unset x y HOME",
+    "unset x y HOME GLOBIGNORE",
     "unset IFS PS4 OPTIND TERM",
     "unset PATH",
     "IFS=:x",
@@ -49,6 +49,10 @@ CHANGES = [
     "set -o ignoreeof",
     "OLDPWD=/nowhere x=1",
     "x='declare -- y=\"1\"'; y=$'\\ndeclare -- x=\"1\"\\n'",
+    "GLOBIGNORE=x",
+    "export GLOBIGNORE=x; shopt -s nullglob",
+    "GLOBIGNORE=x; shopt -u dotglob",
+    "shopt -s dotglob; GLOBIGNORE=x; unset GLOBIGNORE",
     "shopt -s extglob nullglob",
     "shopt -s dotglob; shopt -u progcomp cmdhist",
     "shopt -s failglob nocasematch xpg_echo",
@@ -195,6 +199,8 @@ def test_an_exit_in_a_function_leaves_no_local_variable(place: Place, command: s
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @example(changes=["set -o posix", "set +o posix"])
+@example(changes=["POSIXLY_CORRECT=y", "set -a"])
+@example(changes=["GLOBIGNORE=x", "unset x y HOME GLOBIGNORE"])
 @given(changes=st.lists(st.sampled_from(CHANGES), min_size=2, max_size=4))
 def test_changes_add_up_as_in_one_bash(place: Place, changes: list[str]) -> None:
     expected = one_bash(place, changes)

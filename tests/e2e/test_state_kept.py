@@ -88,6 +88,9 @@ KEPT = [
     ("function é-ü { echo f; }", "é-ü", "f\n"),
     ("LC_ALL=de 2>/dev/null", "echo $LC_ALL", "de\n"),
     ("export LC_CTYPE=de; unset LC_ALL", "printenv LC_CTYPE", "de\n"),
+    ("BASH_COMPAT=99 2>/dev/null", "echo $BASH_COMPAT", "99\n"),
+    ("export BASH_COMPAT=99 2>/dev/null", "printenv BASH_COMPAT", "99\n"),
+    ("export BASH_COMPAT=4.4; set -u", "shopt -p compat44; bash -c 'shopt -p compat44'", None),
     ("unset LC_ALL; LANG=nope 2>/dev/null", "echo $LANG; printenv LANG || echo no", "nope\nno\n"),
 ]
 

@@ -35,10 +35,11 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # status of our part is 1, so that `!` also comes before the subshell: then `set -e` and a trap on
 # ERR ignore it.
 #
-# The command's part of the trap on EXIT must not read ours as its own. A here-document need not have
-# an end, so `eval` runs a part with one. A backslash at the end stands for itself, so it is doubled.
-# If a quote is left open, bash must find a syntax error, and run nothing: so our part is one line
-# with no single quote and an even number of others, and a table has the text of several lines.
+# The command's part of the trap on EXIT must not read ours as its own. A here-document need not
+# have an end, so `eval` runs a part with one. A backslash at the end stands for itself, so it is
+# doubled. If a quote is left open, bash must find a syntax error, and run nothing: so our part is
+# one line with no single quote and an even number of others, and a table has the text of several
+# lines.
 _WRAPPER: Final = b" ".join(
     line.strip()
     for line in rb"""

@@ -109,6 +109,9 @@ DUMP: Final = (
     + rb'; \builtin printf "\0"'
 )
 _PARTS: Final = 9
+# The part with the output of `shopt -p`, counted from the end. Two more NULs are the end of a dump.
+_SHOPT: Final = 2 - _PARTS - 2
+_DOTGLOB: Final = b"shopt -s dotglob\n"
 # Of the directory stack, the newest entries. Bash prints the whole stack at each that is added.
 MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
@@ -139,7 +142,8 @@ _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
 
-_LOCALE: Final = (b"LC_", b"LANG")
+# Bash complains about a value of these that it does not know.
+_CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
 
 # Attributes that change what is assigned: to a number, or to upper or lower case.
 _EVALUATES: Final = re.compile(rb"[cilu]")
@@ -296,7 +300,10 @@ def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
     def without(match: re.Match[bytes]) -> bytes:
         return match[1] + b":".join(x for x in match[2].split(b":") if x not in names) + b'"'
 
-    return _OPTIONS.sub(without, dump)
+    parts = _OPTIONS.sub(without, dump).split(b"\0")
+    if b"dotglob" in names:
+        parts[_SHOPT] = parts[_SHOPT].replace(_DOTGLOB, b"shopt -u dotglob\n")
+    return b"\0".join(parts)
 
 
 def hides_options(dump: bytes) -> bool:
@@ -324,7 +331,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     return parse_readable_dump(dump) if is_readable(dump) else None
 
 
-def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a table of cases
+def parse_readable_dump(dump: bytes) -> ShellState | None:
     """Do the same, without a check, for a dump of which `is_readable` is already known."""
     parts = _parts(dump)
     if parts is None:
@@ -343,7 +350,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a 
         seen.add(name)
         if name in _OWN_VARIABLES:
             if name == OPTIONS_VARIABLE and value is not None:
-                enabled = _enabled(value)
+                enabled = _enabled(value, options)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
             elif name in _OPTION_VARIABLES and b"x" in kind:
@@ -395,13 +402,13 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a 
 def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
     """Return the state with a changed locale set by the script, not by the environment.
 
-    Bash complains at its start about a locale that it does not know. It has done so once, in the
-    command that set the locale.
+    Bash complains at its start about a locale that it does not know, and about a BASH_COMPAT. It
+    has done so once, in the command that set the variable.
     """
     names = [
         name
         for name, value in state.env.items()
-        if name.startswith(_LOCALE) and value != base.get(name) and name not in state.later
+        if name.startswith(_CHECKED) and value != base.get(name) and name not in state.later
     ]
     if not names:
         return state
@@ -417,13 +424,16 @@ def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
     )
 
 
-def _enabled(value: bytes) -> frozenset[bytes]:
-    """Return the options that bash has listed as on, and the one that is on without being listed.
+def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
+    """Return the options that are on, of those that bash has listed in BASHOPTS and SHELLOPTS.
 
-    Posix mode turns inherit_errexit on, and it stays on afterwards. Bash does not list it.
+    These are not always right. Posix mode turns inherit_errexit on, and it stays on afterwards. And
+    GLOBIGNORE turns dotglob on and off: `shopt -p`, the listing, tells whether it is on.
     """
-    names = frozenset(unquote(value).split(b":"))
-    return names | {b"inherit_errexit"} if b"posix" in names else names
+    names = frozenset(unquote(value).split(b":")) - {b"dotglob"}
+    if b"posix" in names:
+        names |= {b"inherit_errexit"}
+    return names | {b"dotglob"} if _DOTGLOB in listing else names
 
 
 def _line(declaration: re.Match[bytes]) -> bytes:
@@ -442,8 +452,8 @@ def _line(declaration: re.Match[bytes]) -> bytes:
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
     else:
         line = declaration[0]
-    if name.startswith(_LOCALE):
-        # Bash complains about a locale that is not installed.
+    if name.startswith(_CHECKED):
+        # Bash has complained in the command that set it.
         return b"{ %s; } 2>/dev/null\n" % line[:-1]
     return line
 
@@ -496,6 +506,8 @@ def _switches(lines: bytes, enabled: frozenset[bytes]) -> bytes:
 
 def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
     on, off = _sorted_options(lines, enabled)
+    # Posix mode sets a variable, which allexport would export.
+    on.sort(key=lambda name: name != b"posix")
     words = [b"-o " + name for name in on] + [b"+o " + name for name in off]
     return b"\\builtin set %s\n" % b" ".join(words)
 
