@@ -109,7 +109,7 @@ trap() {
   __shelld_k=${__shelld_t##*[!\\]};
   if ((${#__shelld_k} % 2)); then __shelld_t+=\\; fi;
   \builtin declare -gA TABLE;
-  TABLE[GLOBALS]=TEXT;
+  TABLE+=(TEXTS);
   \builtin trap -- "$__shelld_t"$'\n'"$__shelld_d" EXIT;
   if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
   if [[ $__shelld_f ]]; then
@@ -169,9 +169,18 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     line = b"\\builtin trap %s EXIT\n" % quote(action)
     if not shares_trap:
         return line
-    after_another = action.replace(quote(GLOBALS), b'"${%s[GLOBALS]}"' % TRAPS_VARIABLE)
+    texts = {b"GLOBALS": quote(GLOBALS), b"BEFORE": quote(before_dump)}
+    after_another = action.replace(texts[b"GLOBALS"], _in_table(b"GLOBALS"))
+    if before_dump:
+        run = rb"\builtin eval %s; " % _in_table(b"BEFORE")
+        after_another = after_another.replace(before_dump + END_OF_PART, run + END_OF_PART, 1)
     wrapper = _WRAPPER.replace(b"ACTION", quote(after_another))
-    return b"%s\n%s" % (wrapper.replace(b"TEXT", quote(GLOBALS)), line)
+    table = b" ".join(b"[%s]=%s" % item for item in texts.items())
+    return b"%s\n%s" % (wrapper.replace(b"TEXTS", table), line)
+
+
+def _in_table(name: bytes) -> bytes:
+    return b'"${%s[%s]}"' % (TRAPS_VARIABLE, name)
 
 
 def prelude(
