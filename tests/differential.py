@@ -228,6 +228,10 @@ trap 'echo err' ERR; false; trap -p; trap - ERR; false; trap -p; echo
 trap 'echo e $?' ERR; trap foo; trap -; trap 'x' NOPE ERR; (exit 3); trap
 set -E; trap 'echo e $LINENO' ERR; f() { false; }; f; trap -p
 set -eu; trap 'echo e' EXIT ERR; false; echo a
+set -e; trap ':' DEBUG; true
+set -e; trap 'echo d' DEBUG; trap 'echo e' EXIT; exit 7
+set -eET; trap ':' DEBUG; trap 'echo err' ERR; f() { :; }; f
+trap ':' DEBUG; trap 'echo err' ERR; true
 trap 'echo int' INT; trap 2; trap; trap -p 0
 eval 'trap "echo e" EXIT'; cd /; echo a
 . /dev/stdin <<< 'trap "echo e" EXIT'; echo a
@@ -236,6 +240,15 @@ set -r
 set -r; trap 'echo a' EXIT; x=1; : > file
 set -r; trap x INT NOPE; trap
 trap "echo 'quo ted'" EXIT; trap -p
+trap 'echo \' EXIT; trap -p
+trap 'echo a \\' EXIT; trap -p
+trap 'printf %s \\\' EXIT
+trap '# \' EXIT; trap -p
+trap "echo 'a" EXIT; trap -p
+trap 'echo `' EXIT; trap -p
+trap 'echo $((1' EXIT; trap -p
+BASH_COMPAT=4.0; trap "echo 'quo & ted'" EXIT; trap; trap -p EXIT
+BASH_COMPAT=31; trap "echo 'q\'" EXIT ERR; set -E; trap -p
 kill -TERM $$; echo no
 kill -KILL $$; echo no
 kill -INT $$; echo on

@@ -24,11 +24,18 @@ CHANGES = [
     "declare -i x=5; x+=2",
     "declare -ax x=([3]=a [9]='b c')",
     "declare -A y=([']']=$'\\n v')",
+    "x='a b'; declare -i x",
+    "x=010; declare -ir x; export y='two  words'; declare -i y",
+    "x='a[$(echo ran >>made)0]'; declare -i x",
+    "x=(1 abc 'a b'); declare -i x; declare -A y=([k]='p q' [l]=L); declare -iu y",
+    "x=abc; declare -u x; y=ABC; declare -lx y; z=(aBc 'dEf g'); declare -c z; readonly z",
+    "x='a b'; declare -n z=x; declare -in z",
+    "declare -i PATH HOME; declare -u LC_ALL=c; LC_CTYPE=C.UTF-8; declare -u LC_CTYPE",
     "declare -n z=x",
     "declare -l y=ABC; declare -u x=def",
     "readonly z=fixed",
     "declare -x y=$'\"$`\\\\'",
-    "unset x y HOME",
+    "unset x y HOME GLOBIGNORE",
     "unset IFS PS4 OPTIND TERM",
     "unset PATH",
     "IFS=:x",
@@ -42,6 +49,10 @@ CHANGES = [
     "set -o ignoreeof",
     "OLDPWD=/nowhere x=1",
     "x='declare -- y=\"1\"'; y=$'\\ndeclare -- x=\"1\"\\n'",
+    "GLOBIGNORE=x",
+    "export GLOBIGNORE=x; shopt -s nullglob",
+    "GLOBIGNORE=x; shopt -u dotglob",
+    "shopt -s dotglob; GLOBIGNORE=x; unset GLOBIGNORE",
     "shopt -s extglob nullglob",
     "shopt -s dotglob; shopt -u progcomp cmdhist",
     "shopt -s failglob nocasematch xpg_echo",
@@ -65,11 +76,13 @@ CHANGES = [
     "h() { local x=1; } 2>/dev/null; readonly -f h",
     "unset -f f g",
     "eval 'function a=b { :; }; function c/d { :; }; function ~ { :; }'",
+    "set -a; function a=b { :; }; readonly -f a=b; function x=y { :; }; set +a",
     "function f-g.h { :; }; declare -ft f-g.h",
     'cd() { builtin cd "$@"; }; declare() { builtin declare "$@"; }',
     "enable -n printf; enable printf",
     "BASH_COMPAT=4.4",
     "LC_ALL=C; LC_CTYPE=C.UTF-8",
+    "LC_ALL=(C 'x y'); export LC_CTYPE=(C.UTF-8)",
     "POSIXLY_CORRECT=y",
     "true",
 ]
@@ -82,6 +95,11 @@ EXITS = [
     "declare -ix x=5; declare -ax y=(1 'two  words' $'\\n'); f() { local x=a y=b z; END; }; f",
     "declare -A y=([']']=$'\\n v' [a]='b c'); f() { local -a y=(1 2); END; }; f",
     "declare -n z=x; x=1; f() { local -n z=y; local y=2 x; END; }; f",
+    "x='a b'; declare -ix x; y=(1 'a b'); declare -iu y; f() { local x=2 y=3; END; }; f",
+    "x='a[$(echo ran >>made)0]'; declare -i x; f() { local x=1; END; }; f",
+    "x=aBc; declare -u x; declare -A y=([k]='P q'); declare -lr y; f() { local x=1; END; }; f",
+    "x=aBc; declare -ur x; declare -A y=([k]=P); declare -l y; f() { local x y=2; END; }; f",
+    "x=010; declare -i x; declare -Ai y; declare -l z; f() { local x=1 y=2 z=3; END; }; f",
     "declare -lx x=ABC; declare -t y=1; f() { local x y=2; unset x; END; }; y=3 f",
     "declare -a x; declare -A y=(); declare -x z; f() { local x=1 y=2 z=3; END; }; f",
     "readonly x=1; declare -ar y=(1 2); f() { local z=$x; END; }; f",
@@ -181,6 +199,8 @@ def test_an_exit_in_a_function_leaves_no_local_variable(place: Place, command: s
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @example(changes=["set -o posix", "set +o posix"])
+@example(changes=["POSIXLY_CORRECT=y", "set -a"])
+@example(changes=["GLOBIGNORE=x", "unset x y HOME GLOBIGNORE"])
 @given(changes=st.lists(st.sampled_from(CHANGES), min_size=2, max_size=4))
 def test_changes_add_up_as_in_one_bash(place: Place, changes: list[str]) -> None:
     expected = one_bash(place, changes)

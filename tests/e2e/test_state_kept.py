@@ -88,6 +88,9 @@ KEPT = [
     ("function é-ü { echo f; }", "é-ü", "f\n"),
     ("LC_ALL=de 2>/dev/null", "echo $LC_ALL", "de\n"),
     ("export LC_CTYPE=de; unset LC_ALL", "printenv LC_CTYPE", "de\n"),
+    ("BASH_COMPAT=99 2>/dev/null", "echo $BASH_COMPAT", "99\n"),
+    ("export BASH_COMPAT=99 2>/dev/null", "printenv BASH_COMPAT", "99\n"),
+    ("export BASH_COMPAT=4.4; set -u", "shopt -p compat44; bash -c 'shopt -p compat44'", None),
     ("unset LC_ALL; LANG=nope 2>/dev/null", "echo $LANG; printenv LANG || echo no", "nope\nno\n"),
 ]
 
@@ -148,6 +151,7 @@ def test_a_remembered_function_may_set_a_trap(daemon: RawDaemon, session: str) -
         ("X=1; set -n", "missing"),
         ("X=1; ulimit -f 0", "missing"),
         ("X=1; trap 'exit 3' EXIT", "missing"),
+        ("X=1; set -o posix; trap 'echo bye' EXIT", "missing"),
         ("X=1; trap '(' EXIT", "missing"),
         ("X=1; builtin trap '' EXIT", "missing"),
         ("X=1; enable -n builtin", "missing"),
@@ -300,3 +304,15 @@ def test_an_open_document_in_a_trap_shows_nothing_of_ours(daemon: RawDaemon) -> 
     shown = daemon.bash("trap 'echo $((1 << 3)); exit 4' EXIT; trap -p EXIT", session="trap")
     assert shown["stdout"] == "trap -- 'echo $((1 << 3)); exit 4' EXIT\n8\n"
     assert (shown["exitCode"], daemon.bash("echo $X", session="trap")["stdout"]) == (4, "1\n")
+
+
+def test_an_open_quote_in_a_trap_shows_nothing_of_ours(daemon: RawDaemon) -> None:
+    daemon.bash('f() { echo "it\'s"; }', session="quote")
+    env = {"BASH_FUNC_f%%": "() { echo; }", "SECRET": "value"}
+    for quote, status in ((r"\'", "missing"), ('"', "missing"), ("", None)):
+        result = daemon.bash(f"trap $'echo {quote}' EXIT; X=1", session="quote", env=env)
+        shown = result["stdout"] + result["stderr"]
+        assert "__shelld" not in shown
+        assert "value" not in shown
+        assert reason_of(result) == status
+    assert daemon.bash("f; echo $X", session="quote")["stdout"] == "it's\n1\n"

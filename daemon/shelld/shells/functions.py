@@ -109,7 +109,13 @@ def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> 
         # Whatever its name means to the parser, the rest of the script is still run.
         head = b"" if source.startswith(b"function ") else b"function "
         text = b"\\builtin eval %s 2>/dev/null\n" % quote(head + source)
-    if flags != b"-f":
+    if b"=" in name:
+        # `declare` takes such a name for an assignment, and `export` refuses it.
+        if b"x" in flags:
+            text = b"\\builtin set -a\n%s\\builtin set +a\n" % text
+        if b"r" in flags:
+            text += b"\\builtin readonly -f -- %s\n" % quote(name)
+    elif flags != b"-f":
         text += b"\\builtin declare %s -- %s\n" % (flags, quote(name))
     return text
 

@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from shelld.shells.functions import quote
-from shelld.shells.state import DUMP, END_OF_PART, TRAPS_VARIABLE, ShellState
+from shelld.shells.state import DUMP, END_OF_PART, GLOBALS, TRAPS_VARIABLE, ShellState
 
 # Matches every command that may set a trap. No word of another command can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
@@ -31,8 +31,15 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # returned, and is not interrupted by itself. A subshell has no trap of ours, and shows those of its
 # parent until it sets one.
 #
-# A here-document in a trap on EXIT need not have an end. It must not read our part of the trap, so
-# `eval` runs the command's part.
+# With a DEBUG trap, our part of the trap on EXIT runs in a subshell, which does not inherit it. The
+# status of our part is 1, so that `!` also comes before the subshell: then `set -e` and a trap on
+# ERR ignore it.
+#
+# The command's part of the trap on EXIT must not read ours as its own. A here-document need not
+# have an end, so `eval` runs a part with one. A backslash at the end stands for itself, so it is
+# doubled. If a quote is left open, bash must find a syntax error, and run nothing: so our part is
+# one line with no single quote and an even number of others, and a table has the text of several
+# lines.
 _WRAPPER: Final = b" ".join(
     line.strip()
     for line in rb"""
@@ -56,8 +63,8 @@ trap() {
         EXIT|DEBUG|ERR|RETURN)
           if [[ -v TABLE[$__shelld_k] ]] && { [[ $__shelld_k == EXIT || $- == *T* ]] ||
             ((${#FUNCNAME[@]} <= ${TABLE[DEPTH]-0})); }; then
-            __shelld_a=${TABLE[$__shelld_k]};
-            \builtin printf "trap -- '%s' %s\n" "${__shelld_a//\'/\'\\\'\'}" "$__shelld_k"; fi;;
+            __shelld_a=${TABLE[$__shelld_k]//\'/\'\\\'\'};
+            \builtin printf "trap -- '%s' %s\n" "$__shelld_a" "$__shelld_k"; fi;;
         *) \builtin trap -p -- "$__shelld_t" 2>&- || __shelld_s=$?;;
       esac;
     done;
@@ -96,9 +103,13 @@ trap() {
     \builtin printf "%s\n" "$__shelld_t" >&2;
   fi;
   if [[ ${BASHPID-$$} != $$ ]]; then \builtin return "$__shelld_s"; fi;
-  if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="( $__shelld_d )"; fi;
+  if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="! ( $__shelld_d )"; fi;
   __shelld_t=${TABLE[EXIT]-};
   if [[ $__shelld_t == *"<<"* ]]; then __shelld_t="\\builtin eval ${__shelld_t@Q}"; fi;
+  __shelld_k=${__shelld_t##*[!\\]};
+  if ((${#__shelld_k} % 2)); then __shelld_t+=\\; fi;
+  \builtin declare -gA TABLE;
+  TABLE+=(TEXTS);
   \builtin trap -- "$__shelld_t"$'\n'"$__shelld_d" EXIT;
   if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
   if [[ $__shelld_f ]]; then
@@ -155,14 +166,21 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
         dump,
         path.encode(),
     )
+    line = b"\\builtin trap %s EXIT\n" % quote(action)
     if not shares_trap:
-        return b"\\builtin trap %s EXIT\n" % quote(action)
-    return b"\n".join(
-        (
-            _WRAPPER.replace(b"ACTION", quote(action)),
-            b"\\builtin trap %s EXIT\n" % quote(action),
-        )
-    )
+        return line
+    texts = {b"GLOBALS": quote(GLOBALS), b"BEFORE": quote(before_dump)}
+    after_another = action.replace(texts[b"GLOBALS"], _in_table(b"GLOBALS"))
+    if before_dump:
+        run = rb"\builtin eval %s; " % _in_table(b"BEFORE")
+        after_another = after_another.replace(before_dump + END_OF_PART, run + END_OF_PART, 1)
+    wrapper = _WRAPPER.replace(b"ACTION", quote(after_another))
+    table = b" ".join(b"[%s]=%s" % item for item in texts.items())
+    return b"%s\n%s" % (wrapper.replace(b"TEXTS", table), line)
+
+
+def _in_table(name: bytes) -> bytes:
+    return b'"${%s[%s]}"' % (TRAPS_VARIABLE, name)
 
 
 def prelude(

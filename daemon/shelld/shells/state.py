@@ -35,9 +35,10 @@ _POSIX_VARIABLE: Final = b"__shelld_posix"
 # `exit` runs the trap inside the function that calls it, where `declare -p` shows local variables.
 # A subshell runs this text there, and prints what `declare -p` would print outside. A nameref to
 # its own name is circular, and bash then takes the global variable. A global variable that is
-# readonly cannot have such a nameref, and no local namesake either. Bash parses each line when it
-# has run the ones before it, so aliases have no effect.
-_GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
+# readonly cannot have such a nameref, and no local namesake either. As in `_line`, a value
+# comes before the attributes that would change it. Bash parses each line when it has run the ones
+# before it, so aliases have no effect.
+GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
 \builtin set +aekuvx -f
 \builtin unset -f local
 __shelld_listed=$(\builtin declare -p)
@@ -49,7 +50,13 @@ __shelld_find() {
 }
 __shelld_print() {
   \builtin local +x "$1"
-  \builtin eval "local ${__shelld_found#declare }" && \builtin declare -p "$1"
+  if [[ $__shelld_found == "declare -"*([!\ ])[cilu]*([!\ ])\ *=* ]]; then
+    \builtin local __shelld_flags=${__shelld_found#declare }
+    __shelld_flags=${__shelld_flags%% *}
+    if [[ $__shelld_flags == *A* ]]; then \builtin local -A "$1"; fi
+    \builtin eval "local ${__shelld_found#declare -* }"
+    \builtin local "$__shelld_flags" "$1"
+  else \builtin eval "local ${__shelld_found#declare }"; fi && \builtin declare -p "$1"
 }
 __shelld_print_all() {
   \builtin local IFS=$'\n' __shelld_name __shelld_found
@@ -88,7 +95,7 @@ DUMP: Final = (
             rb"\builtin ulimit -S -f hard; ",
             # `local` fails outside functions.
             rb"\builtin local __shelld_posix || \builtin declare -p; "
-            rb"\builtin local __shelld_posix && (\builtin eval " + quote(_GLOBALS) + b"); ",
+            rb"\builtin local __shelld_posix && (\builtin eval " + quote(GLOBALS) + b"); ",
             rb"\builtin set +o; ",
             rb"\builtin shopt -p; ",
             rb"\builtin set +o posix; \builtin declare -F; ",
@@ -102,6 +109,9 @@ DUMP: Final = (
     + rb'; \builtin printf "\0"'
 )
 _PARTS: Final = 9
+# The part with the output of `shopt -p`, counted from the end. Two more NULs are the end of a dump.
+_SHOPT: Final = 2 - _PARTS - 2
+_DOTGLOB: Final = b"shopt -s dotglob\n"
 # Of the directory stack, the newest entries. Bash prints the whole stack at each that is added.
 MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
@@ -132,7 +142,15 @@ _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
 
-_LOCALE: Final = (b"LC_", b"LANG")
+# Bash complains about a value of these that it does not know.
+_CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
+
+# Attributes that change what is assigned: to a number, or to upper or lower case.
+_EVALUATES: Final = re.compile(rb"[cilu]")
+# A value that they leave as it is. In every bash OPTIND has such a value.
+_NUMBER: Final = re.compile(rb'"(?:0|-?[1-9][0-9]{0,17})"')
+# Attributes that do not tell what kind of value there is: an array or the name of a variable.
+_NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
 _DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
@@ -282,7 +300,10 @@ def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
     def without(match: re.Match[bytes]) -> bytes:
         return match[1] + b":".join(x for x in match[2].split(b":") if x not in names) + b'"'
 
-    return _OPTIONS.sub(without, dump)
+    parts = _OPTIONS.sub(without, dump).split(b"\0")
+    if b"dotglob" in names:
+        parts[_SHOPT] = parts[_SHOPT].replace(_DOTGLOB, b"shopt -u dotglob\n")
+    return b"\0".join(parts)
 
 
 def hides_options(dump: bytes) -> bool:
@@ -310,7 +331,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     return parse_readable_dump(dump) if is_readable(dump) else None
 
 
-def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a table of cases
+def parse_readable_dump(dump: bytes) -> ShellState | None:
     """Do the same, without a check, for a dump of which `is_readable` is already known."""
     parts = _parts(dump)
     if parts is None:
@@ -329,7 +350,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a 
         seen.add(name)
         if name in _OWN_VARIABLES:
             if name == OPTIONS_VARIABLE and value is not None:
-                enabled = _enabled(value)
+                enabled = _enabled(value, options)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
             elif name in _OPTION_VARIABLES and b"x" in kind:
@@ -346,14 +367,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a 
                 later.append(name)
             elif kind == b"x":
                 continue
-        if name.startswith(_LOCALE):
-            # Bash complains about a locale that is not installed.
-            declarations[name] = b"{ \\builtin %s; } 2>/dev/null\n" % match[0][:-1]
-        elif kind == b"-" and value is not None:
-            # This takes bash half as long as `declare`.
-            declarations[name] = b"%s=%s\n" % (name, value)
-        else:
-            declarations[name] = match[0]
+        declarations[name] = _line(match)
     missing = (_NOT_IMPORTED & env.keys()) - declarations.keys()
     declarations.update((name, exported(name, env[name])) for name in missing)
     unset = [name for name in _SET_AT_START if name not in seen]
@@ -388,13 +402,13 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:  # noqa: PLR0912 - a 
 def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
     """Return the state with a changed locale set by the script, not by the environment.
 
-    Bash complains at its start about a locale that it does not know. It has done so once, in the
-    command that set the locale.
+    Bash complains at its start about a locale that it does not know, and about a BASH_COMPAT. It
+    has done so once, in the command that set the variable.
     """
     names = [
         name
         for name, value in state.env.items()
-        if name.startswith(_LOCALE) and value != base.get(name) and name not in state.later
+        if name.startswith(_CHECKED) and value != base.get(name) and name not in state.later
     ]
     if not names:
         return state
@@ -410,13 +424,38 @@ def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
     )
 
 
-def _enabled(value: bytes) -> frozenset[bytes]:
-    """Return the options that bash has listed as on, and the one that is on without being listed.
+def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
+    """Return the options that are on, of those that bash has listed in BASHOPTS and SHELLOPTS.
 
-    Posix mode turns inherit_errexit on, and it stays on afterwards. Bash does not list it.
+    These are not always right. Posix mode turns inherit_errexit on, and it stays on afterwards. And
+    GLOBIGNORE turns dotglob on and off: `shopt -p`, the listing, tells whether it is on.
     """
-    names = frozenset(unquote(value).split(b":"))
-    return names | {b"inherit_errexit"} if b"posix" in names else names
+    names = frozenset(unquote(value).split(b":")) - {b"dotglob"}
+    if b"posix" in names:
+        names |= {b"inherit_errexit"}
+    return names | {b"dotglob"} if _DOTGLOB in listing else names
+
+
+def _line(declaration: re.Match[bytes]) -> bytes:
+    """Return the line that makes a variable again.
+
+    A value may be older than the attributes. If bash assigned it to a variable that has them, it
+    would change it, or evaluate it as an arithmetic expression, which can run commands. So the
+    attributes come after it.
+    """
+    kind, name, value = declaration["flags"], declaration["name"], declaration["value"]
+    if kind == b"-" and value is not None:
+        # This takes bash half as long as `declare`.
+        line = b"%s=%s\n" % (name, value)
+    elif value is not None and _EVALUATES.search(kind) and not _NUMBER.fullmatch(value):
+        shape = _NO_SHAPE.sub(b"", kind) or b"-"
+        line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
+    else:
+        line = declaration[0]
+    if name.startswith(_CHECKED):
+        # Bash has complained in the command that set it.
+        return b"{ %s; } 2>/dev/null\n" % line[:-1]
+    return line
 
 
 def _attributes(line: bytes) -> tuple[bytes, bytes]:
@@ -467,6 +506,8 @@ def _switches(lines: bytes, enabled: frozenset[bytes]) -> bytes:
 
 def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
     on, off = _sorted_options(lines, enabled)
+    # Posix mode sets a variable, which allexport would export.
+    on.sort(key=lambda name: name != b"posix")
     words = [b"-o " + name for name in on] + [b"+o " + name for name in off]
     return b"\\builtin set %s\n" % b" ".join(words)
 
