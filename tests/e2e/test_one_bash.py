@@ -195,11 +195,16 @@ def test_an_exit_in_a_function_leaves_no_local_variable(place: Place, command: s
     check(place, [command.replace("END", "exit")], expected)
 
 
+# The same examples each time: others are for the long test.
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @example(changes=["set -o posix", "set +o posix"])
 @example(changes=["POSIXLY_CORRECT=y", "set -a"])
+@example(changes=["unset IFS PS4 OPTIND TERM", "OPTIND=4"])
+@example(changes=["unset PATH", "declare -i PATH"])
 @example(changes=["GLOBIGNORE=x", "unset x y HOME GLOBIGNORE"])
 @given(changes=st.lists(st.sampled_from(CHANGES), min_size=2, max_size=4))
 def test_changes_add_up_as_in_one_bash(place: Place, changes: list[str]) -> None:
@@ -207,3 +212,14 @@ def test_changes_add_up_as_in_one_bash(place: Place, changes: list[str]) -> None
     # In posix mode, some errors end bash.
     assume("shopt" in expected)
     check(place, changes, expected)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", CHANGES)
+def test_every_two_changes_add_up(place: Place, first: str) -> None:
+    for second in CHANGES:
+        expected = one_bash(place, [first, second])
+        # A here-document that looks like a function hides the attributes of one named a=b.
+        is_hidden = "g () \nE" in first + second and "-f a=b" in first + second
+        if "shopt" in expected and not is_hidden:
+            check(place, [first, second], expected)

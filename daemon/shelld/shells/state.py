@@ -452,6 +452,9 @@ def _line(declaration: re.Match[bytes]) -> bytes:
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
     else:
         line = declaration[0]
+    if (value is None and name in _SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
+        # The command has unset it first, and each bash sets it again.
+        line = b"unset -v %s; %s" % (name, line)
     if name.startswith(_CHECKED):
         # Bash has complained in the command that set it.
         return b"{ %s; } 2>/dev/null\n" % line[:-1]
