@@ -43,6 +43,7 @@ DAEMON_ROOMS = [
     "keeper",
     "workers",
     "readiness",
+    "signals",
     "faults",
 ]
 

@@ -13,8 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NoReturn
 
@@ -34,6 +33,7 @@ from shelld.routes import routes
 from shelld.serve import Server
 from shelld.shells.manager import ShellManager
 from shelld.shells.process import ShellProcess
+from shelld.signals import received
 from shelld.startup import hint_for
 from shelld.stdio import Input, Output
 from shelld.toolbox import Toolbox
@@ -109,7 +109,6 @@ async def _run(
     def start(task: Callable[..., Awaitable[None]], *args: object) -> None:
         watchers.start_soon(faults.keep_running, partial(task, *args), task.__name__)
 
-    wakeup = _wakeup_descriptor()
     output = Output(streams[1])
     exit_code = 0
     collect_rarely()
@@ -127,9 +126,9 @@ async def _run(
         async with anyio.create_task_group() as watchers:
             hurry = anyio.Event()
             reading = anyio.CancelScope()
-            start(_watch_signals, wakeup, reading, hurry)
+            start(_watch_signals, reading, hurry)
             start(_watch_output, output, reading)
-            start(_watch_children, wakeup, pool)
+            start(_watch_children, pool)
             watchers.start_soon(faults.run_once, load_soon, "the preload of the guard")
             watchers.start_soon(faults.run_once, toolbox.preload, "the preload of the tools")
             start(reports.run)
@@ -197,35 +196,11 @@ async def _stop(
             faults.report("the stop")
 
 
-def _wakeup_descriptor() -> int:
-    """Return the descriptor to which asyncio has Python write the numbers of signals.
-
-    To be called before any signal is waited for: one that arrives during this call is lost.
-    """
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGCHLD, _ignore)
-    descriptor = signal.set_wakeup_fd(-1)
-    loop.remove_signal_handler(signal.SIGCHLD)
-    return descriptor
-
-
-def _ignore() -> None:
-    """Handle a signal that nobody waits for yet."""
-
-
-@contextmanager
-def _received(wakeup: int, *numbers: signal.Signals) -> Generator[AsyncIterator[signal.Signals]]:
-    """Receive signals. Python writes nothing to stderr when they come faster than asyncio reads."""
-    with anyio.open_signal_receiver(*numbers) as signals:
-        # asyncio has set the same descriptor, with the warning.
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-        yield signals
-
-
-async def _watch_signals(wakeup: int, reading: anyio.CancelScope, hurry: anyio.Event) -> None:
-    with _received(wakeup, signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for _ in signals:
-            if reading.cancel_called:
+async def _watch_signals(reading: anyio.CancelScope, hurry: anyio.Event) -> None:
+    with received(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as arrivals:
+        while True:
+            count = await arrivals.wait()
+            if reading.cancel_called or count > 1:
                 hurry.set()
             reading.cancel()
 
@@ -235,13 +210,13 @@ async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
     reading.cancel()
 
 
-async def _watch_children(wakeup: int, pool: RunnerPool) -> None:
+async def _watch_children(pool: RunnerPool) -> None:
     """Let the pool know when a child has ended or stopped: its keeper, or what one has left."""
-    with _received(wakeup, signal.SIGCHLD) as signals:
+    with received(signal.SIGCHLD) as arrivals:
         while True:
             next_ms = pool.tend()
             with anyio.move_on_after(math.inf if next_ms is None else next_ms / 1000):
-                await anext(signals)
+                await arrivals.wait()
 
 
 async def _watch_process(pid: int, reading: anyio.CancelScope) -> None:

@@ -638,6 +638,7 @@ def test_the_daemon_reaps_a_part_and_comes_back(monkeypatch: pytest.MonkeyPatch)
         return 999_999, 0
 
     monkeypatch.setattr(os, "waitpid", ended)
+    monkeypatch.setattr(pool_module, "TEND_S", 0)
     assert RunnerPool(adopts=True).tend() == 0
     assert len(reaped) == REAPED_AT_ONCE
 

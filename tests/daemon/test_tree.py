@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -55,6 +56,34 @@ def test_what_is_spared_is_spared_with_all_below_it() -> None:
         assert other.wait(10) == -signal.SIGKILL
         assert spared.poll() is None
         tree.kill_descendants()
+
+
+def test_of_many_children_the_newest_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "_KILLED_AT_ONCE", 2)
+    with contextlib.ExitStack() as processes:
+        pids = [
+            processes.enter_context(subprocess.Popen(["/bin/sleep", "300"])).pid for _ in range(5)
+        ]
+        assert sorted(tree.kill_descendants() or []) == pids[3:]
+        # Those that are spared do not hide the others, however many they are.
+        assert sorted(tree.kill_descendants(set(pids[2:]).__contains__) or []) == pids[:2]
+        tree.kill_descendants({*pids[:2], *pids[3:]}.__contains__)
+
+
+def test_nothing_is_looked_for_below_a_zombie(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["/bin/true"]) as ended, subprocess.Popen(["/bin/sleep", "300"]) as runs:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        looked: list[str] = []
+        read = os.listdir
+
+        def listed(path: str) -> list[str]:
+            looked.append(path)
+            return read(path)
+
+        monkeypatch.setattr(os, "listdir", listed)
+        assert sorted(tree.kill_descendants() or []) == sorted([ended.pid, runs.pid])
+        assert f"/proc/{runs.pid}/task" in looked
+        assert f"/proc/{ended.pid}/task" not in looked
 
 
 def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:

@@ -30,6 +30,10 @@ SPARE: Final = 2
 # With nothing left to kill, the family ends in a few milliseconds.
 CLOSE_TIMEOUT_MS: Final = 200
 
+# Processor time for children that end while others are reaped. Processes that only fork and end are
+# caught by whoever looks at them again at once; but other requests wait meanwhile.
+TEND_S: Final = 0.005
+
 _BOOT: Final = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from shelld.keeper.supervisor import main; main(3, *sys.argv[2:])"
@@ -66,6 +70,7 @@ class RunnerPool:
         # Processes of ours that have ended. If one was a keeper, its runners are to be adopted.
         self._ended: set[int] = set()
         self._strangers = Strangers()
+        self._next_tend_ms: int | None = None
 
     def prepare(self) -> None:
         """Start the keeper and one runner ahead of need; raises OSError if that is impossible."""
@@ -176,12 +181,20 @@ class RunnerPool:
         """
         if not self.adopts:
             return None
+        end_at = time.thread_time() + TEND_S
+        while self._tend_once() and time.thread_time() < end_at:
+            pass
+        return self._next_tend_ms
+
+    def _tend_once(self) -> bool:
+        """Return whether there may be more to reap."""
         has_more = self._reap()
         if self._strangers.interval_ms is not None:
             self._adopt_runners()
             self._strangers.kill_round(self._is_ours)
             has_more = self._reap()
-        return 0 if has_more else self._strangers.interval_ms
+        self._next_tend_ms = 0 if has_more else self._strangers.interval_ms
+        return has_more
 
     def _reap(self) -> bool:
         """Return whether there may be more to reap."""

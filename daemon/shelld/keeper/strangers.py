@@ -20,7 +20,7 @@ SURVIVOR_INTERVAL_MS: Final = 500
 
 # Processes that a parent reaps before it does anything else. While others fork and end, there may
 # always be one more.
-REAPED_AT_ONCE: Final = 200
+REAPED_AT_ONCE: Final = 1_000
 # On a machine without a processor to spare, the deadline may pass before much was done.
 ROUNDS_BEFORE_GIVING_UP: Final = 20
 

@@ -20,11 +20,15 @@ whoever asks must not take that for "nothing is left".
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
+
+# Direct children of which one round looks for those to kill.
+_KILLED_AT_ONCE: Final = 500
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -210,10 +214,13 @@ def _nobody(_pid: int) -> bool:
     return False
 
 
-def walk(is_spared: Spared = _nobody) -> Iterator[tuple[int, int]] | None:
+def walk(
+    is_spared: Spared = _nobody, *, newest: int | None = None
+) -> Iterator[tuple[int, int]] | None:
     """Return an iterator over pid and parent pid of everything below this process.
 
-    Zombies are included. None if not even the direct children can be listed.
+    Zombies are included. None if not even the direct children can be listed. `newest`: of the
+    direct children, only so many that are not spared.
 
     What is spared, with all below it, is left out. What forks meanwhile may be missed, so callers
     repeat. The youngest come first, and each when its own children are known already: to kill one
@@ -227,6 +234,9 @@ def walk(is_spared: Spared = _nobody) -> Iterator[tuple[int, int]] | None:
         own = list_children(us)
     except (OSError, ValueError):
         return None
+    if newest is not None and len(own) > newest:
+        found = itertools.islice((pid for pid in reversed(own) if not is_spared(pid)), newest)
+        own = list(found)[::-1]
     return _walk(us, own, list_children, is_spared)
 
 
@@ -245,9 +255,21 @@ def _walk(
     add(own, us)
     while waiting:
         pid, parent = waiting.pop()
-        with contextlib.suppress(OSError, ValueError):
-            add(list_children(pid), pid)
+        if parent != us or not _has_ended(pid):
+            with contextlib.suppress(OSError, ValueError):
+                add(list_children(pid), pid)
         yield pid, parent
+
+
+def _has_ended(child: int) -> bool:
+    """Whether a child of this process is a zombie, and so has no children.
+
+    Among thousands of them, those that still fork must be found in time.
+    """
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except OSError:
+        return False
 
 
 def living_descendants() -> list[int] | None:
@@ -280,9 +302,10 @@ def signal_process(pid: int, number: int, parent: int) -> None:
 def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
     """SIGKILL everything below this process; return the pids, of which some may be zombies.
 
-    None if nobody can tell what there is. To be repeated until nothing is left.
+    None if nobody can tell what there is. To be repeated until nothing is left: of very many
+    children, these are the newest. Those that fork are among them, and the older ones are zombies.
     """
-    below = walk(is_spared)
+    below = walk(is_spared, newest=_KILLED_AT_ONCE)
     if below is None:
         return None
     found: list[int] = []
