@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Final, NoReturn
 
 import anyio
@@ -40,6 +41,7 @@ from shelld.toolbox import Toolbox
 
 logger = logging.getLogger("shelld.app")
 
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # For requests in flight to end by themselves once no more will be read.
 DRAIN_S: Final = 0.5
 # From SIGTERM to SIGKILL for what still runs then.
@@ -127,7 +129,7 @@ async def _run(
         async with anyio.create_task_group() as watchers:
             hurry = anyio.Event()
             reading = anyio.CancelScope()
-            start(_watch_signals, wakeup, reading, hurry)
+            start(_watch_signals, reading, hurry)
             start(_watch_output, output, reading)
             start(_watch_children, wakeup, pool)
             watchers.start_soon(faults.run_once, load_soon, "the preload of the guard")
@@ -214,20 +216,40 @@ def _ignore() -> None:
 
 
 @contextmanager
-def _received(wakeup: int, *numbers: signal.Signals) -> Generator[AsyncIterator[signal.Signals]]:
-    """Receive signals. Python writes nothing to stderr when they come faster than asyncio reads."""
-    with anyio.open_signal_receiver(*numbers) as signals:
+def _child_signals(wakeup: int) -> Generator[AsyncIterator[signal.Signals]]:
+    """Receive SIGCHLD. Python writes nothing to stderr if it comes faster than asyncio reads.
+
+    asyncio learns of a signal only from its byte on the descriptor, and a full descriptor takes no
+    more. To lose one SIGCHLD does no harm: others fill the descriptor, and are read later.
+    """
+    with anyio.open_signal_receiver(signal.SIGCHLD) as signals:
         # asyncio has set the same descriptor, with the warning.
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         yield signals
 
 
-async def _watch_signals(wakeup: int, reading: anyio.CancelScope, hurry: anyio.Event) -> None:
-    with _received(wakeup, signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for _ in signals:
-            if reading.cancel_called:
-                hurry.set()
-            reading.cancel()
+async def _watch_signals(reading: anyio.CancelScope, hurry: anyio.Event) -> None:
+    """Stop the daemon at the first signal that asks for it, and hurry at the next one.
+
+    The handlers are Python's own, not asyncio's: Python keeps a flag for each signal, which is set
+    even if many SIGCHLD have filled the descriptor from which asyncio learns of signals.
+    """
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if reading.cancel_called:
+            hurry.set()
+        reading.cancel()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(stop)
+
+    previous = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
+    try:
+        await anyio.sleep_forever()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
@@ -237,7 +259,7 @@ async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
 
 async def _watch_children(wakeup: int, pool: RunnerPool) -> None:
     """Let the pool know when a child has ended or stopped: its keeper, or what one has left."""
-    with _received(wakeup, signal.SIGCHLD) as signals:
+    with _child_signals(wakeup) as signals:
         while True:
             next_ms = pool.tend()
             with anyio.move_on_after(math.inf if next_ms is None else next_ms / 1000):
