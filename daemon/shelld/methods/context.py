@@ -47,6 +47,10 @@ class LargeAnswers:
         self._is_free = anyio.Semaphore(1)
         self._owner: Context | None = None
 
+    def is_turn_of(self, context: Context) -> bool:
+        """Whether this request may make its answer now."""
+        return self._owner is context
+
     async def begin(self, context: Context) -> None:
         """Wait until this request may make its answer. It may do so until `end`."""
         if self._owner is context:
@@ -85,6 +89,11 @@ class Context:
     shell: ShellProcess | None = None
     is_over: bool = False
     large_answers: LargeAnswers | None = None
+
+    @property
+    def may_make_large_answer(self) -> bool:
+        """Whether this request need not wait for others to make a large answer."""
+        return self.large_answers is None or self.large_answers.is_turn_of(self)
 
     async def begin_large_answer(self) -> None:
         """Wait until this request may make a large answer. Others wait for its end."""
