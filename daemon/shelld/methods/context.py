@@ -44,7 +44,7 @@ class LargeAnswers:
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self._wait_for_room = wait_for_room
         # Not a lock: a request may be answered by another task than the one that waited.
-        self._is_free = anyio.Semaphore(1)
+        self._turn = anyio.Semaphore(1)
         self._owner: Context | None = None
 
     def is_turn_of(self, context: Context) -> bool:
@@ -55,11 +55,11 @@ class LargeAnswers:
         """Wait until this request may make its answer. It may do so until `end`."""
         if self._owner is context:
             return
-        await self._is_free.acquire()
+        await self._turn.acquire()
         try:
             await self._wait_for_room()
         except BaseException:
-            self._is_free.release()
+            self._turn.release()
             raise
         self._owner = context
 
@@ -67,7 +67,7 @@ class LargeAnswers:
         """Let the next request make its answer, if this one was making one."""
         if self._owner is context:
             self._owner = None
-            self._is_free.release()
+            self._turn.release()
 
 
 def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> None:
