@@ -4,8 +4,7 @@ A program of its own: it is started by its path, imports nothing but `linear` an
 and may be killed at any moment. It reads and writes frames on its standard input, which is a
 socket: each is a length in four bytes, big-endian, and that many bytes of UTF-8. To say that it
 runs, it first writes an empty frame. The first frame that it reads is the pattern, each later one
-a text. Each is answered: "+" and
-the engine, or the lines that match, or "-" and why not.
+a text. Each is answered: "+" and the engine, or the lines that match, or "-" and why not.
 """
 
 from __future__ import annotations
