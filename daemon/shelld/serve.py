@@ -316,6 +316,8 @@ class Server:
     def _begin(self, entry: InFlight) -> None:
         request = entry.request
         self._daemon.requests += 1
+        if self._logs_requests:
+            logger.debug("request %.100r", request.method)
         if request.method == "exit":
             self.exit_code = 0 if self._daemon.draining else 1
             self._settle(entry, encode_result(entry.raw_id, None))
@@ -332,8 +334,6 @@ class Server:
         elif len(self._in_flight) >= self._daemon.options.max_in_flight:
             self._put_off(entry)
         else:
-            if self._logs_requests:
-                logger.debug("request %.100r", request.method)
             self._in_flight.add(entry)
             entry.worker = self._workers.start(entry)
 

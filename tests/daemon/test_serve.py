@@ -293,6 +293,14 @@ async def test_large_answers_are_made_as_the_client_takes_them() -> None:
     assert [len(answers[number]["result"]) for number in (0, 2, 3)] == [LARGE_BYTES] * 3
 
 
+async def test_shutdown_is_in_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "shelld.serve")
+    async with served() as peer:
+        peer.send(request("shutdown", 1))
+        assert (await peer.receive())["result"] is None
+    assert "request 'shutdown'" in caplog.messages
+
+
 async def test_small_answers_pass_large_ones_that_wait() -> None:
     async with served(large=LargeBody()) as peer:
         peer.send(*(request("large", number) for number in range(3)), request("nothing", 3))
