@@ -15,6 +15,7 @@ from shelld.options import Options
 from shelld.shells.manager import ShellManager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
+from shelld_protocol.errors import resource_exhausted
 from shelld_protocol.tools import ExecutionContext
 
 
@@ -52,12 +53,18 @@ class LargeAnswers:
         return self._owner is context
 
     async def begin(self, context: Context) -> None:
-        """Wait until this request may make its answer. It may do so until `end`."""
+        """Wait until this request may make its answer. It may do so until `end`.
+
+        Raises `RpcError` (resource_exhausted) if its batch holds too much already. Nothing has
+        been taken from any output then.
+        """
         if self._owner is context:
             return
         await self._turn.acquire()
         try:
             await self._wait_for_room()
+            if not context.has_room():
+                raise resource_exhausted("memory", "The batch holds too many large answers")
         except BaseException:
             self._turn.release()
             raise
@@ -74,13 +81,19 @@ def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> None:
     """Of a request that nobody has sent."""
 
 
+def _always() -> bool:
+    """For a request whose answer is sent by itself."""
+    return True
+
+
 @dataclass(slots=True)
 class Context:
     """One request. `notify` sends its client a notification (method, params) at once.
 
     `error_data` is added to the error if the request ends cancelled. `shell` is the one that it
     waits for, once there is one. `is_over`: it is cancelled or answered, and nothing more is to be
-    sent about it. `large_answers` is None where nothing is sent to a client.
+    sent about it. `large_answers` is None where nothing is sent to a client. `has_room`: its batch
+    may hold another large answer.
     """
 
     daemon: Daemon
@@ -89,6 +102,7 @@ class Context:
     shell: ShellProcess | None = None
     is_over: bool = False
     large_answers: LargeAnswers | None = None
+    has_room: Callable[[], bool] = _always
 
     @property
     def may_make_large_answer(self) -> bool:
