@@ -67,6 +67,9 @@ logger = logging.getLogger("shelld.serve")
 # Answers that wait for the client to read them, before no more requests are read.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
+# Answers that a batch holds, before its other members may make no large ones.
+MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
+
 # After this many failures in a row of our code that reads requests, the stream counts as ended.
 MAX_READ_FAILURES: Final = 3
 
@@ -148,10 +151,16 @@ class BatchReply:
         self._size = size
         self._deliver = deliver
         self._replies: dict[int, bytes | None] = {}
+        self._bytes = 0
+
+    def has_room(self) -> bool:
+        """Whether another member may make a large answer. All are held until the last is there."""
+        return self._bytes < MAX_BATCH_BYTES
 
     def take(self, position: int, reply: bytes | None) -> None:
         """Take the answer to the member at `position`."""
         self._replies[position] = reply
+        self._bytes += len(reply or b"")
         if len(self._replies) == self._size:
             answers = [answer for _, answer in sorted(self._replies.items()) if answer is not None]
             self._deliver(encode_batch(answers) if answers else None)
@@ -185,7 +194,7 @@ class Server:
         # Attempts to read that have failed in a row.
         self._read_failures = 0
         # Members of a batch that are still to be started.
-        self._members: deque[tuple[Single, Deliver]] = deque()
+        self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
         # All has been read.
         self._at_end = False
         # A client may have one id in flight several times.
@@ -280,7 +289,7 @@ class Server:
         if isinstance(message, Batch):
             batch = BatchReply(len(message.members), self._write)
             for position, member in enumerate(message.members):
-                self._members.append((member, partial(batch.take, position)))
+                self._members.append((member, partial(batch.take, position), batch))
         else:
             self._accept(message, self._write)
 
@@ -291,7 +300,7 @@ class Server:
             return resource_exhausted("memory", event.value)
         return parse_error()
 
-    def _accept(self, message: Single, deliver: Deliver) -> None:
+    def _accept(self, message: Single, deliver: Deliver, batch: BatchReply | None = None) -> None:
         """Start one request, or answer it at once. `deliver` is called exactly once."""
         if isinstance(message, Response):
             deliver(None)
@@ -304,6 +313,8 @@ class Server:
         entry: InFlight | None = None
         try:
             context = Context(self._daemon, self._notify, large_answers=self._large_answers)
+            if batch is not None:
+                context.has_room = batch.has_room
             entry = InFlight(message, context, deliver)
             self._begin(entry)
         except Exception as error:
@@ -316,6 +327,8 @@ class Server:
     def _begin(self, entry: InFlight) -> None:
         request = entry.request
         self._daemon.requests += 1
+        if self._logs_requests:
+            logger.debug("request %.100r", request.method)
         if request.method == "exit":
             self.exit_code = 0 if self._daemon.draining else 1
             self._settle(entry, encode_result(entry.raw_id, None))
@@ -332,8 +345,6 @@ class Server:
         elif len(self._in_flight) >= self._daemon.options.max_in_flight:
             self._put_off(entry)
         else:
-            if self._logs_requests:
-                logger.debug("request %.100r", request.method)
             self._in_flight.add(entry)
             entry.worker = self._workers.start(entry)
 

@@ -247,9 +247,9 @@ async def test_other_tasks_have_their_turn_while_many_messages_start(
     accepted: Counter[int] = Counter()
     accept = Server._accept  # pyright: ignore[reportPrivateUsage]
 
-    def noted(server: Server, message: Any, deliver: Any) -> None:
+    def noted(server: Server, message: Any, *rest: Any) -> None:
         accepted[turn] += 1
-        accept(server, message, deliver)
+        accept(server, message, *rest)
 
     async def take_turns() -> None:
         nonlocal turn
@@ -291,6 +291,31 @@ async def test_large_answers_are_made_as_the_client_takes_them() -> None:
     assert large.made == 3
     assert answers[1]["error"]["data"]["kind"] == "cancelled"
     assert [len(answers[number]["result"]) for number in (0, 2, 3)] == [LARGE_BYTES] * 3
+
+
+async def test_batch_refuses_large_answers_once_it_holds_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large, made = LargeBody(), 2
+    monkeypatch.setattr("shelld.serve.MAX_BATCH_BYTES", LARGE_BYTES + 1000)
+    async with served(large=large) as peer:
+        peer.send([request("large", number) for number in range(made + 2)])
+        answers = await peer.receive()
+        # The next message has room again.
+        peer.send(request("large", "alone"))
+        assert len((await peer.receive())["result"]) == LARGE_BYTES
+    assert large.made == made + 1
+    assert [len(answer["result"]) for answer in answers[:made]] == [LARGE_BYTES] * made
+    refused = [answer["error"]["data"] for answer in answers[made:]]
+    assert refused == [{"kind": "resource_exhausted", "limit": "memory"}] * 2
+
+
+async def test_shutdown_is_in_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "shelld.serve")
+    async with served() as peer:
+        peer.send(request("shutdown", 1))
+        assert (await peer.receive())["result"] is None
+    assert "request 'shutdown'" in caplog.messages
 
 
 async def test_small_answers_pass_large_ones_that_wait() -> None:

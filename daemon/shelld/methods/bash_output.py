@@ -73,11 +73,14 @@ async def wait_and_read(
         if context is not None and any(reader.is_large for reader in readers.values()):
             await context.begin_large_answer()
         is_last = shell.has_ended or anyio.current_time() >= give_up_at
-        final = shell.is_empty or (shell.has_ended and not shell.leftover)
-        reads = {name: await reader.look(final=final) for name, reader in readers.items()}
-        if context is not None and any(len(read.text) > STEP_BYTES for read in reads.values()):
-            # How much a filter lets pass is known only now.
+        reads = await _look(shell, readers)
+        is_large = any(_is_large(read.text) for read in reads.values())
+        if context is not None and is_large and not context.may_make_large_answer:
+            # How much a filter lets pass is known only now. What was read is not kept: many that
+            # wait would hold it all.
+            reads.clear()
             await context.begin_large_answer()
+            reads = await _look(shell, readers)
         if any(reader.was_overtaken for reader in readers.values()):
             continue
         if is_last or any(read.text for read in reads.values()):
@@ -86,6 +89,18 @@ async def wait_and_read(
             return reads
         for name, read in reads.items():
             readers[name].skip(read)
+
+
+async def _look(shell: ShellProcess, readers: Mapping[str, StreamReader]) -> dict[str, Read]:
+    final = shell.is_empty or (shell.has_ended and not shell.leftover)
+    return {name: await reader.look(final=final) for name, reader in readers.items()}
+
+
+def _is_large(text: str) -> bool:
+    """Whether a text has more bytes than one step of a read."""
+    if len(text) > STEP_BYTES or text.isascii():
+        return len(text) > STEP_BYTES
+    return len(text.encode()) > STEP_BYTES
 
 
 def result_of(shell: ShellProcess, reads: dict[str, Read]) -> BashOutputResult:

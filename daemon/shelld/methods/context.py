@@ -15,6 +15,7 @@ from shelld.options import Options
 from shelld.shells.manager import ShellManager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
+from shelld_protocol.errors import resource_exhausted
 from shelld_protocol.tools import ExecutionContext
 
 
@@ -44,18 +45,28 @@ class LargeAnswers:
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self._wait_for_room = wait_for_room
         # Not a lock: a request may be answered by another task than the one that waited.
-        self._is_free = anyio.Semaphore(1)
+        self._turn = anyio.Semaphore(1)
         self._owner: Context | None = None
 
+    def is_turn_of(self, context: Context) -> bool:
+        """Whether this request may make its answer now."""
+        return self._owner is context
+
     async def begin(self, context: Context) -> None:
-        """Wait until this request may make its answer. It may do so until `end`."""
+        """Wait until this request may make its answer. It may do so until `end`.
+
+        Raises `RpcError` (resource_exhausted) if its batch holds too much already. Nothing has
+        been taken from any output then.
+        """
         if self._owner is context:
             return
-        await self._is_free.acquire()
+        await self._turn.acquire()
         try:
             await self._wait_for_room()
+            if not context.has_room():
+                raise resource_exhausted("memory", "The batch holds too many large answers")
         except BaseException:
-            self._is_free.release()
+            self._turn.release()
             raise
         self._owner = context
 
@@ -63,11 +74,16 @@ class LargeAnswers:
         """Let the next request make its answer, if this one was making one."""
         if self._owner is context:
             self._owner = None
-            self._is_free.release()
+            self._turn.release()
 
 
 def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> None:
     """Of a request that nobody has sent."""
+
+
+def _always() -> bool:
+    """For a request whose answer is sent by itself."""
+    return True
 
 
 @dataclass(slots=True)
@@ -76,7 +92,8 @@ class Context:
 
     `error_data` is added to the error if the request ends cancelled. `shell` is the one that it
     waits for, once there is one. `is_over`: it is cancelled or answered, and nothing more is to be
-    sent about it. `large_answers` is None where nothing is sent to a client.
+    sent about it. `large_answers` is None where nothing is sent to a client. `has_room`: its batch
+    may hold another large answer.
     """
 
     daemon: Daemon
@@ -85,6 +102,12 @@ class Context:
     shell: ShellProcess | None = None
     is_over: bool = False
     large_answers: LargeAnswers | None = None
+    has_room: Callable[[], bool] = _always
+
+    @property
+    def may_make_large_answer(self) -> bool:
+        """Whether this request need not wait for others to make a large answer."""
+        return self.large_answers is None or self.large_answers.is_turn_of(self)
 
     async def begin_large_answer(self) -> None:
         """Wait until this request may make a large answer. Others wait for its end."""

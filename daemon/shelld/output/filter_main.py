@@ -2,9 +2,9 @@
 
 A program of its own: it is started by its path, imports nothing but `linear` and what that needs,
 and may be killed at any moment. It reads and writes frames on its standard input, which is a
-socket: a length of four bytes and so much UTF-8. It first writes an empty one, which tells that it
-runs. The first one that it reads is the pattern, each other one a text. Each is answered: "+" and
-the engine, or the lines that match, or "-" and why not.
+socket: each is a length in four bytes, big-endian, and that many bytes of UTF-8. To say that it
+runs, it first writes an empty frame. The first frame that it reads is the pattern, each later one
+a text. Each is answered: "+" and the engine, or the lines that match, or "-" and why not.
 """
 
 from __future__ import annotations
