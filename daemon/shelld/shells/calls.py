@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from shelld.shells.functions import entry_name, quote, without_export
+from shelld.shells.functions import entry_name, function_of, quote, without_export
 from shelld.shells.state import ShellState, declared, declared_in, without_options
 from shelld.shells.text import to_bytes
 
@@ -31,7 +31,6 @@ _SET_OPTIONS: Final = frozenset(
 _POSIX_OPTIONS: Final = frozenset(
     b"posix expand_aliases inherit_errexit interactive_comments shift_verbose sourcepath".split()
 )
-_FUNCTION: Final = re.compile(r"BASH_FUNC_(.+)%%", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IS_ON: Final = re.compile(rb" -o ([a-z-]+)")
 _SHOPT: Final = re.compile(rb"[a-z_0-9]+")
@@ -64,9 +63,9 @@ def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
 def _functions(changes: Changes) -> dict[bytes, bytes | None]:
     """Return the functions among the entries of a call, by name."""
     return {
-        to_bytes(match[1]): None if value is None else to_bytes(value)
-        for name, value in changes.items()
-        if (match := _FUNCTION.fullmatch(name))
+        name: None if value is None else to_bytes(value)
+        for entry, value in changes.items()
+        if (name := function_of(to_bytes(entry))) is not None
     }
 
 

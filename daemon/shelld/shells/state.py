@@ -22,6 +22,7 @@ from shelld.shells.functions import (
     MAX_ENV_BYTES,
     MAX_ENV_VALUE_BYTES,
     definitions,
+    function_of,
     quote,
     without_export,
 )
@@ -164,7 +165,6 @@ _FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
 _SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
 _OPTIONS: Final = re.compile(rb'^(declare -\S+ %s=")([^"\n]*+)"$' % OPTIONS_VARIABLE, re.MULTILINE)
 _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
-_IMPORTED: Final = re.compile(rb"BASH_FUNC_(.*)%%", re.DOTALL)
 _ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
 _ALIASES: Final = re.compile(rb"(?:%s)*+" % _ALIAS.pattern)
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
@@ -249,9 +249,9 @@ def exported(name: bytes, value: bytes) -> bytes:
 
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     """Return the state of a bash that is started in `cwd` with `env`, and has run nothing."""
-    functions = {match[1]: env[match[0]] for match in map(_IMPORTED.fullmatch, env) if match}
-    sets_traps = any(b"trap" in text for text in functions.values())
-    return ShellState(cwd, env, names=frozenset(functions), sets_traps=sets_traps)
+    functions = {entry: name for entry in env if (name := function_of(entry)) is not None}
+    sets_traps = any(b"trap" in env[entry] for entry in functions)
+    return ShellState(cwd, env, names=frozenset(functions.values()), sets_traps=sets_traps)
 
 
 def is_whole(dump: bytes) -> bool:
