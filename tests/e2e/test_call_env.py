@@ -234,3 +234,44 @@ def test_the_guard_sees_functions_of_the_environment() -> None:
     with raw_daemon() as daemon:
         params = {"command": "f", "env": {"BASH_FUNC_f%%": "() { rm -rf /; }"}, "session": None}
         assert daemon.call("explain_command", params)["verdict"] == "block"
+
+
+HARMLESS = "() { echo harmless; }"
+
+
+@pytest.mark.parametrize(
+    ("before", "env", "kind"),
+    [
+        (None, {"BASH_FUNC_rm%%": HARMLESS}, "function"),
+        (None, {"BASH_FUNC_rm%%": "() { case x in a) ;; esac; }"}, "function"),
+        (None, {"BASH_FUNC_X": "/"}, "file"),
+        (None, {"BASH_FUNC_rm": HARMLESS}, "file"),
+        (None, {"BASH_FUNC_:; rm() { echo; }; x%%": HARMLESS}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { echo; }; ("}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { echo; }; echo"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "{ echo; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() {echo; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { # echo\n}"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { if echo; then fi; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { if echo; then echo; else fi; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { while echo; do done; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { done; }"}, "file"),
+        ("true", {"BASH_FUNC_rm%%": HARMLESS}, "function"),
+        ("rm() { echo harmless; }", {"X": "1"}, "function"),
+        ("rm() { echo harmless; }", {"BASH_FUNC_rm%%": None}, "file"),
+        ("rm() { echo harmless; }", {"BASH_FUNC_rm%%": "junk"}, "file"),
+        ("rm() { echo harmless; }", {"BASH_FUNC_rm%%": "() { echo; }; ("}, "file"),
+        ("rm() { !; echo harmless; }", {"X": "1"}, "function"),
+        ("rm() { echo; }; readonly -f rm", {"BASH_FUNC_rm%%": "() { /bin/rm -r /; }"}, "function"),
+    ],
+)
+def test_the_guard_knows_functions_as_bash_does(
+    daemon: RawDaemon, session: str, before: str | None, env: Env, kind: str
+) -> None:
+    daemon.bash(before or "true", session=session)
+    params = {"session": session if before is not None else None, "env": env}
+    assert daemon.bash("type -t rm", **params)["stdout"] == f"{kind}\n"
+    command = "rm -rf $BASH_FUNC_X" if "BASH_FUNC_X" in env else "rm -rf /"
+    verdict = daemon.call("explain_command", {"command": command, **params})["verdict"]
+    assert verdict == ("allow" if kind == "function" else "block")
