@@ -224,6 +224,19 @@ def test_function_of_a_call_is_what_its_command_runs(
     assert daemon.bash("f", session=session)["stdout"] == "old\n"
 
 
+@pytest.mark.parametrize("command", ["x=1", "trap 'echo bye' EXIT; x=1", "shopt -s extglob; x=1"])
+@pytest.mark.parametrize("name", ["a-b", "f"])
+def test_functions_come_back_in_posix_mode(
+    daemon: RawDaemon, session: str, name: str, command: str
+) -> None:
+    daemon.bash(f"{name}() {{ echo old; }}", session=session)
+    env = {f"BASH_FUNC_{name}%%": "() { echo new; }"}
+    result = daemon.bash(f"{command}; set -o posix", env=env, session=session)
+    assert (result["exitCode"], result["stderr"], result.get("stateKept")) == (0, "", None)
+    shown = daemon.bash(f"{name}; echo $x; shopt -qo posix && echo posix", session=session)
+    assert shown["stdout"] == "old\n1\nposix\n"
+
+
 def test_function_in_the_environment_works_without_session(daemon: RawDaemon) -> None:
     env = {"BASH_FUNC_f%%": "() { echo new; }"}
     shown = daemon.bash("f", env=env, session=None)
