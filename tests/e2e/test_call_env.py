@@ -199,14 +199,15 @@ def test_functions_of_a_call_are_for_its_command_only(
     daemon.bash(f"{define}; h() {{ trap 'echo bye' EXIT; }}", session=session)
     before = daemon.bash(look, session=session)["stdout"]
     env = {f"BASH_FUNC_{name}%%": value}
-    for command in ("true", "x=2", "x=3; exit 1", "x=4; unset -f f"):
+    for command in ("true", "x=2", "x=3; exit 1", "x=4; unset -f f", "x=5; f() { echo mine; }"):
         daemon.bash("x=1", session=session)
         alone = daemon.bash(command, env=env, session=None)["stderr"]
         assert daemon.bash(command, env=env, session=session)["stderr"] == alone
         shown = daemon.bash(look, session=session)
         value_of_x = command[2] if command.startswith("x=") else "1"
         assert shown["stderr"] == ""
-        if command != "x=4; unset -f f":
+        if name == "f" or " f" not in command:
+            # Otherwise the command has changed a function that the call has nothing to do with.
             assert shown["stdout"] == before.removesuffix("\n") + value_of_x + "\n"
 
 
@@ -235,6 +236,33 @@ def test_functions_come_back_in_posix_mode(
     assert (result["exitCode"], result["stderr"], result.get("stateKept")) == (0, "", None)
     shown = daemon.bash(f"{name}; echo $x; shopt -qo posix && echo posix", session=session)
     assert shown["stdout"] == "old\n1\nposix\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"),
+    [
+        ("f() { echo old; }", "new"),
+        ("f() { echo old; }; readonly -f f", "old"),
+        ("f() { echo old; }; declare -ft f", "old"),
+        ("f() { echo old; }; shopt -s extglob", "old"),
+        ("f() { echo old; }; set -o posix", "old"),
+        ("eval \"f() { echo old; : $(printf 'x%.0s' {1..70000}); }\"", "old"),
+    ],
+)
+def test_some_functions_of_a_session_stay(
+    daemon: RawDaemon, session: str, before: str, shown: str
+) -> None:
+    daemon.bash(before, session=session)
+    env = {"BASH_FUNC_f%%": "() { echo new; }"}
+    assert daemon.bash("f", env=env, session=session)["stdout"] == f"{shown}\n"
+    assert daemon.bash("f", session=session)["stdout"] == "old\n"
+
+
+def test_function_that_a_command_makes_readonly_is_kept(daemon: RawDaemon, session: str) -> None:
+    daemon.bash("f() { echo old; }", session=session)
+    env = {"BASH_FUNC_f%%": "() { echo new; }"}
+    daemon.bash("readonly -f f; x=1", env=env, session=session)
+    assert daemon.bash("f; echo $x", session=session)["stdout"] == "new\n1\n"
 
 
 def test_function_in_the_environment_works_without_session(daemon: RawDaemon) -> None:
