@@ -189,7 +189,7 @@ def test_the_guard_sees_the_environment_of_the_call() -> None:
         assert daemon.call("explain_command", {"command": "rm -rf $D"})["verdict"] == "allow"
 
 
-@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk", "() { echo old\n}"])
+@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk", "() { \n    echo old\n}"])
 @pytest.mark.parametrize("name", ["f", "g", "h", "a b", ""])
 @pytest.mark.parametrize("define", ["f() { echo old; }", "f() { echo old; }; export -f f"])
 def test_functions_of_a_call_are_for_its_command_only(

@@ -88,10 +88,10 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
     the call as well.
     """
     lines: list[bytes] = []
-    for name, body in _functions(changes).items():
+    for name in _functions(changes):
         key = entry_name(name)
         own = state.functions.get(key, state.env.get(key))
-        if own == body or (own is None and name in state.names):
+        if own is None and name in state.names:
             continue
         lines.append(b"\\builtin unset -f -- %s; " % quote(name))
         if own is not None:
