@@ -135,7 +135,7 @@ _SET_AT_START: Final = tuple(
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
 # They list options that are kept apart. Only their export is kept.
-_OPTION_VARIABLES: Final = frozenset({b"SHELLOPTS", b"BASHOPTS"})
+OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
 # sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. A bash
 # whose startup file sets extdebug looks for a debugger, and says so.
@@ -353,7 +353,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
                 enabled = _enabled(value, options)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
-            elif name in _OPTION_VARIABLES and b"x" in kind:
+            elif name in OPTION_VARIABLES and b"x" in kind:
                 declarations[name] = b"\\builtin export %s\n" % name
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:
