@@ -147,8 +147,8 @@ _OPTION: Final = re.compile(
 _CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
 
 # Attributes that change what is assigned: to a number, or to upper or lower case.
-_EVALUATES: Final = re.compile(rb"[cilu]")
-# A value that they leave as it is. In every bash OPTIND has such a value.
+_CHANGES_VALUE: Final = re.compile(rb"[cilu]")
+# A value that they leave as it is. Each bash has OPTIND with one, and the shorter line is quicker.
 _NUMBER: Final = re.compile(rb'"(?:0|-?[1-9][0-9]{0,17})"')
 # Attributes that do not tell what kind of value there is: an array or the name of a variable.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
@@ -399,8 +399,8 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     )
 
 
-def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
-    """Return the state with a changed locale set by the script, not by the environment.
+def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
+    """Return the state with changed variables of `_CHECKED` set by the script, not the environment.
 
     Bash complains at its start about a locale that it does not know, and about a BASH_COMPAT. It
     has done so once, in the command that set the variable.
@@ -447,7 +447,7 @@ def _line(declaration: re.Match[bytes]) -> bytes:
     if kind == b"-" and value is not None:
         # This takes bash half as long as `declare`.
         line = b"%s=%s\n" % (name, value)
-    elif value is not None and _EVALUATES.search(kind) and not _NUMBER.fullmatch(value):
+    elif value is not None and _CHANGES_VALUE.search(kind) and not _NUMBER.fullmatch(value):
         shape = _NO_SHAPE.sub(b"", kind) or b"-"
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
     else:
