@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any, Final
 
 Node = Any
@@ -117,7 +116,7 @@ def is_function(name: str, value: str, seconds: float) -> bool:
         if node.type == "command_name" and text_of(node) in _RESERVED:
             return False
         members = [each for each in node.children if each.type != "comment"]
-        for child, following in pairwise([*members, None]):
+        for child, following in zip(members, [*members[1:], None], strict=False):
             if child.type in _BEFORE_COMMANDS and not (following and following.is_named):
                 return False
         todo += members
