@@ -189,7 +189,7 @@ def test_the_guard_sees_the_environment_of_the_call() -> None:
         assert daemon.call("explain_command", {"command": "rm -rf $D"})["verdict"] == "allow"
 
 
-@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk", "() { echo old\n}"])
+@pytest.mark.parametrize("value", [None, "() { echo new; }", "junk", "() { \n    echo old\n}"])
 @pytest.mark.parametrize("name", ["f", "g", "h", "a b", ""])
 @pytest.mark.parametrize("define", ["f() { echo old; }", "f() { echo old; }; export -f f"])
 def test_functions_of_a_call_are_for_its_command_only(
@@ -199,14 +199,15 @@ def test_functions_of_a_call_are_for_its_command_only(
     daemon.bash(f"{define}; h() {{ trap 'echo bye' EXIT; }}", session=session)
     before = daemon.bash(look, session=session)["stdout"]
     env = {f"BASH_FUNC_{name}%%": value}
-    for command in ("true", "x=2", "x=3; exit 1", "x=4; unset -f f"):
+    for command in ("true", "x=2", "x=3; exit 1", "x=4; unset -f f", "x=5; f() { echo mine; }"):
         daemon.bash("x=1", session=session)
         alone = daemon.bash(command, env=env, session=None)["stderr"]
         assert daemon.bash(command, env=env, session=session)["stderr"] == alone
         shown = daemon.bash(look, session=session)
         value_of_x = command[2] if command.startswith("x=") else "1"
         assert shown["stderr"] == ""
-        if command != "x=4; unset -f f":
+        if name == "f" or " f" not in command:
+            # Otherwise the command has changed a function that the call has nothing to do with.
             assert shown["stdout"] == before.removesuffix("\n") + value_of_x + "\n"
 
 
@@ -224,6 +225,46 @@ def test_function_of_a_call_is_what_its_command_runs(
     assert daemon.bash("f", session=session)["stdout"] == "old\n"
 
 
+@pytest.mark.parametrize("command", ["x=1", "trap 'echo bye' EXIT; x=1", "shopt -s extglob; x=1"])
+@pytest.mark.parametrize("name", ["a-b", "f"])
+def test_functions_come_back_in_posix_mode(
+    daemon: RawDaemon, session: str, name: str, command: str
+) -> None:
+    daemon.bash(f"{name}() {{ echo old; }}", session=session)
+    env = {f"BASH_FUNC_{name}%%": "() { echo new; }"}
+    result = daemon.bash(f"{command}; set -o posix", env=env, session=session)
+    assert (result["exitCode"], result["stderr"], result.get("stateKept")) == (0, "", None)
+    shown = daemon.bash(f"{name}; echo $x; shopt -qo posix && echo posix", session=session)
+    assert shown["stdout"] == "old\n1\nposix\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"),
+    [
+        ("f() { echo old; }", "new"),
+        ("f() { echo old; }; readonly -f f", "old"),
+        ("f() { echo old; }; declare -ft f", "old"),
+        ("f() { echo old; }; shopt -s extglob", "old"),
+        ("f() { echo old; }; set -o posix", "old"),
+        ("eval \"f() { echo old; : $(printf 'x%.0s' {1..70000}); }\"", "old"),
+    ],
+)
+def test_some_functions_of_a_session_stay(
+    daemon: RawDaemon, session: str, before: str, shown: str
+) -> None:
+    daemon.bash(before, session=session)
+    env = {"BASH_FUNC_f%%": "() { echo new; }"}
+    assert daemon.bash("f", env=env, session=session)["stdout"] == f"{shown}\n"
+    assert daemon.bash("f", session=session)["stdout"] == "old\n"
+
+
+def test_function_that_a_command_makes_readonly_is_kept(daemon: RawDaemon, session: str) -> None:
+    daemon.bash("f() { echo old; }", session=session)
+    env = {"BASH_FUNC_f%%": "() { echo new; }"}
+    daemon.bash("readonly -f f; x=1", env=env, session=session)
+    assert daemon.bash("f; echo $x", session=session)["stdout"] == "new\n1\n"
+
+
 def test_function_in_the_environment_works_without_session(daemon: RawDaemon) -> None:
     env = {"BASH_FUNC_f%%": "() { echo new; }"}
     shown = daemon.bash("f", env=env, session=None)
@@ -234,3 +275,44 @@ def test_the_guard_sees_functions_of_the_environment() -> None:
     with raw_daemon() as daemon:
         params = {"command": "f", "env": {"BASH_FUNC_f%%": "() { rm -rf /; }"}, "session": None}
         assert daemon.call("explain_command", params)["verdict"] == "block"
+
+
+HARMLESS = "() { echo harmless; }"
+
+
+@pytest.mark.parametrize(
+    ("before", "env", "kind"),
+    [
+        (None, {"BASH_FUNC_rm%%": HARMLESS}, "function"),
+        (None, {"BASH_FUNC_rm%%": "() { case x in a) ;; esac; }"}, "function"),
+        (None, {"BASH_FUNC_X": "/"}, "file"),
+        (None, {"BASH_FUNC_rm": HARMLESS}, "file"),
+        (None, {"BASH_FUNC_:; rm() { echo; }; x%%": HARMLESS}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { echo; }; ("}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { echo; }; echo"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "{ echo; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() {echo; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { # echo\n}"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { if echo; then fi; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { if echo; then echo; else fi; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { while echo; do done; }"}, "file"),
+        (None, {"BASH_FUNC_rm%%": "() { done; }"}, "file"),
+        ("true", {"BASH_FUNC_rm%%": HARMLESS}, "function"),
+        ("rm() { echo harmless; }", {"X": "1"}, "function"),
+        ("rm() { echo harmless; }", {"BASH_FUNC_rm%%": None}, "file"),
+        ("rm() { echo harmless; }", {"BASH_FUNC_rm%%": "junk"}, "file"),
+        ("rm() { echo harmless; }", {"BASH_FUNC_rm%%": "() { echo; }; ("}, "file"),
+        ("rm() { !; echo harmless; }", {"X": "1"}, "function"),
+        ("rm() { echo; }; readonly -f rm", {"BASH_FUNC_rm%%": "() { /bin/rm -r /; }"}, "function"),
+    ],
+)
+def test_the_guard_knows_functions_as_bash_does(
+    daemon: RawDaemon, session: str, before: str | None, env: Env, kind: str
+) -> None:
+    daemon.bash(before or "true", session=session)
+    params = {"session": session if before is not None else None, "env": env}
+    assert daemon.bash("type -t rm", **params)["stdout"] == f"{kind}\n"
+    command = "rm -rf $BASH_FUNC_X" if "BASH_FUNC_X" in env else "rm -rf /"
+    verdict = daemon.call("explain_command", {"command": command, **params})["verdict"]
+    assert verdict == ("allow" if kind == "function" else "block")

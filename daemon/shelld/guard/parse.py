@@ -8,6 +8,7 @@ nests.
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections import Counter
@@ -87,6 +88,39 @@ def parse(text: str, seconds: float = math.inf) -> Node:
 
 def text_of(node: Node) -> str:
     return str(node.text.decode("utf-8", "replace"))
+
+
+_FUNCTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
+# Bash wants a command after these. The parser does not.
+_BEFORE_COMMANDS: Final = frozenset({"{", "do", "then", "else"})
+# To the parser, each of these can be the name of a command.
+_RESERVED: Final = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "in", "then"})
+
+
+def is_function(name: str, value: str, seconds: float) -> bool:
+    """Whether bash surely imports a function of this name from an environment entry.
+
+    The guard must not take a program for a function that bash has refused.
+    """
+    if not _FUNCTION_NAME.fullmatch(name) or not re.match(r"\(\) \{\s", value):
+        return False
+    try:
+        root = parse(f"{name} {value}", seconds)
+    except TooSlow:
+        return False
+    if root.has_error or [each.type for each in root.children] != ["function_definition"]:
+        return False
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node.type == "command_name" and text_of(node) in _RESERVED:
+            return False
+        members = [each for each in node.children if each.type != "comment"]
+        for child, following in zip(members, [*members[1:], None], strict=False):
+            if child.type in _BEFORE_COMMANDS and not (following and following.is_named):
+                return False
+        todo += members
+    return True
 
 
 _SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})

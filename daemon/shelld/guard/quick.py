@@ -22,7 +22,8 @@ _MAX_CHARACTERS: Final = 4 * 1024
 
 # A command of these characters is no more than it looks like.
 _SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
-# A number that is calculated and assigned. No rule is about its value.
+# A number that is calculated and assigned. That may run what the value of a variable says, which
+# the guard does not follow either.
 _CALCULATED: Final = re.compile(r"=\$\(\([\w +*/%-]*\)\)(?=[\s;&|]|$)")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
 # Of words that are whole, as the name of a function is.

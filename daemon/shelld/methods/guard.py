@@ -13,6 +13,7 @@ from shelld.guard import Circumstances
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import Context
+from shelld.shells.functions import function_of
 from shelld.shells.session import Session
 from shelld_protocol.errors import blocked, invalid_params
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
@@ -20,6 +21,9 @@ from shelld_protocol.shell_methods import BashParams
 
 # After the start; until then the first command has been answered, if it came with that.
 LOAD_DELAY_S: Final = 0.03
+
+# Of an entry for a function. Other requests wait meanwhile.
+_MAX_PARSING_S: Final = 0.01
 
 _ALLOWED: Final = Verdict("allow")
 # Nobody has looked.
@@ -83,24 +87,27 @@ def _load() -> None:
 
 
 def _circumstances(session: Session, params: BashParams | ExplainCommandParams) -> Circumstances:
-    script = session.state_of_call(params.env).meanings.decode("utf-8", "replace")
+    # As in `verdict_on`.
+    from shelld.guard.parse import is_function  # noqa: PLC0415
+
+    functions: list[str] = []
     environment: dict[str, str] = {}
-    for key, content in session.environment(None).items():
-        name, value = key.decode("utf-8", "replace"), content.decode("utf-8", "replace")
-        if name.startswith("BASH_FUNC_"):
-            # As bash hands on functions.
-            script += f"\n{name.removeprefix('BASH_FUNC_').removesuffix('%%')} {value}"
-        else:
-            environment[name] = value
-    for changed, new in (params.env or {}).items():
-        if new is not None and changed.startswith("BASH_FUNC_"):
-            script += f"\n{changed.removeprefix('BASH_FUNC_').removesuffix('%%')} {new}"
-        elif new is None:
-            environment.pop(changed, None)
-        else:
-            environment[changed] = new
+    known = session.state.functions
+    for key, content in session.environment(params.env).items():
+        value = content.decode("utf-8", "replace")
+        function = function_of(key)
+        if function is None:
+            environment[key.decode("utf-8", "replace")] = value
+            continue
+        name = function.decode("utf-8", "replace")
+        # Bash itself has told those that it knows.
+        if known.get(key) == content or is_function(name, value, _MAX_PARSING_S):
+            functions.append(f"{name} {value}\n")
+    # Bash imports these before it runs the script.
+    script = session.state_of_call(params.env).meanings.decode("utf-8", "replace")
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
-    return Circumstances(os.path.join(session.cwd, params.cwd or ""), environment, script, stdin)
+    cwd = os.path.join(session.cwd, params.cwd or "")
+    return Circumstances(cwd, environment, "".join(functions) + script, stdin)
 
 
 def check_text(params: BashParams | ExplainCommandParams) -> None:

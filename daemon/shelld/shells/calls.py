@@ -12,15 +12,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from shelld.shells.functions import entry_name, quote, without_export
-from shelld.shells.state import ShellState, declared, declared_in, without_options
+from shelld.shells.functions import entry_name, function_of, quote, without_export
+from shelld.shells.state import OPTION_VARIABLES, ShellState, declared, declared_in, without_options
 from shelld.shells.text import to_bytes
 
 Changes = dict[str, str | None]
 
-# Variables that list options. A bash that is started with them would set these options before it
-# runs its prelude, so the prelude sets them.
-_OPTION_VARIABLES: Final = ("SHELLOPTS", "BASHOPTS")
 _POSIX: Final = "POSIXLY_CORRECT"
 _SET_OPTIONS: Final = frozenset(
     b"""allexport braceexpand errexit errtrace functrace hashall histexpand history ignoreeof
@@ -31,7 +28,6 @@ _SET_OPTIONS: Final = frozenset(
 _POSIX_OPTIONS: Final = frozenset(
     b"posix expand_aliases inherit_errexit interactive_comments shift_verbose sourcepath".split()
 )
-_FUNCTION: Final = re.compile(r"BASH_FUNC_(.+)%%", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IS_ON: Final = re.compile(rb" -o ([a-z-]+)")
 _SHOPT: Final = re.compile(rb"[a-z_0-9]+")
@@ -64,9 +60,9 @@ def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
 def _functions(changes: Changes) -> dict[bytes, bytes | None]:
     """Return the functions among the entries of a call, by name."""
     return {
-        to_bytes(match[1]): None if value is None else to_bytes(value)
-        for name, value in changes.items()
-        if (match := _FUNCTION.fullmatch(name))
+        name: None if value is None else to_bytes(value)
+        for entry, value in changes.items()
+        if (name := function_of(to_bytes(entry))) is not None
     }
 
 
@@ -89,10 +85,10 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
     the call as well.
     """
     lines: list[bytes] = []
-    for name, body in _functions(changes).items():
+    for name in _functions(changes):
         key = entry_name(name)
         own = state.functions.get(key, state.env.get(key))
-        if own == body or (own is None and name in state.names):
+        if own is None and name in state.names:
             continue
         lines.append(b"\\builtin unset -f -- %s; " % quote(name))
         if own is not None:
@@ -103,10 +99,13 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
 
 
 def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
-    """Take out of an environment what `lines_of_call` sets."""
-    for name in (*_OPTION_VARIABLES, _POSIX):
-        if changes.get(name) is not None:
-            env.pop(name.encode(), None)
+    """Take out of an environment what `lines_of_call` sets.
+
+    A bash that is started with these variables would set options before it runs its prelude.
+    """
+    for name in (*OPTION_VARIABLES, _POSIX.encode()):
+        if changes.get(name.decode()) is not None:
+            env.pop(name, None)
 
 
 def lines_of_call(changes: Changes, path: str | None) -> bytes:
@@ -125,13 +124,13 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     if path:
         lines.append(b"\\builtin declare -p %s" % names + end if names else b"")
         lines.append(rb"\builtin printf '\0'" + end)
-    given = [name for name in _OPTION_VARIABLES if changes.get(name) is not None]
+    given = [name for name in OPTION_VARIABLES if changes.get(name.decode()) is not None]
     if given:
         options = b" ".join(sorted(filter(_SHOPT.fullmatch, _listed(changes, "BASHOPTS"))))
         lines.append(
             b"\\builtin shopt -s %s 2>/dev/null || \\builtin :\n" % options if options else b""
         )
-        lines.append(b"\\builtin export %s\n" % " ".join(given).encode())
+        lines.append(b"\\builtin export %s\n" % b" ".join(given))
     return b"".join(lines)
 
 
@@ -161,10 +160,11 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
 def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
     """Return the names of a call's variables that its command has left as they were."""
     before, after = declared(told.variables), declared_in(dump)
-    # The values of the variables that list options change with the options.
-    for name in _OPTION_VARIABLES:
-        after.pop(name.encode(), None)
-        before.pop(name.encode(), None)
+    # SHELLOPTS and BASHOPTS differ whenever an option does; options are compared elsewhere. So
+    # these two always count as untouched.
+    for name in OPTION_VARIABLES:
+        after.pop(name, None)
+        before.pop(name, None)
     names = [to_bytes(name) for name in changes]
     return [name for name in names if before.get(name) == after.get(name)]
 

@@ -23,6 +23,7 @@ MAX_ENV_BYTES: Final = 1024 * 1024
 _HEAD: Final = re.compile(rb"^(?:function )?([^\n]*) \(\) \n", re.MULTILINE)
 # Bash imports more names than these. None of these means anything in a script or a pattern.
 _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
+_ENTRY: Final = re.compile(rb"BASH_FUNC_(.+)%%", re.DOTALL)
 
 
 class Definitions(NamedTuple):
@@ -78,6 +79,15 @@ def definitions(
 def entry_name(function: bytes) -> bytes:
     """Return the name of the environment entry that bash imports a function from."""
     return b"BASH_FUNC_%s%%%%" % function
+
+
+def function_of(entry: bytes) -> bytes | None:
+    """Return the function that an environment entry of this name is for, None if it is a variable.
+
+    Bash may refuse to import it.
+    """
+    match = _ENTRY.fullmatch(entry)
+    return match[1] if match else None
 
 
 def without_export(functions: Iterable[bytes]) -> bytes:

@@ -13,13 +13,16 @@ import re
 from typing import Final
 
 from shelld.shells.functions import quote
-from shelld.shells.state import DUMP, END_OF_PART, GLOBALS, TRAPS_VARIABLE, ShellState
+from shelld.shells.state import DUMP, GLOBALS, TRAPS_VARIABLE, ShellState
 
 # Matches every command that may set a trap. No word of another command can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 # To look at the words of a longer command takes time from others.
 _MAX_WORDS_BYTES: Final = 64 * 1024
+# In posix mode, bash exits if `eval` defines a function whose name is not an identifier. So the
+# commands that define functions again come after this part of the dump.
+_LEAVES_POSIX: Final = rb"\builtin set +o posix; "
 
 # For a command that may set traps: bash has one trap on EXIT, and it is ours, so this makes one of
 # the command's and ours. A table has the command's traps that bash does not show in a function:
@@ -151,14 +154,14 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     """Return the lines that make bash write, after its command, what it leaves behind to `path`.
 
     `mark`, of letters and digits, is what it writes after that. `shares_trap`: the command may set
-    a trap on EXIT, too. `before_dump`: commands that run first, once nothing of the
-    command can interfere, each with "; " at its end.
+    a trap on EXIT, too. `before_dump`: commands that run before bash tells of its
+    functions, once nothing of the command can interfere, each with "; " at its end.
     """
     # The trap's own text cannot be protected, so all of it is one command that `set -e` and a trap
     # on ERR pass by. In a restricted shell, it cannot write to a file: as stderr is closed first,
     # nothing is said about that. A trace goes nowhere; to say so takes no command, which it would
     # show. The file may have what bash told before its command.
-    dump = DUMP.replace(END_OF_PART, before_dump + END_OF_PART, 1) if before_dump else DUMP
+    dump = DUMP.replace(_LEAVES_POSIX, _LEAVES_POSIX + before_dump, 1) if before_dump else DUMP
     dump += rb"; \builtin printf " + mark
     if shares_trap:
         dump = rb"\builtin unset -f trap; " + dump
@@ -173,7 +176,7 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     after_another = action.replace(texts[b"GLOBALS"], _in_table(b"GLOBALS"))
     if before_dump:
         run = rb"\builtin eval %s; " % _in_table(b"BEFORE")
-        after_another = after_another.replace(before_dump + END_OF_PART, run + END_OF_PART, 1)
+        after_another = after_another.replace(_LEAVES_POSIX + before_dump, _LEAVES_POSIX + run, 1)
     wrapper = _WRAPPER.replace(b"ACTION", quote(after_another))
     table = b" ".join(b"[%s]=%s" % item for item in texts.items())
     return b"%s\n%s" % (wrapper.replace(b"TEXTS", table), line)

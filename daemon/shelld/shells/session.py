@@ -28,7 +28,7 @@ from shelld.shells.state import (
     is_whole,
     parse_dump,
     parse_readable_dump,
-    with_late_locale,
+    with_late_checked,
 )
 from shelld.shells.text import to_bytes, to_text
 from shelld_protocol.errors import session_not_found
@@ -234,7 +234,7 @@ class Session:
         if state.declarations.get(b"OLDPWD") == self._usual_oldpwd:
             del state.declarations[b"OLDPWD"]
         state = replace(state, cwd=self._cwd_after(left, state.cwd))
-        state = with_late_locale(state, self.base.env)
+        state = with_late_checked(state, self.base.env)
         if state != before:
             self._state = state
 

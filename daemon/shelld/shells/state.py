@@ -22,6 +22,7 @@ from shelld.shells.functions import (
     MAX_ENV_BYTES,
     MAX_ENV_VALUE_BYTES,
     definitions,
+    function_of,
     quote,
     without_export,
 )
@@ -134,7 +135,7 @@ _SET_AT_START: Final = tuple(
     OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
 )
 # They list options that are kept apart. Only their export is kept.
-_OPTION_VARIABLES: Final = frozenset({b"SHELLOPTS", b"BASHOPTS"})
+OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
 # sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. A bash
 # whose startup file sets extdebug looks for a debugger, and says so.
@@ -146,8 +147,8 @@ _OPTION: Final = re.compile(
 _CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
 
 # Attributes that change what is assigned: to a number, or to upper or lower case.
-_EVALUATES: Final = re.compile(rb"[cilu]")
-# A value that they leave as it is. In every bash OPTIND has such a value.
+_CHANGES_VALUE: Final = re.compile(rb"[cilu]")
+# A value that they leave as it is. Each bash has OPTIND with one, and the shorter line is quicker.
 _NUMBER: Final = re.compile(rb'"(?:0|-?[1-9][0-9]{0,17})"')
 # Attributes that do not tell what kind of value there is: an array or the name of a variable.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
@@ -164,7 +165,6 @@ _FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
 _SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
 _OPTIONS: Final = re.compile(rb'^(declare -\S+ %s=")([^"\n]*+)"$' % OPTIONS_VARIABLE, re.MULTILINE)
 _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
-_IMPORTED: Final = re.compile(rb"BASH_FUNC_(.*)%%", re.DOTALL)
 _ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
 _ALIASES: Final = re.compile(rb"(?:%s)*+" % _ALIAS.pattern)
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
@@ -249,9 +249,9 @@ def exported(name: bytes, value: bytes) -> bytes:
 
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     """Return the state of a bash that is started in `cwd` with `env`, and has run nothing."""
-    functions = {match[1]: env[match[0]] for match in map(_IMPORTED.fullmatch, env) if match}
-    sets_traps = any(b"trap" in text for text in functions.values())
-    return ShellState(cwd, env, names=frozenset(functions), sets_traps=sets_traps)
+    functions = {entry: name for entry in env if (name := function_of(entry)) is not None}
+    sets_traps = any(b"trap" in env[entry] for entry in functions)
+    return ShellState(cwd, env, names=frozenset(functions.values()), sets_traps=sets_traps)
 
 
 def is_whole(dump: bytes) -> bool:
@@ -353,7 +353,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
                 enabled = _enabled(value, options)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
-            elif name in _OPTION_VARIABLES and b"x" in kind:
+            elif name in OPTION_VARIABLES and b"x" in kind:
                 declarations[name] = b"\\builtin export %s\n" % name
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:
@@ -399,8 +399,8 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     )
 
 
-def with_late_locale(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
-    """Return the state with a changed locale set by the script, not by the environment.
+def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
+    """Return the state with changed variables of `_CHECKED` set by the script, not the environment.
 
     Bash complains at its start about a locale that it does not know, and about a BASH_COMPAT. It
     has done so once, in the command that set the variable.
@@ -447,7 +447,7 @@ def _line(declaration: re.Match[bytes]) -> bytes:
     if kind == b"-" and value is not None:
         # This takes bash half as long as `declare`.
         line = b"%s=%s\n" % (name, value)
-    elif value is not None and _EVALUATES.search(kind) and not _NUMBER.fullmatch(value):
+    elif value is not None and _CHANGES_VALUE.search(kind) and not _NUMBER.fullmatch(value):
         shape = _NO_SHAPE.sub(b"", kind) or b"-"
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
     else:
