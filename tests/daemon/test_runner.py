@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -30,7 +30,9 @@ from shelld.keeper.channel import (
     LEFTOVER,
     LOST,
     RUN,
+    SPAWN_RUNNER,
     STARTED,
+    Channel,
     Message,
 )
 from shelld.keeper.pool import RunnerPool
@@ -50,8 +52,15 @@ def pool() -> Iterator[RunnerPool]:
 class Run:
     """One command on a runner of its own."""
 
-    def __init__(self, pool: RunnerPool, command: bytes, *, env: dict[bytes, bytes] | None = None):
-        self.channel = pool.acquire()
+    def __init__(
+        self,
+        pool: RunnerPool,
+        command: bytes,
+        *,
+        env: dict[bytes, bytes] | None = None,
+        channel: Channel | None = None,
+    ):
+        self.channel = channel or pool.acquire()
         null = os.open(os.devnull, os.O_RDWR)
         argv = [b"/bin/bash", b"-c", command]
         self.channel.send(
@@ -108,30 +117,20 @@ def test_a_runner_is_used_again(pool: RunnerPool) -> None:
     assert len(runners) == 1
 
 
-@contextlib.contextmanager
-def stopped_keeper(pool: RunnerPool) -> Generator[None]:
-    """Let no runner appear for the length of the block."""
-    run = Run(pool, b"true")
-    run.until_empty()
-    keeper = parent_of(run.runner)
-    run.channel.close()
-    os.kill(keeper, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(keeper, signal.SIGCONT)
-
-
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_command_whose_channel_ends_before_its_runner_appears_never_runs(
     pool: RunnerPool, tmp_path: Path, is_killed: bool
 ) -> None:
-    with stopped_keeper(pool):
-        run = Run(pool, b"echo > %s; sleep 300" % bytes(tmp_path / "marker"))
-        if is_killed:
-            run.channel.send((KILL, int(signal.SIGTERM), 60_000))
-        with socket.socket(fileno=os.dup(run.channel.fileno())) as sending:
-            sending.shutdown(socket.SHUT_WR)
+    pool.prepare()
+    keeper: Channel = getattr(pool, "_keeper")  # noqa: B009 - private
+    channel, theirs = Channel.pair()
+    run = Run(pool, b"echo > %s; sleep 300" % bytes(tmp_path / "marker"), channel=channel)
+    if is_killed:
+        run.channel.send((KILL, int(signal.SIGTERM), 60_000))
+    with socket.socket(fileno=os.dup(run.channel.fileno())) as sending:
+        sending.shutdown(socket.SHUT_WR)
+    with theirs:
+        keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
     while (received := run.channel.receive()) is not None:
         run.messages += [message for message, _ in received]
         assert select.select([run.channel], [], [], DEADLINE_S)[0]
