@@ -22,6 +22,9 @@ from support import (
     wait_for,
 )
 
+# The three of a command, its last lines and the pipe that it waits for.
+OPEN_WHILE_WAITING = 5
+
 
 def used(daemon: RawDaemon) -> int:
     """How many commands so far were run by a bash that had waited."""
@@ -108,6 +111,24 @@ def test_it_goes_where_the_path_of_its_directory_leads_now(
     daemon.bash("touch here")
     assert (place / "here").exists()
     assert daemon.bash("rmdir ../nothing; pwd")["stdout"] == f"{place}\n"
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "stdout"),
+    [(3, ""), (4, "START\n"), (5, "START\n"), (6, "START\n")],
+    ids=["none", "3", "4", "5"],
+)
+def test_a_waiting_bash_short_of_descriptors_runs_nothing_in_another_state(
+    daemon: RawDaemon, descriptors: int, stdout: str
+) -> None:
+    daemon.bash("set -e")
+    waiting = daemon.wait_for_spare()
+    # It must have opened all that its start needs.
+    wait_for(lambda: len(os.listdir(f"/proc/{waiting}/fd")) == OPEN_WHILE_WAITING, "its wait")
+    resource.prlimit(waiting, resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    result = daemon.bash("echo START; false; echo NOT_REACHED")
+    assert (result["exitCode"], result["stdout"]) == (1, stdout)
+    assert used(daemon) == 1
 
 
 def kill(pid: int) -> None:
