@@ -194,12 +194,23 @@ def test_where_they_die_again_and_again_none_is_started_any_more(daemon: RawDaem
     assert used(daemon) == 0
 
 
-def test_one_that_is_stopped_is_ended_by_the_timeout(daemon: RawDaemon) -> None:
-    daemon.bash("true")
-    os.kill(daemon.wait_for_spare(), signal.SIGSTOP)
-    error = daemon.fail("bash", {"command": "echo on", "timeout": 1_000})
-    assert error["data"]["status"] == "timeout"
-    assert daemon.bash("echo on")["stdout"] == "on\n"
+def test_a_waiting_bash_that_is_stopped_is_not_used(daemon: RawDaemon) -> None:
+    daemon.bash("x=1")
+    waiting = daemon.wait_for_spare()
+    os.kill(waiting, signal.SIGSTOP)
+    wait_for(lambda: not is_alive(waiting), "its end")
+    assert daemon.bash("echo $x")["stdout"] == "1\n"
+    assert used(daemon) == 0
+
+
+def test_a_command_that_stops_itself_is_not_ended(daemon: RawDaemon) -> None:
+    shell = daemon.background("kill -STOP $$; echo on")
+    pid = daemon.call("list_shells")["shells"][0]["pid"]
+    stat = Path(f"/proc/{pid}/stat")
+    wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "its stop")
+    os.kill(pid, signal.SIGCONT)
+    read = daemon.call("bash_output", {"bash_id": shell, "wait": 20_000, "until": "exit"})
+    assert (read["stdout"], read["status"]) == ("on\n", "completed")
 
 
 def test_a_closed_session_leaves_none_behind(daemon: RawDaemon) -> None:
