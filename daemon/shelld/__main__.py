@@ -4,8 +4,8 @@
 their own; see `explain`, `doctor` and `mcp_config`.
 
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
-2 for arguments, files or streams that cannot be used; 3 if answers could not be written, for
-example to a full disk.
+2 for arguments, files or streams that cannot be used, or if the system has no room for a process
+or thread of the daemon; 3 if answers could not be written, for example to a full disk.
 """
 
 from __future__ import annotations
@@ -52,9 +52,12 @@ def main() -> int:
     options = parse_options(sys.argv[1:])
     try:
         require_proc()
-        streams = claim_stdio()
+        return _start(options, claim_stdio())
     except StartupError as error:
         return _refuse(str(error))
+
+
+def _start(options: Options, streams: tuple[int, int]) -> int:
     undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -33,6 +33,7 @@ import anyio.lowlevel
 from shelld import faults
 from shelld.keeper.transient import TRANSIENT
 from shelld.readiness import new_watch
+from shelld.startup import StartupError
 
 # What a pipe holds; more would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
@@ -101,7 +102,7 @@ class Output:
     """The stream of answers.
 
     `backlog` is how many bytes were written here and not yet taken by the kernel; `is_broken`, that
-    no more can be written; `failure` says why, unless the client is gone. Raises RuntimeError if no
+    no more can be written; `failure` says why, unless the client is gone. Raises StartupError if no
     thread can be started.
     """
 
@@ -122,7 +123,12 @@ class Output:
         self._closed = False
         self._progress = anyio.Event()
         self._token = anyio.lowlevel.current_token()
-        threading.Thread(target=self._run, name="shelld-stdout", daemon=True).start()
+        thread = threading.Thread(target=self._run, name="shelld-stdout", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # Python does not pass on the reason. The system has only this one.
+            raise StartupError(f"cannot start a thread: {os.strerror(errno.EAGAIN)}") from None
 
     def write(self, data: bytes) -> None:
         """Write `data` as one piece, now or as soon as the client takes it. Never raises."""

@@ -22,6 +22,9 @@ from support import (
     wait_for,
 )
 
+# The three of a command, its last lines and the pipe that it waits for.
+OPEN_WHILE_WAITING = 5
+
 
 def used(daemon: RawDaemon) -> int:
     """How many commands so far were run by a bash that had waited."""
@@ -110,6 +113,24 @@ def test_it_goes_where_the_path_of_its_directory_leads_now(
     assert daemon.bash("rmdir ../nothing; pwd")["stdout"] == f"{place}\n"
 
 
+@pytest.mark.parametrize(
+    ("descriptors", "stdout"),
+    [(3, ""), (4, "START\n"), (5, "START\n"), (6, "START\n")],
+    ids=["none", "3", "4", "5"],
+)
+def test_a_waiting_bash_short_of_descriptors_runs_nothing_in_another_state(
+    daemon: RawDaemon, descriptors: int, stdout: str
+) -> None:
+    daemon.bash("set -e")
+    waiting = daemon.wait_for_spare()
+    # It must have opened all that its start needs.
+    wait_for(lambda: len(os.listdir(f"/proc/{waiting}/fd")) == OPEN_WHILE_WAITING, "its wait")
+    resource.prlimit(waiting, resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    result = daemon.bash("echo START; false; echo NOT_REACHED")
+    assert (result["exitCode"], result["stdout"]) == (1, stdout)
+    assert used(daemon) == 1
+
+
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not is_alive(pid), "its end")
@@ -173,12 +194,23 @@ def test_where_they_die_again_and_again_none_is_started_any_more(daemon: RawDaem
     assert used(daemon) == 0
 
 
-def test_one_that_is_stopped_is_ended_by_the_timeout(daemon: RawDaemon) -> None:
-    daemon.bash("true")
-    os.kill(daemon.wait_for_spare(), signal.SIGSTOP)
-    error = daemon.fail("bash", {"command": "echo on", "timeout": 1_000})
-    assert error["data"]["status"] == "timeout"
-    assert daemon.bash("echo on")["stdout"] == "on\n"
+def test_a_waiting_bash_that_is_stopped_is_not_used(daemon: RawDaemon) -> None:
+    daemon.bash("x=1")
+    waiting = daemon.wait_for_spare()
+    os.kill(waiting, signal.SIGSTOP)
+    wait_for(lambda: not is_alive(waiting), "its end")
+    assert daemon.bash("echo $x")["stdout"] == "1\n"
+    assert used(daemon) == 0
+
+
+def test_a_command_that_stops_itself_is_not_ended(daemon: RawDaemon) -> None:
+    shell = daemon.background("kill -STOP $$; echo on")
+    pid = daemon.call("list_shells")["shells"][0]["pid"]
+    stat = Path(f"/proc/{pid}/stat")
+    wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "its stop")
+    os.kill(pid, signal.SIGCONT)
+    read = daemon.call("bash_output", {"bash_id": shell, "wait": 20_000, "until": "exit"})
+    assert (read["stdout"], read["status"]) == ("on\n", "completed")
 
 
 def test_a_closed_session_leaves_none_behind(daemon: RawDaemon) -> None:

@@ -249,3 +249,11 @@ def test_closed_terminal_as_stdout_is_a_client_that_left() -> None:
     finally:
         daemon.close()
     assert daemon.stderr == b""
+
+
+def test_daemon_that_cannot_start_a_thread_says_so() -> None:
+    # A thread's stack is as large as this limit, and no address space is.
+    limited = ["bash", "-c", 'ulimit -S -s $((1 << 45)) && exec "$@"', "bash", *DAEMON_COMMAND]
+    done = subprocess.run(limited, input=PING, capture_output=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"shelld: cannot start a thread: Resource temporarily unavailable\n"

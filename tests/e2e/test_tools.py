@@ -49,6 +49,25 @@ def test_a_failed_result_is_a_result(daemon: RawDaemon) -> None:
     jsonschema.validate(result, tool_result_schema(["string"]))
 
 
+@pytest.mark.parametrize("way", ["kill_shell", "close_session"])
+def test_a_killed_command_is_told_as_killed_whatever_its_exit_code(
+    daemon: RawDaemon, tmp_path: Path, way: str
+) -> None:
+    ready = tmp_path / "ready"
+    command = f"trap 'exit 0' TERM; touch {ready}; sleep 300 & wait"
+    params = {"name": "Bash", "arguments": {"command": command, "session": "main"}}
+    request = daemon.request("call_tool", params)
+    wait_for(ready.exists, "the trap")
+    if way == "kill_shell":
+        (shell,) = daemon.call("list_shells")["shells"]
+        daemon.call("kill_shell", {"shell_id": shell["bash_id"]})
+    else:
+        daemon.call("close_session", {"session": "main"})
+    result = daemon.answer(request)["result"]
+    assert result["error"].splitlines()[0] == "Command was killed, and exited with code 0"
+    assert (result["metadata"]["status"], result["metadata"]["exit_code"]) == ("killed", 0)
+
+
 def test_an_unknown_tool_is_a_failed_result(daemon: RawDaemon) -> None:
     assert call(daemon, "Nope", {"a": 1}) == {
         "success": False,

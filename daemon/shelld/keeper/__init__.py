@@ -46,6 +46,7 @@ runner -> daemon
                                      bash was reaped; `signalled`: a KILL had been carried out
                                      before; `leftover`: pids of what it left behind, None if nobody
                                      can tell; `empty`: this says what EMPTY says, too.
+    ``(STOPPED,)``                   a signal has stopped bash.
     ``(LEFTOVER, pids)``             the list has changed.
     ``(SURVIVORS, pids)``            not empty `KILL_DEADLINE_MS` after the grace; still trying.
     ``(EMPTY,)``                     nothing is left; the runner takes the next command.

@@ -33,6 +33,7 @@ LOST: Final = 11
 STOP_RUNNER: Final = 12
 # Never sent: `receive` returns it for a long message whose file did not arrive.
 FILE_LOST: Final = 13
+STOPPED: Final = 14
 
 # How long after the grace a runner tries before it reports survivors (contract: grace + 1 s).
 KILL_DEADLINE_MS: Final = 1_000

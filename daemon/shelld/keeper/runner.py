@@ -40,6 +40,7 @@ from shelld.keeper.channel import (
     READY,
     RUN,
     STARTED,
+    STOPPED,
     SURVIVORS,
     Channel,
     Message,
@@ -294,12 +295,16 @@ class Runner:
         self._must_reap = False
         for _ in range(REAPED_AT_ONCE):
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 childless = True
                 break
             if pid == 0:
                 break
+            if os.WIFSTOPPED(status):
+                if pid == self._leader:
+                    self._send((STOPPED,))
+                continue
             reaped = True
             if pid == self._leader:
                 self._leader = None
@@ -321,6 +326,9 @@ class Runner:
         if is_empty:
             self._finish()
             self._retire_if_away()
+        self._tell(exited, leftover, is_empty=is_empty)
+
+    def _tell(self, exited: Message | None, leftover: list[int], *, is_empty: bool) -> None:
         if exited is not None:
             self._send((*exited, leftover, is_empty))
         elif is_empty:

@@ -216,12 +216,18 @@ def waiting_prelude(
 
     It runs this from `descriptor`, and those from the next one, once the one after that has come to
     its end. `last_word` is what its command will find in ``$_``.
+
+    Without its last lines, bash would run its command in another state. So it closes a descriptor
+    to have one free for them, and ends if it still cannot open them.
     """
     return b"".join(
         (
+            b"\\exec %d<&-\n" % descriptor,
             _first_lines(withheld),
             state.script,
-            b"\\builtin read -r -u %d BASH_EXECUTION_STRING\n" % (descriptor + 2),
+            b"\\builtin set -e\n",
+            # Waits for the end of file, which `read` counts as a failure.
+            b"! \\builtin read -r -u %d BASH_EXECUTION_STRING\n" % (descriptor + 2),
             b"\\builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
         )
     )
@@ -237,7 +243,9 @@ def last_lines(
     """Return what a bash that waits, with its prelude on `descriptor`, runs before `command`."""
     return b"".join(
         (
-            b"\\exec %d<&- %d<&- %d<&-\n" % (descriptor, descriptor + 1, descriptor + 2),
+            # Only a bash that could not open these lines was to end.
+            b"\\builtin set +e\n",
+            b"\\exec %d<&- %d<&-\n" % (descriptor + 1, descriptor + 2),
             # As if it had started now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             b"if [[ -v SECONDS ]]; then SECONDS=0; fi\n",

@@ -29,6 +29,7 @@ from shelld.keeper.channel import (
     LEFTOVER,
     LOST,
     STARTED,
+    STOPPED,
     SURVIVORS,
     Channel,
     Message,
@@ -434,16 +435,11 @@ class Supervision:
                 self._stuck_at = math.inf
             self._bash_runs(message[1])
         elif kind == EXITED:
-            _, wait_status, user, system, rss, self._was_signalled, leftover, is_empty = message
-            self._wait_status = wait_status
-            self._tree_empty = is_empty
-            shell.stop_clock()
-            shell.usage = CommandUsage(user, system, rss)
-            shell.leftover = leftover or []
-            if leftover is None:
-                self._leftover_is_lost()
-            if wait_status:
-                self._look_for_oom(wait_status)
+            self._bash_exited(message)
+        elif kind == STOPPED:
+            if self.launch.is_waiting:
+                # It would not run the command that it is given.
+                self.discard()
         elif kind == LEFTOVER:
             shell.leftover = message[1]
         elif kind == SURVIVORS:
@@ -461,6 +457,19 @@ class Supervision:
         elif kind == FILE_LOST:
             # How the command ended, perhaps. The runner ends when the channel does.
             self._channel.shut_down()
+
+    def _bash_exited(self, message: Message) -> None:
+        shell = self.shell
+        _, wait_status, user, system, rss, self._was_signalled, leftover, is_empty = message
+        self._wait_status = wait_status
+        self._tree_empty = is_empty
+        shell.stop_clock()
+        shell.usage = CommandUsage(user, system, rss)
+        shell.leftover = leftover or []
+        if leftover is None:
+            self._leftover_is_lost()
+        if wait_status:
+            self._look_for_oom(wait_status)
 
     def _bash_runs(self, pid: int) -> None:
         self.shell.pid = pid

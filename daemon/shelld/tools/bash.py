@@ -215,6 +215,9 @@ def _failure(shell: ShellProcess) -> str:
     sentence = f"Command failed with exit code {shell.exit_code}"
     if shell.signal is not None:
         sentence = f"Command was ended by {shell.signal}"
+    elif shell.status is ShellStatus.KILLED:
+        # A trap of its own may exit with any code, even 0.
+        sentence = f"Command was killed, and exited with code {shell.exit_code}"
     if shell.reason is not None:
         sentence = f"{sentence}. {_REASONS[shell.reason]}"
     return sentence
