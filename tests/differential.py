@@ -227,6 +227,25 @@ f() { trap 'echo bye f' RETURN; echo in f; }; f; g() { :; }; g; trap -p
 trap 'echo err' ERR; false; trap -p; trap - ERR; false; trap -p; echo
 trap 'echo e $?' ERR; trap foo; trap -; trap 'x' NOPE ERR; (exit 3); trap
 set -E; trap 'echo e $LINENO' ERR; f() { false; }; f; trap -p
+f() { trap 'echo cleaned' RETURN; echo work; }; (f); f | cat; x=$(f); echo $x; f & wait
+f() { trap 'echo cleaned' RETURN; echo work; }; trap : EXIT; x=$(f; trap); echo $x
+( trap 'echo R' RETURN; echo y; trap; trap -p RETURN )
+( trap 'echo D' DEBUG; echo y )
+( trap 'echo D' DEBUG; trap; trap - DEBUG; trap )
+( trap 'echo all' DEBUG RETURN EXIT ERR USR1; false; kill -USR1 $BASHPID; trap - DEBUG; trap )
+( trap - DEBUG RETURN EXIT; trap; trap 2; trap )
+trap 'echo e' EXIT; trap 'echo u' USR1; ( trap -l >/dev/null; trap; trap - INT; trap )
+set -T; trap 'echo R' RETURN; ( trap : USR1; f() { :; }; f; trap )
+set -T; trap 'echo R' RETURN; ( trap 'echo S' RETURN; f() { :; }; f; trap - RETURN; f; trap )
+set -E; trap 'echo e' ERR; ( trap : USR1; false; trap; trap - ERR; false; trap )
+echo a<NL>( trap x NOPE; echo $?; trap x DEBUG WRONG; echo $?; trap x NOPE )
+( f() {<NL>trap x NOPE; echo $?; }; f )
+( trap -Z; trap x; trap -; echo $?; trap )
+( ( trap 'echo R' RETURN; trap ); trap ); trap
+trap 'echo "$BASH_COMMAND"' EXIT; false
+set -e; trap 'echo failed: "$BASH_COMMAND"' EXIT; g() { false; }; g
+set -eE; trap 'echo failed: "$BASH_COMMAND"' ERR; g() { false; }; g
+trap 'echo "$BASH_COMMAND"' TERM; kill $$; echo "$BASH_COMMAND"
 set -eu; trap 'echo e' EXIT ERR; false; echo a
 set -e; trap ':' DEBUG; true
 set -e; trap 'echo d' DEBUG; trap 'echo e' EXIT; exit 7
@@ -482,12 +501,14 @@ true a b; echo $_
 
 COMMANDS: Final = [line.replace(NEWLINE, "\n") for line in _LINES.strip("\n").splitlines()]
 
-# Of a command that may change what its session remembers, bash says at the end what has become of
-# it. Here that shows; the README says so.
+# In a session, these show what bash runs before them or after them. The documentation of sessions
+# says so.
 EXPECTED_DIFFERENCES: Final = frozenset(
     {
         "trap '(' EXIT",
         "set -v; echo hi",
         "set -v\necho hi\necho ho",
+        """trap 'echo "$BASH_COMMAND"' EXIT; false""",
+        """set -e; trap 'echo failed: "$BASH_COMMAND"' EXIT; g() { false; }; g""",
     }
 )

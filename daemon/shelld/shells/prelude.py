@@ -31,8 +31,11 @@ _LEAVES_POSIX: Final = rb"\builtin set +o posix; "
 # A function has traps on DEBUG, ERR and RETURN of its own, which outlive it only if they are set;
 # so one that is removed is replaced by an empty one. Those on DEBUG and RETURN would run in here.
 # So the last thing that is set is a trap on RETURN that sets them: it runs when the function has
-# returned, and is not interrupted by itself. A subshell has no trap of ours, and shows those of its
-# parent until it sets one.
+# returned, and is not interrupted by itself.
+#
+# A subshell has no trap of ours, and shows those of its parent until it sets one. Then it no longer
+# needs this function, so the function removes itself there. A trap on EXIT or ERR is then set as
+# any other; __shelld_u is 1.
 #
 # With a DEBUG trap, our part of the trap on EXIT runs in a subshell, which does not inherit it. The
 # status of our part is 1, so that `!` also comes before the subshell: then `set -e` and a trap on
@@ -48,11 +51,10 @@ _WRAPPER: Final = b" ".join(
     for line in rb"""
 trap() {
   { \builtin local -; \builtin set -B +eukx; } 2>&-;
-  \builtin local __shelld_s=0 __shelld_a __shelld_k __shelld_t __shelld_f=;
+  \builtin local __shelld_s=0 __shelld_a __shelld_k __shelld_t __shelld_f= __shelld_u=;
   \builtin local -a __shelld_n __shelld_r;
   \builtin local __shelld_d=ACTION;
   if [[ ${1-} == -- ]]; then \builtin shift; fi;
-  if [[ -v TABLE[SUBSHELL] ]]; then \builtin trap "$@"; \builtin return; fi;
   if (($# == 0)) || [[ $1 == -p ]]; then
     if (($#)); then \builtin shift; fi;
     if [[ ${1-} == -- ]]; then \builtin shift; fi;
@@ -72,27 +74,30 @@ trap() {
       esac;
     done;
     if (($# == 0)); then __shelld_s=0; fi;
-  elif [[ ${BASHPID-$$} != $$ ]]; then
-    \builtin declare -gA TABLE; TABLE=([SUBSHELL]=1); \builtin trap "$@"; \builtin return;
-  elif [[ $1 == -?* || $# == 1 && ${1^^} != @(EXIT|DEBUG|ERR|RETURN|+(0)) ]] ||
-    [[ $# == 1 && -o posix && $1 != +(0) ]]; then
+  elif [[ $1 == -?* ]] || { [[ ${BASHPID-$$} == $$ && $# == 1 ]] &&
+    [[ ${1^^} != @(EXIT|DEBUG|ERR|RETURN|+(0)) || -o posix && $1 != +(0) ]]; }; then
     \builtin trap "$@" 2>&- || __shelld_s=$?;
   else
     \builtin declare -gA TABLE;
+    if [[ ${BASHPID-$$} != $$ ]]; then
+      __shelld_u=1;
+      \builtin unset -f trap;
+      if [[ $- != *T* ]]; then TABLE=(); fi;
+    fi;
     __shelld_a=$1;
     __shelld_n=("${@:2}");
     if [[ $1 == +([0-9]) ]] || (($# == 1)); then __shelld_a=-; __shelld_n=("$@"); fi;
     for __shelld_t in "${__shelld_n[@]}"; do
       __shelld_k=${__shelld_t^^};
       if [[ $__shelld_k == +(0) ]]; then __shelld_k=EXIT; fi;
-      case $__shelld_k in
-        EXIT|DEBUG|ERR|RETURN)
+      case $__shelld_u$__shelld_k in
+        EXIT|ERR|DEBUG|RETURN|1DEBUG|1RETURN)
           if [[ $__shelld_a == - ]]; then \builtin unset -v "TABLE[$__shelld_k]";
           else TABLE[$__shelld_k]=$__shelld_a; TABLE[DEPTH]=${#FUNCNAME[@]}; fi;;
         *) __shelld_r+=("$__shelld_t");;
       esac;
-      case $__shelld_k in
-        DEBUG|RETURN) __shelld_f+=$__shelld_k;;
+      case $__shelld_u$__shelld_k in
+        DEBUG|RETURN|1DEBUG|1RETURN) __shelld_f+=$__shelld_k;;
         ERR) \builtin trap -- "${TABLE[ERR]-}" ERR;;
       esac;
     done;
@@ -105,23 +110,26 @@ trap() {
     __shelld_t=${__shelld_t//"${BASH_SOURCE[0]}: line $LINENO: "/"$__shelld_k"};
     \builtin printf "%s\n" "$__shelld_t" >&2;
   fi;
-  if [[ ${BASHPID-$$} != $$ ]]; then \builtin return "$__shelld_s"; fi;
-  if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="! ( $__shelld_d )"; fi;
-  __shelld_t=${TABLE[EXIT]-};
-  if [[ $__shelld_t == *"<<"* ]]; then __shelld_t="\\builtin eval ${__shelld_t@Q}"; fi;
-  __shelld_k=${__shelld_t##*[!\\]};
-  if ((${#__shelld_k} % 2)); then __shelld_t+=\\; fi;
-  \builtin declare -gA TABLE;
-  TABLE+=(TEXTS);
-  \builtin trap -- "$__shelld_t"$'\n'"$__shelld_d" EXIT;
+  if [[ ! $__shelld_u ]]; then
+    if [[ ${BASHPID-$$} != $$ ]]; then \builtin return "$__shelld_s"; fi;
+    if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="! ( $__shelld_d )"; fi;
+    __shelld_t=${TABLE[EXIT]-};
+    if [[ $__shelld_t == *"<<"* ]]; then __shelld_t="\\builtin eval ${__shelld_t@Q}"; fi;
+    __shelld_k=${__shelld_t##*[!\\]};
+    if ((${#__shelld_k} % 2)); then __shelld_t+=\\; fi;
+    \builtin declare -gA TABLE;
+    TABLE+=(TEXTS);
+    \builtin trap -- "$__shelld_t"$'\n'"$__shelld_d" EXIT;
+  fi;
   if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
   if [[ $__shelld_f ]]; then
     __shelld_t='\builtin trap - RETURN; ';
     if [[ -v TABLE[RETURN] ]]; then
       __shelld_t="\\builtin trap -- ${TABLE[RETURN]@Q} RETURN; ";
-    elif [[ $__shelld_f == *RETURN* ]]; then __shelld_t='\builtin trap "" RETURN; '; fi;
+    elif [[ ! $__shelld_u && $__shelld_f == *RETURN* ]]; then
+      __shelld_t='\builtin trap "" RETURN; '; fi;
     if [[ $__shelld_f == *DEBUG* ]]; then
-      __shelld_k=${TABLE[DEBUG]-};
+      __shelld_k=${TABLE[DEBUG]-${__shelld_u:+-}};
       __shelld_t+="\\builtin trap -- ${__shelld_k@Q} DEBUG"; fi;
     \builtin trap -- "$__shelld_t" RETURN;
   fi;

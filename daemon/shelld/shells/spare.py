@@ -170,6 +170,8 @@ class SpareLaunch(Launch):
             and request.stdin is None
             and (request.cwd is None or request.cwd == session.cwd)
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
+            # In a trap on EXIT, this variable is right only if bash has run nothing before.
+            and "BASH_COMMAND" not in request.command
         )
 
     def run(self, request: StartRequest) -> None:

@@ -38,7 +38,8 @@ _POSIX_VARIABLE: Final = b"__shelld_posix"
 # its own name is circular, and bash then takes the global variable. A global variable that is
 # readonly cannot have such a nameref, and no local namesake either. As in `_line`, a value
 # comes before the attributes that would change it. Bash parses each line when it has run the ones
-# before it, so aliases have no effect.
+# before it, so aliases have no effect. A readonly IFS cannot be a local one, so the names are then
+# split in another way, which may need a temporary file.
 GLOBALS: Final = rb"""\builtin shopt -u expand_aliases localvar_inherit nocasematch
 \builtin set +aekuvx -f
 \builtin unset -f local
@@ -60,8 +61,10 @@ __shelld_print() {
   else \builtin eval "local ${__shelld_found#declare }"; fi && \builtin declare -p "$1"
 }
 __shelld_print_all() {
-  \builtin local IFS=$'\n' __shelld_name __shelld_found
-  for __shelld_name in $__shelld_listed; do
+  \builtin local __shelld_name __shelld_found
+  if \builtin local IFS=$'\n'; then __shelld_lines=($__shelld_listed)
+  else \builtin mapfile -t __shelld_lines <<<"$__shelld_listed"; fi
+  for __shelld_name in "${__shelld_lines[@]}"; do
     [[ $__shelld_name == "declare -"* ]] || continue
     __shelld_name=${__shelld_name#declare -* }
     __shelld_name=${__shelld_name%%=*}
