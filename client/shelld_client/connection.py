@@ -11,11 +11,13 @@ The first message of the peer may have a banner before it, such as what a login 
 that, everything has to be a message.
 
 At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->") and received
-("<-"); they contain commands and their output.
+("<-"); they contain commands and their output. A thread that answers others never logs, as it could
+wait for a lock of a handler whose owner waits for that answer. It leaves that to the next caller.
 """
 
 from __future__ import annotations
 
+import collections
 import itertools
 import logging
 import math
@@ -36,6 +38,7 @@ from shelld_client.errors import (
     error_from_wire,
     refused_here,
 )
+from shelld_client.reentrant import may_wait
 from shelld_protocol import errors
 from shelld_protocol.framing import (
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -106,6 +109,10 @@ class Connection(Generic[T]):
         self._banner: bytearray | None = bytearray()
         # How much of it is whole lines in which there was no message.
         self._skipped = 0
+        # Whether the log was on when a thread last wrote to it; asking can wait for a lock.
+        self._is_logging = False
+        # Messages that were sent or received where nothing may wait.
+        self._unlogged: collections.deque[tuple[str, bytes]] = collections.deque()
 
     @property
     def said(self) -> str:
@@ -142,7 +149,7 @@ class Connection(Generic[T]):
         if len(message) > self._max_message_bytes:
             raise MessageTooLarge(len(message), self._max_message_bytes)
         frame = encode_frame(message, Framing.LINES)
-        _log_message("->", frame)
+        self._log("->", frame)
         self._pending[request_id] = _Pending(pending, len(message))
         return frame
 
@@ -154,7 +161,7 @@ class Connection(Generic[T]):
         if self._pending.pop(request_id, None) is None:
             return b""
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
-        _log_message("->", frame)
+        self._log("->", frame)
         return frame
 
     def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
@@ -169,7 +176,7 @@ class Connection(Generic[T]):
             if isinstance(event, FrameError):
                 yield from self._without_answer(event)
                 continue
-            _log_message("<-", event)
+            self._log("<-", event)
             message = _decode(event)
             if message is None:
                 raise ProtocolError("the peer sent something that is no JSON-RPC message")
@@ -230,6 +237,22 @@ class Connection(Generic[T]):
             raise ProtocolError(f"the peer writes, but no messages{self.said}")
         return b""
 
+    def _log(self, direction: str, message: bytes) -> None:
+        if may_wait():
+            self._is_logging = wire_logger.isEnabledFor(logging.DEBUG)
+            if self._is_logging:
+                self.write_log()
+                _log_message(direction, message)
+        elif self._is_logging:
+            self._unlogged.append((direction, message))
+
+    def write_log(self) -> None:
+        """Log the messages that could not be logged where they came. Callers do this."""
+        if may_wait():
+            with suppress(IndexError):
+                while True:
+                    _log_message(*self._unlogged.popleft())
+
     def take_pending(self) -> list[T]:
         """Return all calls that will never be answered, and forget them."""
         pending: list[T] = []
@@ -288,5 +311,4 @@ def _decode(data: bytes) -> _Message | None:
 def _log_message(direction: str, message: bytes) -> None:
     # A handler that raises must not cost a call, or all of them, their answers.
     with suppress(Exception):
-        if wire_logger.isEnabledFor(logging.DEBUG):
-            wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())
+        wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

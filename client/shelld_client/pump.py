@@ -14,12 +14,10 @@ import math
 import os
 import queue
 import select
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
 from shelld_client.child import (
     EXIT_POLL_S,
@@ -33,21 +31,7 @@ from shelld_client.child import (
     exit_handle,
 )
 from shelld_client.errors import ProtocolError, SpawnFailed
-from shelld_client.reentrant import Latch, Wakeup
-
-# The threads of all pumps.
-_threads: Final[set[int]] = set()
-# In a forked child there are none, and its own threads may get their numbers.
-os.register_at_fork(after_in_child=_threads.clear)
-
-
-def may_wait() -> bool:
-    """Whether a finaliser that waits for a pump here could see that happen.
-
-    In the thread of a pump, it could wait for itself. When the interpreter ends, the threads have
-    stopped.
-    """
-    return threading.get_ident() not in _threads and not sys.is_finalizing()
+from shelld_client.reentrant import Latch, Wakeup, may_wait, pump_threads
 
 
 class Pump:
@@ -148,13 +132,13 @@ class Pump:
     def _run(self) -> None:
         if not self._owner.acquire(blocking=False):
             return
-        _threads.add(threading.get_ident())
+        pump_threads.add(threading.get_ident())
         try:
             self._own_child()
         finally:
             _forget_thread()
             self._finished.set()
-            _threads.discard(threading.get_ident())
+            pump_threads.discard(threading.get_ident())
 
     def _own_child(self) -> None:
         try:
@@ -311,7 +295,7 @@ class Pump:
 def _forget_thread() -> None:
     """Remove the entry that `threading.current_thread` has made for this thread.
 
-    Logging makes it. Before Python 3.13, `threading` itself keeps it after the thread's end.
+    A finaliser that logs makes it. Before Python 3.13, `threading` keeps it after the thread's end.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 

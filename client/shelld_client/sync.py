@@ -26,7 +26,8 @@ from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
 from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
-from shelld_client.pump import Pump, may_wait
+from shelld_client.pump import Pump
+from shelld_client.reentrant import may_wait
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -103,6 +104,7 @@ class Client(SpawnedClient):
             self._failure = self._failure or DaemonExited("the client is closed")
         finally:
             self._pump.close()
+        self._connection.write_log()
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -252,6 +254,7 @@ class Client(SpawnedClient):
             if isinstance(error, queue.Empty):
                 raise self._no_answer(self._connection.said) from None
             raise
+        self._connection.write_log()
         if isinstance(answer, ShellError):
             raise answer
         return call.decode(answer)
