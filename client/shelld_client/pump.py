@@ -182,6 +182,7 @@ class Pump:
         self._stdout, self._stderr = self._child.stdout.fileno(), self._child.stderr.fileno()
         self._watch(self._stdout, self._read_stdout)
         self._watch(self._stderr, self._read_stderr)
+        self._watch(self._child.stdin.fileno(), self._input_closed, 0)
         if self._exit is not None:
             self._watch(self._exit, self._exited)
 
@@ -262,8 +263,15 @@ class Pump:
             self._child.is_deaf = True
         if self._unwritten or not self._outbox.empty():
             self._watch(stdin, self._write, select.POLLOUT)
-        else:
+        elif self._child.is_deaf:
             self._unwatch(stdin)
+        else:
+            # With no events to ask for, poll still reports that the daemon has closed its end.
+            self._watch(stdin, self._input_closed, 0)
+
+    def _input_closed(self) -> None:
+        self._child.is_deaf = True
+        self._unwatch(self._child.stdin.fileno())
 
     def _read_stdout(self) -> None:
         data = _read(self._stdout)
