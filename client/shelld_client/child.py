@@ -182,6 +182,17 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
+def _words(name: str, words: Sequence[str | PathLike[str]]) -> list[str]:
+    """Return the words of a command line as text. Raises TypeError for what is none."""
+    if isinstance(words, (str, bytes)):
+        raise TypeError(f"{name} must be a list of words, not one text")
+    texts = [os.fspath(word) for word in words]
+    for text in texts:
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the words of {name} must be text or paths, not {type(text).__name__}")
+    return texts
+
+
 def message_limit(command: Sequence[str]) -> int:
     """Return what the daemon takes in one message, as far as its command line tells."""
     limit = DEFAULT_MAX_MESSAGE_BYTES
@@ -198,7 +209,7 @@ class SpawnedClient:
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Sequence[str | PathLike[str]],
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
@@ -209,7 +220,9 @@ class SpawnedClient:
                 raise TypeError("start_timeout must be a number of seconds, or None")
             if not start_timeout > 0:
                 raise ValueError("start_timeout must be more than 0 seconds, or None")
-        self._command = command
+        self._command = _words("command", command)
+        if not self._command:
+            raise ValueError("command must have at least one word")
         self._env = env
         self._cwd = cwd
         self._start_timeout = None if start_timeout == math.inf else start_timeout
@@ -221,9 +234,9 @@ class SpawnedClient:
     @classmethod
     def spawn(
         cls,
-        command: Sequence[str] | None = None,
+        command: Sequence[str | PathLike[str]] | None = None,
         *,
-        args: Sequence[str] = (),
+        args: Sequence[str | PathLike[str]] = (),
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
@@ -238,11 +251,12 @@ class SpawnedClient:
         for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
         `SpawnFailed`, `DaemonExited`, or `ProtocolError` for a program that is no shelld.
         """
-        for name, words in (("command", command), ("args", args)):
-            if isinstance(words, (str, bytes)):
-                raise TypeError(f"{name} must be a list of words, not one text")
-        # -P: the daemon's working directory is somebody's project, whose modules are not ours.
-        argv = [*(command or (sys.executable, "-P", "-m", "shelld")), *args]
+        if command is None:
+            # -P: the daemon's working directory is somebody's project, whose modules are not ours.
+            command = (sys.executable, "-P", "-m", "shelld")
+        # An empty command stays empty, whatever the options are.
+        argv = _words("command", command)
+        argv += _words("args", args) if argv else []
         return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
 
     @property

@@ -74,14 +74,14 @@ class AsyncClient(SpawnedClient):
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Sequence[str | PathLike[str]],
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        self._connection: Connection[_Pending] = Connection(message_limit(command))
+        self._connection: Connection[_Pending] = Connection(message_limit(self._command))
         self._transport: Transport | None = None
         self._background: Background | None = None
         self._is_left = False
