@@ -104,10 +104,26 @@ class Child:
         _children.add(self)
         # Whether it has closed its input.
         self.is_deaf = False
+        self._is_status_lost = False
         self._stderr_tail = bytearray()
         for stream in (self.stdin, self.stdout, self.stderr):
             # Only our end: each end of a pipe has flags of its own.
             os.set_blocking(stream.fileno(), False)
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended; it is reaped then."""
+        if self.process.returncode is None:
+            try:
+                pid, status = os.waitpid(self.process.pid, os.WNOHANG)
+            except ChildProcessError:
+                # The program ignores SIGCHLD, or has reaped the process. `Popen.poll` would not
+                # tell that from the exit code 0.
+                self._is_status_lost = True
+                self.process.returncode = 0
+            else:
+                if pid:
+                    self.process.returncode = os.waitstatus_to_exitcode(status)
+        return self.process.returncode is not None
 
     def end(self) -> Iterator[tuple[Haste, float]]:
         """End the process: end of file, then SIGTERM, then SIGKILL.
@@ -146,9 +162,12 @@ class Child:
 
     def post_mortem(self, said: str) -> DaemonExited:
         """Return what calls fail with once no answer can come. `said`: see `Connection.said`."""
-        code = self.process.poll()
-        name = None
-        if code is None:
+        code = name = None
+        if self.has_ended() and not self._is_status_lost:
+            code = self.process.returncode
+        if self._is_status_lost:
+            ended = "the daemon has ended"
+        elif code is None:
             ended = f"the daemon closed its {'input' if self.is_deaf else 'output'}"
         elif code >= 0:
             ended = f"the daemon exited with code {code}"

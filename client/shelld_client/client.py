@@ -317,7 +317,7 @@ class AsyncClient(SpawnedClient):
             except ProtocolError as error:
                 self._fail(error)
                 return
-            await transport.exit_code(POST_MORTEM_S)
+            await transport.has_ended(POST_MORTEM_S)
             # It can write no more, but a child of its prefix may hold the pipe open.
             with anyio.move_on_after(LAST_WORDS_S):
                 await stderr_ended.wait()

@@ -211,7 +211,7 @@ class Pump:
                 return
 
     def _is_reaped(self) -> bool:
-        return self._child.process.poll() is not None
+        return self._child.has_ended()
 
     def _turn_until(
         self, condition: Callable[[], bool], seconds: float = math.inf, haste: Haste | None = None
@@ -292,7 +292,7 @@ class Pump:
 
     def _exited(self) -> None:
         assert self._exit is not None
-        self._child.process.poll()
+        self._child.has_ended()
         self._unwatch(self._exit)
         # All that it wrote is in the pipes, which others may hold open. One read takes it.
         if self._stdout in self._actions:
