@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
@@ -87,7 +87,7 @@ class AsyncClient(SpawnedClient):
         self._is_left = False
         self._event_loop: object = None
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         self._enter_once()
         self._event_loop = current_token()
         await checkpoint_if_cancelled()

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 
 from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
@@ -71,7 +71,7 @@ class Client(SpawnedClient):
         )
         self._pump: Pump | None = None
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         if not may_wait():
             raise ShellError("no client can be entered in the thread of another, or at exit")
         self._enter_once()
