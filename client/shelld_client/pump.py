@@ -120,7 +120,8 @@ class Pump:
 
     def release(self) -> None:
         """Close our descriptors. For the thread, or where there is none, as in a forked child."""
-        self._child.close_streams()
+        if self._is_started:
+            self._child.close_streams()
         if self._wakeup is not None:
             self._wakeup.close()
         if self._exit is not None:
