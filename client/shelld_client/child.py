@@ -104,10 +104,26 @@ class Child:
         _children.add(self)
         # Whether it has closed its input.
         self.is_deaf = False
+        self._is_status_lost = False
         self._stderr_tail = bytearray()
         for stream in (self.stdin, self.stdout, self.stderr):
             # Only our end: each end of a pipe has flags of its own.
             os.set_blocking(stream.fileno(), False)
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended; it is reaped then."""
+        if self.process.returncode is None:
+            try:
+                pid, status = os.waitpid(self.process.pid, os.WNOHANG)
+            except ChildProcessError:
+                # The program ignores SIGCHLD, or has reaped the process. `Popen.poll` would not
+                # tell that from the exit code 0.
+                self._is_status_lost = True
+                self.process.returncode = 0
+            else:
+                if pid:
+                    self.process.returncode = os.waitstatus_to_exitcode(status)
+        return self.process.returncode is not None
 
     def end(self) -> Iterator[tuple[Haste, float]]:
         """End the process: end of file, then SIGTERM, then SIGKILL.
@@ -146,9 +162,12 @@ class Child:
 
     def post_mortem(self, said: str) -> DaemonExited:
         """Return what calls fail with once no answer can come. `said`: see `Connection.said`."""
-        code = self.process.poll()
-        name = None
-        if code is None:
+        code = name = None
+        if self.has_ended() and not self._is_status_lost:
+            code = self.process.returncode
+        if self._is_status_lost:
+            ended = "the daemon has ended"
+        elif code is None:
             ended = f"the daemon closed its {'input' if self.is_deaf else 'output'}"
         elif code >= 0:
             ended = f"the daemon exited with code {code}"
@@ -182,6 +201,17 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
+def _words(name: str, words: Sequence[str | PathLike[str]]) -> list[str]:
+    """Return the words of a command line as text. Raises TypeError for what is none."""
+    if isinstance(words, (str, bytes)):
+        raise TypeError(f"{name} must be a list of words, not one text")
+    texts = [os.fspath(word) for word in words]
+    for text in texts:
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the words of {name} must be text or paths, not {type(text).__name__}")
+    return texts
+
+
 def message_limit(command: Sequence[str]) -> int:
     """Return what the daemon takes in one message, as far as its command line tells."""
     limit = DEFAULT_MAX_MESSAGE_BYTES
@@ -198,7 +228,7 @@ class SpawnedClient:
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Sequence[str | PathLike[str]],
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
@@ -209,7 +239,9 @@ class SpawnedClient:
                 raise TypeError("start_timeout must be a number of seconds, or None")
             if not start_timeout > 0:
                 raise ValueError("start_timeout must be more than 0 seconds, or None")
-        self._command = command
+        self._command = _words("command", command)
+        if not self._command:
+            raise ValueError("command must have at least one word")
         self._env = env
         self._cwd = cwd
         self._start_timeout = None if start_timeout == math.inf else start_timeout
@@ -221,9 +253,9 @@ class SpawnedClient:
     @classmethod
     def spawn(
         cls,
-        command: Sequence[str] | None = None,
+        command: Sequence[str | PathLike[str]] | None = None,
         *,
-        args: Sequence[str] = (),
+        args: Sequence[str | PathLike[str]] = (),
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
@@ -238,11 +270,12 @@ class SpawnedClient:
         for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
         `SpawnFailed`, `DaemonExited`, or `ProtocolError` for a program that is no shelld.
         """
-        for name, words in (("command", command), ("args", args)):
-            if isinstance(words, (str, bytes)):
-                raise TypeError(f"{name} must be a list of words, not one text")
-        # -P: the daemon's working directory is somebody's project, whose modules are not ours.
-        argv = [*(command or (sys.executable, "-P", "-m", "shelld")), *args]
+        if command is None:
+            # -P: the daemon's working directory is somebody's project, whose modules are not ours.
+            command = (sys.executable, "-P", "-m", "shelld")
+        # An empty command stays empty, whatever the options are.
+        argv = _words("command", command)
+        argv += _words("args", args) if argv else []
         return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
 
     @property

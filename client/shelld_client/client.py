@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
@@ -74,20 +74,20 @@ class AsyncClient(SpawnedClient):
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Sequence[str | PathLike[str]],
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        self._connection: Connection[_Pending] = Connection(message_limit(command))
+        self._connection: Connection[_Pending] = Connection(message_limit(self._command))
         self._transport: Transport | None = None
         self._background: Background | None = None
         self._is_left = False
         self._event_loop: object = None
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         self._enter_once()
         self._event_loop = current_token()
         await checkpoint_if_cancelled()
@@ -291,6 +291,7 @@ class AsyncClient(SpawnedClient):
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._transport.write_outbox)
+                tasks.start_soon(self._transport.watch_input)
                 tasks.start_soon(self._transport.watch_exit)
                 tasks.start_soon(self._receive, self._child, self._transport)
         except Exception as error:
@@ -316,7 +317,7 @@ class AsyncClient(SpawnedClient):
             except ProtocolError as error:
                 self._fail(error)
                 return
-            await transport.exit_code(POST_MORTEM_S)
+            await transport.has_ended(POST_MORTEM_S)
             # It can write no more, but a child of its prefix may hold the pipe open.
             with anyio.move_on_after(LAST_WORDS_S):
                 await stderr_ended.wait()

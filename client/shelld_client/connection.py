@@ -11,11 +11,14 @@ The first message of the peer may have a banner before it, such as what a login 
 that, everything has to be a message.
 
 At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->") and received
-("<-"); they contain commands and their output.
+("<-"); they contain commands and their output. A thread that answers others never logs, as it could
+wait for a lock of a handler whose owner waits for that answer. It leaves that to the next caller.
 """
 
 from __future__ import annotations
 
+import collections
+import enum
 import itertools
 import logging
 import math
@@ -36,6 +39,7 @@ from shelld_client.errors import (
     error_from_wire,
     refused_here,
 )
+from shelld_client.reentrant import may_wait
 from shelld_protocol import errors
 from shelld_protocol.framing import (
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -106,6 +110,10 @@ class Connection(Generic[T]):
         self._banner: bytearray | None = bytearray()
         # How much of it is whole lines in which there was no message.
         self._skipped = 0
+        # Whether the log was on when a thread last wrote to it; asking can wait for a lock.
+        self._is_logging = False
+        # Messages that were sent or received where nothing may wait.
+        self._unlogged: collections.deque[tuple[str, bytes]] = collections.deque()
 
     @property
     def said(self) -> str:
@@ -127,8 +135,8 @@ class Connection(Generic[T]):
         """Return the bytes that ask for a new call.
 
         Raises `InvalidParams` for NaN, infinity and bytes, TypeError for other types that JSON does
-        not have, and `ProtocolError` for anything else that it cannot express, such as a lone
-        surrogate. Raises `MessageTooLarge`.
+        not have (paths are text), and `ProtocolError` for anything else that it cannot express,
+        such as a lone surrogate. Raises `MessageTooLarge`.
         """
         try:
             _require_json(params)
@@ -142,7 +150,7 @@ class Connection(Generic[T]):
         if len(message) > self._max_message_bytes:
             raise MessageTooLarge(len(message), self._max_message_bytes)
         frame = encode_frame(message, Framing.LINES)
-        _log_message("->", frame)
+        self._log("->", frame)
         self._pending[request_id] = _Pending(pending, len(message))
         return frame
 
@@ -154,7 +162,7 @@ class Connection(Generic[T]):
         if self._pending.pop(request_id, None) is None:
             return b""
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
-        _log_message("->", frame)
+        self._log("->", frame)
         return frame
 
     def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
@@ -169,7 +177,7 @@ class Connection(Generic[T]):
             if isinstance(event, FrameError):
                 yield from self._without_answer(event)
                 continue
-            _log_message("<-", event)
+            self._log("<-", event)
             message = _decode(event)
             if message is None:
                 raise ProtocolError("the peer sent something that is no JSON-RPC message")
@@ -230,6 +238,22 @@ class Connection(Generic[T]):
             raise ProtocolError(f"the peer writes, but no messages{self.said}")
         return b""
 
+    def _log(self, direction: str, message: bytes) -> None:
+        if may_wait():
+            self._is_logging = wire_logger.isEnabledFor(logging.DEBUG)
+            if self._is_logging:
+                self.write_log()
+                _log_message(direction, message)
+        elif self._is_logging:
+            self._unlogged.append((direction, message))
+
+    def write_log(self) -> None:
+        """Log the messages that could not be logged where they came. Callers do this."""
+        if may_wait():
+            with suppress(IndexError):
+                while True:
+                    _log_message(*self._unlogged.popleft())
+
     def take_pending(self) -> list[T]:
         """Return all calls that will never be answered, and forget them."""
         pending: list[T] = []
@@ -249,32 +273,42 @@ def _size_limit_in(message: _Message) -> int | None:
 
 
 def _require_json(value: object, name: str = "") -> None:
-    """Raise `InvalidParams` for what the encoder would silently send as something else.
+    """Raise `InvalidParams` or TypeError for what JSON does not have.
 
-    NaN and infinity would arrive as null, and bytes as base64.
+    The encoder would silently send much of it as something else: NaN as null, bytes as base64, a
+    set as a list, a number as the name of a member.
     """
-    if isinstance(value, float) and not math.isfinite(value):
-        reason = f"Invalid value for {name}: {value} is no number in JSON"
-        raise refused_here(errors.invalid_params(reason, name))
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, enum.Enum):
+        # The encoder sends its value.
+        value = value.value
+    if value is None or isinstance(value, (str, int)):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            reason = f"Invalid value for {name}: {value} is no number in JSON"
+            raise refused_here(errors.invalid_params(reason, name))
+    elif isinstance(value, (bytes, bytearray, memoryview)):
         raise refused_here(
             errors.invalid_params(f"Invalid type for {name}: bytes are no text", name)
         )
-    if isinstance(value, Mapping):
+    elif isinstance(value, Mapping):
         for key, member in cast("Mapping[object, object]", value).items():
-            _require_json(member, f"{name}.{key}" if name else str(key))
+            if not isinstance(key, str):
+                raise TypeError(f"JSON has no {type(key).__name__} as a name")
+            _require_json(member, f"{name}.{key}" if name else key)
     elif isinstance(value, (list, tuple)):
         for member in cast("Sequence[object]", value):
             _require_json(member, name)
+    else:
+        _path_text(value)
 
 
 def _path_text(value: object) -> str:
-    refused = TypeError(f"JSON has no {type(value).__name__}")
     if isinstance(value, os.PathLike):
         path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
         if isinstance(path, str):
             return path
-    raise refused
+    raise TypeError(f"JSON has no {type(value).__name__}")
 
 
 def _decode(data: bytes) -> _Message | None:
@@ -288,5 +322,4 @@ def _decode(data: bytes) -> _Message | None:
 def _log_message(direction: str, message: bytes) -> None:
     # A handler that raises must not cost a call, or all of them, their answers.
     with suppress(Exception):
-        if wire_logger.isEnabledFor(logging.DEBUG):
-            wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())
+        wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

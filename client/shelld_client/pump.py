@@ -14,12 +14,10 @@ import math
 import os
 import queue
 import select
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
 from shelld_client.child import (
     EXIT_POLL_S,
@@ -33,21 +31,7 @@ from shelld_client.child import (
     exit_handle,
 )
 from shelld_client.errors import ProtocolError, SpawnFailed
-from shelld_client.reentrant import Latch, Wakeup
-
-# The threads of all pumps.
-_threads: Final[set[int]] = set()
-# In a forked child there are none, and its own threads may get their numbers.
-os.register_at_fork(after_in_child=_threads.clear)
-
-
-def may_wait() -> bool:
-    """Whether a finaliser that waits for a pump here could see that happen.
-
-    In the thread of a pump, it could wait for itself. When the interpreter ends, the threads have
-    stopped.
-    """
-    return threading.get_ident() not in _threads and not sys.is_finalizing()
+from shelld_client.reentrant import Latch, Wakeup, may_wait, pump_threads
 
 
 class Pump:
@@ -136,7 +120,8 @@ class Pump:
 
     def release(self) -> None:
         """Close our descriptors. For the thread, or where there is none, as in a forked child."""
-        self._child.close_streams()
+        if self._is_started:
+            self._child.close_streams()
         if self._wakeup is not None:
             self._wakeup.close()
         if self._exit is not None:
@@ -148,13 +133,13 @@ class Pump:
     def _run(self) -> None:
         if not self._owner.acquire(blocking=False):
             return
-        _threads.add(threading.get_ident())
+        pump_threads.add(threading.get_ident())
         try:
             self._own_child()
         finally:
             _forget_thread()
             self._finished.set()
-            _threads.discard(threading.get_ident())
+            pump_threads.discard(threading.get_ident())
 
     def _own_child(self) -> None:
         try:
@@ -198,6 +183,7 @@ class Pump:
         self._stdout, self._stderr = self._child.stdout.fileno(), self._child.stderr.fileno()
         self._watch(self._stdout, self._read_stdout)
         self._watch(self._stderr, self._read_stderr)
+        self._watch(self._child.stdin.fileno(), self._input_closed, 0)
         if self._exit is not None:
             self._watch(self._exit, self._exited)
 
@@ -226,7 +212,7 @@ class Pump:
                 return
 
     def _is_reaped(self) -> bool:
-        return self._child.process.poll() is not None
+        return self._child.has_ended()
 
     def _turn_until(
         self, condition: Callable[[], bool], seconds: float = math.inf, haste: Haste | None = None
@@ -278,8 +264,15 @@ class Pump:
             self._child.is_deaf = True
         if self._unwritten or not self._outbox.empty():
             self._watch(stdin, self._write, select.POLLOUT)
-        else:
+        elif self._child.is_deaf:
             self._unwatch(stdin)
+        else:
+            # With no events to ask for, poll still reports that the daemon has closed its end.
+            self._watch(stdin, self._input_closed, 0)
+
+    def _input_closed(self) -> None:
+        self._child.is_deaf = True
+        self._unwatch(self._child.stdin.fileno())
 
     def _read_stdout(self) -> None:
         data = _read(self._stdout)
@@ -300,7 +293,7 @@ class Pump:
 
     def _exited(self) -> None:
         assert self._exit is not None
-        self._child.process.poll()
+        self._child.has_ended()
         self._unwatch(self._exit)
         # All that it wrote is in the pipes, which others may hold open. One read takes it.
         if self._stdout in self._actions:
@@ -311,7 +304,7 @@ class Pump:
 def _forget_thread() -> None:
     """Remove the entry that `threading.current_thread` has made for this thread.
 
-    Logging makes it. Before Python 3.13, `threading` itself keeps it after the thread's end.
+    A finaliser that logs makes it. Before Python 3.13, `threading` keeps it after the thread's end.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 

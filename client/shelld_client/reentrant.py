@@ -2,7 +2,8 @@
 
 The garbage collector runs finalisers, and the main thread runs signal handlers, in the midst of any
 other code. If that code holds a lock that they or another thread need, both wait for ever. So
-neither class has a lock: they use operations of containers that are one step of the interpreter.
+the classes here have no lock: they use operations of containers that are one step of the
+interpreter.
 """
 
 from __future__ import annotations
@@ -10,7 +11,24 @@ from __future__ import annotations
 import collections
 import os
 import queue
+import sys
+import threading
 from contextlib import suppress
+from typing import Final
+
+# The threads of all clients without an event loop.
+pump_threads: Final[set[int]] = set()
+# A forked child has none of them, and its own threads may get their numbers.
+os.register_at_fork(after_in_child=pump_threads.clear)
+
+
+def may_wait() -> bool:
+    """Return whether this thread may wait for a pump's thread, or for a lock.
+
+    A pump's thread could wait for itself, or for a thread that waits for its answer. When the
+    interpreter ends, the threads have stopped.
+    """
+    return threading.get_ident() not in pump_threads and not sys.is_finalizing()
 
 
 class Latch:

@@ -19,14 +19,15 @@ import time
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 
 from shelld_client import calls
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
 from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
-from shelld_client.pump import Pump, may_wait
+from shelld_client.pump import Pump
+from shelld_client.reentrant import may_wait
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -58,17 +59,19 @@ class Client(SpawnedClient):
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Sequence[str | PathLike[str]],
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        self._connection: Connection[queue.SimpleQueue[Answer]] = Connection(message_limit(command))
+        self._connection: Connection[queue.SimpleQueue[Answer]] = Connection(
+            message_limit(self._command)
+        )
         self._pump: Pump | None = None
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         if not may_wait():
             raise ShellError("no client can be entered in the thread of another, or at exit")
         self._enter_once()
@@ -103,6 +106,7 @@ class Client(SpawnedClient):
             self._failure = self._failure or DaemonExited("the client is closed")
         finally:
             self._pump.close()
+        self._connection.write_log()
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -252,6 +256,7 @@ class Client(SpawnedClient):
             if isinstance(error, queue.Empty):
                 raise self._no_answer(self._connection.said) from None
             raise
+        self._connection.write_log()
         if isinstance(answer, ShellError):
             raise answer
         return call.decode(answer)

@@ -61,10 +61,17 @@ class Transport:
                         self._outbox[0] = first = first[os.write(stdin.fileno(), first) :]
                     if not first:
                         self._outbox.popleft()
-        except (ValueError, anyio.ClosedResourceError):
+        except _STREAM_ENDED:
             return
-        except OSError:
-            self._child.is_deaf = True
+
+    async def watch_input(self) -> None:
+        """Let `collect_stdout` come to its end soon after the daemon has closed its input."""
+        try:
+            # There is nothing to read at this end of the pipe: it becomes readable by an error.
+            await anyio.wait_readable(self._child.stdin)
+        except _STREAM_ENDED:
+            return
+        self._child.is_deaf = True
         # It may still answer what it has read.
         await anyio.sleep(POST_MORTEM_S)
         self._reading.cancel()
@@ -90,20 +97,21 @@ class Transport:
         while data := await _receive(self._child.stderr):
             self._child.keep_stderr(data)
 
-    async def exit_code(self, seconds: float) -> int | None:
-        """Wait for the process's end; None if it is not there in time."""
+    async def has_ended(self, seconds: float) -> bool:
+        """Wait for the process's end; False if it is not there in time."""
         with anyio.move_on_after(seconds):
             await self._wait_exit()
-        return self._child.process.poll()
+        return self._child.has_ended()
 
     async def _wait_exit(self) -> None:
-        process = self._child.process
-        if process.poll() is None and (handle := exit_handle(process.pid)) is not None:
+        if self._child.has_ended():
+            return
+        if (handle := exit_handle(self._child.process.pid)) is not None:
             try:
                 await anyio.wait_readable(handle)
             finally:
                 os.close(handle)
-        while process.poll() is None:  # noqa: ASYNC110 - where there is no event to wait for
+        while not self._child.has_ended():  # noqa: ASYNC110 - where there is no event to wait for
             await anyio.sleep(EXIT_POLL_S)
 
     async def close(self, *, patiently: bool) -> None:
@@ -117,7 +125,7 @@ class Transport:
                 anyio.notify_closing(self._child.stdin)
                 for haste, seconds in self._child.end():
                     is_skipped = haste is Haste.PATIENTLY and not patiently
-                    if await self.exit_code(0 if is_skipped else seconds) is not None:
+                    if await self.has_ended(0 if is_skipped else seconds):
                         break
         except BaseException:
             self._child.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,28 @@ async def test_a_command_line_of_one_text_is_refused(spawn: Spawn) -> None:
         with pytest.raises(TypeError, match="must be a list of words"):
             async with spawn(**wrong):
                 pass
+
+
+async def test_words_of_a_command_line_can_be_paths(spawn: Spawn, tmp_path: Path) -> None:
+    log = tmp_path / "audit"
+    command: Any = [Path(sys.executable), "-P", "-m", "shelld"]
+    async with spawn(command, args=["--audit-log", log]) as shell:
+        assert (await shell.bash("echo hi")).stdout == "hi\n"
+    assert log.exists()
+
+
+@pytest.mark.parametrize("options", [{}, {"args": ["--audit-log", "x"]}])
+async def test_a_command_of_no_words_is_refused(spawn: Spawn, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="command must have at least one word"):
+        async with spawn([], **options):
+            pass
+
+
+async def test_a_word_of_bytes_is_refused(spawn: Spawn) -> None:
+    wrong: Any = ["shelld", b"x"]
+    with pytest.raises(TypeError, match="the words of command must be text or paths, not bytes"):
+        async with spawn(wrong):
+            pass
 
 
 async def test_a_start_timeout_is_no_boolean(spawn: Spawn) -> None:

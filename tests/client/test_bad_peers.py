@@ -259,6 +259,14 @@ async def test_a_daemon_that_closes_its_input_is_gone(
     assert ends == ["the daemon closed its input\ndeaf"] * calls
 
 
+async def test_a_call_fails_when_the_daemon_closes_its_input(spawn: Spawn, impatient: None) -> None:
+    # It closes its input once the request has arrived.
+    script = "IFS= read -r -n 1; exec <&-; exec sleep 300"
+    async with spawn(peer(script)) as shell:
+        with pytest.raises(DaemonExited, match="the daemon closed its input"):
+            await shell.ping()
+
+
 async def test_answers_of_a_daemon_that_closed_its_input_arrive(
     spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from both_clients import peer, spawn_of
-from shelld_client import AsyncClient, Client, DaemonExited
+from shelld_client import AsyncClient, Client, DaemonExited, SpawnFailed
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +74,13 @@ def test_leaving_in_a_forked_child_leaves_the_daemon() -> None:
     with Client.spawn() as client:
         assert in_child(lambda: client.__exit__(None, None, None)) == 0
         assert client.bash("echo still").stdout == "still\n"
+
+
+def test_leaving_in_a_forked_child_needs_no_daemon() -> None:
+    client = Client.spawn(["/missing/shelld"])
+    with pytest.raises(SpawnFailed):
+        client.__enter__()
+    assert in_child(lambda: client.__exit__(None, None, None)) == 0
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from both_clients import ANSWERING, peer
 from shelld_client import Client, DaemonExited, ShellError
+from shelld_client.connection import wire_logger
 from shelld_client.reentrant import Latch, Wakeup
 from support import in_threads, is_alive, wait_for
 
@@ -198,6 +200,66 @@ def test_calls_of_a_client_that_is_being_entered_fail_or_return() -> None:
         client.ping()
         client.__exit__(None, None, None)
     assert step > 100
+
+
+class CallingHandler(logging.Handler):
+    """Makes a call while it holds its lock, for each record that is not the client's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.call: Callable[[], object] = list
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == wire_logger.name:
+            self.messages.append(record.getMessage())
+        else:
+            self.call()
+
+
+@pytest.fixture
+def calling_handler() -> Iterator[CallingHandler]:
+    handler = CallingHandler()
+    loggers = [wire_logger, logging.getLogger("calling")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+    yield handler
+    for logger in loggers:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+
+def test_a_call_in_a_log_handler_returns(calling_handler: CallingHandler) -> None:
+    with Client.spawn(peer(ANSWERING)) as client:
+        calling_handler.call = client.ping
+        logging.getLogger("calling").error("x")
+    directions = [message[:2] for message in calling_handler.messages]
+    assert directions == ["->", "<-", "->", "<-"]
+
+
+def test_a_finaliser_in_the_pump_waits_for_no_log_handler(
+    monkeypatch: pytest.MonkeyPatch, calling_handler: CallingHandler
+) -> None:
+    interlopers: list[Interloper] = []
+    in_pump(monkeypatch, interlopers)
+    refused: list[str] = []
+
+    with Client.spawn(peer(ANSWERING)) as client:
+
+        def finalise() -> None:
+            with pytest.raises(ShellError) as error:
+                client.ping()
+            refused.append(str(error.value))
+
+        calling_handler.call = client.ping
+        interlopers.append(Interloper(1, finalise))
+        logging.getLogger("calling").error("x")
+    assert refused == ["ping is sent, but nobody can wait here for the answer"]
+    # The next thread that may wait logs what the finaliser has sent.
+    assert any(
+        '"method":"ping","params":{},"id":3' in message for message in calling_handler.messages
+    )
 
 
 GENERATOR = """

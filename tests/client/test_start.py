@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -222,3 +223,16 @@ async def test_leaving_before_entering_is_a_runtime_error(kind: str) -> None:
             Client.spawn().__exit__(None, None, None)
         else:
             await AsyncClient.spawn().__aexit__(None, None, None)
+
+
+async def test_an_exit_code_that_was_lost_is_not_invented(spawn: Spawn) -> None:
+    # The kernel then reaps children, and keeps no status.
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        async with spawn(peer("read -r; exit 3")) as shell:
+            with pytest.raises(DaemonExited) as error:
+                await shell.ping()
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+    assert str(error.value) == "the daemon has ended"
+    assert (error.value.exit_code, error.value.signal) == (None, None)

@@ -41,3 +41,18 @@ async def test_awaited_results_of_flags_are_unions(flag: bool, way: Way) -> None
         asked = await shell.bash("true", dry_run=flag)
         assert_type(asked, BashResult | BackgroundResult | DryRunResult)
         assert isinstance(asked, DryRunResult if flag else BashResult)
+
+
+class OwnClient(Client):
+    pass
+
+
+class OwnAsyncClient(AsyncClient):
+    pass
+
+
+async def test_entering_a_subclass_returns_its_type() -> None:
+    with OwnClient.spawn() as shell:
+        assert type(assert_type(shell, OwnClient)) is OwnClient
+    async with OwnAsyncClient.spawn() as async_shell:
+        assert type(assert_type(async_shell, OwnAsyncClient)) is OwnAsyncClient
