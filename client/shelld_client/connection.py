@@ -18,6 +18,7 @@ wait for a lock of a handler whose owner waits for that answer. It leaves that t
 from __future__ import annotations
 
 import collections
+import enum
 import itertools
 import logging
 import math
@@ -134,8 +135,8 @@ class Connection(Generic[T]):
         """Return the bytes that ask for a new call.
 
         Raises `InvalidParams` for NaN, infinity and bytes, TypeError for other types that JSON does
-        not have, and `ProtocolError` for anything else that it cannot express, such as a lone
-        surrogate. Raises `MessageTooLarge`.
+        not have (paths are text), and `ProtocolError` for anything else that it cannot express,
+        such as a lone surrogate. Raises `MessageTooLarge`.
         """
         try:
             _require_json(params)
@@ -272,23 +273,34 @@ def _size_limit_in(message: _Message) -> int | None:
 
 
 def _require_json(value: object, name: str = "") -> None:
-    """Raise `InvalidParams` for what the encoder would silently send as something else.
+    """Raise `InvalidParams` or TypeError for what JSON does not have.
 
-    NaN and infinity would arrive as null, and bytes as base64.
+    The encoder would silently send much of it as something else: NaN as null, bytes as base64, a
+    set as a list, a number as the name of a member.
     """
-    if isinstance(value, float) and not math.isfinite(value):
-        reason = f"Invalid value for {name}: {value} is no number in JSON"
-        raise refused_here(errors.invalid_params(reason, name))
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, enum.Enum):
+        # The encoder sends its value.
+        value = value.value
+    if value is None or isinstance(value, (str, int)):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            reason = f"Invalid value for {name}: {value} is no number in JSON"
+            raise refused_here(errors.invalid_params(reason, name))
+    elif isinstance(value, (bytes, bytearray, memoryview)):
         raise refused_here(
             errors.invalid_params(f"Invalid type for {name}: bytes are no text", name)
         )
-    if isinstance(value, Mapping):
+    elif isinstance(value, Mapping):
         for key, member in cast("Mapping[object, object]", value).items():
-            _require_json(member, f"{name}.{key}" if name else str(key))
+            if not isinstance(key, str):
+                raise TypeError(f"JSON has no {type(key).__name__} as a name")
+            _require_json(member, f"{name}.{key}" if name else key)
     elif isinstance(value, (list, tuple)):
         for member in cast("Sequence[object]", value):
             _require_json(member, name)
+    else:
+        _path_text(value)
 
 
 def _path_text(value: object) -> str:

@@ -155,7 +155,7 @@ async def test_a_command_line_of_one_text_is_refused(spawn: Spawn) -> None:
 
 async def test_words_of_a_command_line_can_be_paths(spawn: Spawn, tmp_path: Path) -> None:
     log = tmp_path / "audit"
-    command = [Path(sys.executable), "-P", "-m", "shelld"]
+    command: Any = [Path(sys.executable), "-P", "-m", "shelld"]
     async with spawn(command, args=["--audit-log", log]) as shell:
         assert (await shell.bash("echo hi")).stdout == "hi\n"
     assert log.exists()

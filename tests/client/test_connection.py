@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import decimal
+import enum
 import json
 import logging
+import math
 import sys
+import uuid
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
 
 from shelld_client.connection import MAX_BANNER_BYTES, Connection, wire_logger
@@ -46,6 +54,66 @@ def test_a_request_is_a_line_with_an_id_of_its_own() -> None:
     message = json.loads(first)
     assert message == {"jsonrpc": "2.0", "id": 1, "method": "bash", "params": {"command": "ä\n"}}
     assert json.loads(second)["id"] == 2
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    RAW = msgspec.Raw(b"1")
+    MANY = frozenset("ab")
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+@dataclasses.dataclass
+class Point:
+    x: float = math.nan
+
+
+class Struct(msgspec.Struct):
+    x: float = math.nan
+
+
+UNLIKE_JSON: list[object] = [
+    {math.nan},
+    frozenset("a"),
+    decimal.Decimal("1.5"),
+    datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
+    uuid.UUID(int=0),
+    Point(),
+    Struct(),
+    Colour.RAW,
+    Colour.MANY,
+    msgspec.Raw(b'1,"x":2'),
+    {"a": 1}.keys(),
+    iter("a"),
+    {1: "a", "1": "b"},
+    {None: 1},
+    {b"a": 1},
+]
+
+
+@pytest.mark.parametrize("value", UNLIKE_JSON, ids=lambda value: type(value).__name__)
+def test_a_value_that_json_would_change_is_refused(value: object) -> None:
+    connection: Connection[str] = Connection()
+    for params in ({"x": value}, {"x": [{"y": (value,)}]}):
+        with pytest.raises(TypeError, match="JSON has no"):
+            connection.call(connection.new_id(), "x", params, "call")
+    assert connection.take_pending() == []
+
+
+def test_values_that_json_has_are_sent() -> None:
+    connection: Connection[str] = Connection()
+    plain = {"a": [1, 1.5, True, None, "x"], "b": {"c": (2,)}, "d": Path("/tmp")}
+    frame = connection.call(1, "x", {**plain, "e": Colour.RED, "f": Number.ONE}, "call")
+    assert json.loads(frame)["params"] == {
+        "a": [1, 1.5, True, None, "x"],
+        "b": {"c": [2]},
+        "d": "/tmp",
+        "e": "red",
+        "f": 1,
+    }
 
 
 @pytest.mark.parametrize(
