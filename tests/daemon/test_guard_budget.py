@@ -41,7 +41,9 @@ MAX_PROCESSOR_SECONDS = 0.1
 
 def context(script: bytes = b"", cwd: str = "/work") -> Any:
     """Return the context of a request, as far as the guard looks at it."""
-    state = SimpleNamespace(names=frozenset[bytes](), meanings=script, cwd=cwd.encode())
+    state = SimpleNamespace(
+        names=frozenset[bytes](), functions={}, meanings=script, cwd=cwd.encode()
+    )
     environment = {name.encode(): value.encode() for name, value in ENV.items()}
 
     def environment_with(_changes: object) -> dict[bytes, bytes]:
