@@ -291,7 +291,6 @@ class AsyncClient(SpawnedClient):
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._transport.write_outbox)
-                tasks.start_soon(self._transport.watch_input)
                 tasks.start_soon(self._transport.watch_exit)
                 tasks.start_soon(self._receive, self._child, self._transport)
         except Exception as error:

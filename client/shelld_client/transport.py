@@ -61,17 +61,10 @@ class Transport:
                         self._outbox[0] = first = first[os.write(stdin.fileno(), first) :]
                     if not first:
                         self._outbox.popleft()
-        except _STREAM_ENDED:
+        except (ValueError, anyio.ClosedResourceError):
             return
-
-    async def watch_input(self) -> None:
-        """Let `collect_stdout` come to its end soon after the daemon has closed its input."""
-        try:
-            # There is nothing to read at this end of the pipe: it becomes readable by an error.
-            await anyio.wait_readable(self._child.stdin)
-        except _STREAM_ENDED:
-            return
-        self._child.is_deaf = True
+        except OSError:
+            self._child.is_deaf = True
         # It may still answer what it has read.
         await anyio.sleep(POST_MORTEM_S)
         self._reading.cancel()

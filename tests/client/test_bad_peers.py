@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from both_clients import Shell, Spawn, peer
-from shelld_client import AnswerTooLarge, DaemonExited, ProtocolError, ShellError
+from shelld_client import AnswerTooLarge, Client, DaemonExited, ProtocolError, ShellError
 from support import Gate, is_alive
 
 PONG = '{"jsonrpc":"2.0","id":2,"result":{}}'
@@ -259,12 +259,13 @@ async def test_a_daemon_that_closes_its_input_is_gone(
     assert ends == ["the daemon closed its input\ndeaf"] * calls
 
 
-async def test_a_call_fails_when_the_daemon_closes_its_input(spawn: Spawn, impatient: None) -> None:
+@pytest.mark.timeout(method="thread")
+def test_a_call_fails_when_the_daemon_closes_its_input(impatient: None) -> None:
     # It closes its input once the request has arrived.
     script = "IFS= read -r -n 1; exec <&-; exec sleep 300"
-    async with spawn(peer(script)) as shell:
-        with pytest.raises(DaemonExited, match="the daemon closed its input"):
-            await shell.ping()
+    refused = pytest.raises(DaemonExited, match="the daemon closed its input")
+    with Client.spawn(peer(script)) as client, refused:
+        client.ping()
 
 
 async def test_answers_of_a_daemon_that_closed_its_input_arrive(
