@@ -305,10 +305,14 @@ def _require_json(value: object, name: str = "") -> None:
 
 def _path_text(value: object) -> str:
     if isinstance(value, os.PathLike):
-        path: object = os.fspath(cast("os.PathLike[str]", value))
+        path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
         if isinstance(path, str):
             return path
-    raise TypeError(f"JSON has no {type(cast('object', value)).__name__}")
+    raise TypeError(f"JSON has no {_type_name(value)}")
+
+
+def _type_name(value: object) -> str:
+    return type(value).__name__
 
 
 def _decode(data: bytes) -> _Message | None:
