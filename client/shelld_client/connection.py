@@ -304,15 +304,12 @@ def _require_json(value: object, name: str = "") -> None:
 
 
 def _path_text(value: object) -> str:
+    name = type(value).__name__
     if isinstance(value, os.PathLike):
         path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
         if isinstance(path, str):
             return path
-    raise TypeError(f"JSON has no {_type_name(value)}")
-
-
-def _type_name(value: object) -> str:
-    return type(value).__name__
+    raise TypeError(f"JSON has no {name}")
 
 
 def _decode(data: bytes) -> _Message | None:
