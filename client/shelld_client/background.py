@@ -16,12 +16,12 @@ from anyio.lowlevel import current_token
 class Background:
     """Runs `work`, which must not raise, from now on until it returns or `stop` is called.
 
-    Calls `ended` once, when `work` has ended or will never begin.
+    Calls `on_end` once, when `work` has ended or will never begin.
     """
 
-    def __init__(self, work: Callable[[], Awaitable[None]], ended: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], Awaitable[None]], on_end: Callable[[], None]) -> None:
         self._work = work
-        self._tell_end = ended
+        self._on_end = on_end
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         event_loop = current_token().native_token
@@ -45,7 +45,7 @@ class Background:
     def _finish(self) -> None:
         if not self.has_ended:
             self._ended.set()
-            self._tell_end()
+            self._on_end()
 
     @property
     def has_ended(self) -> bool:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from shelld_client.child import (
     EXIT_POLL_S,
@@ -32,6 +33,9 @@ from shelld_client.child import (
 )
 from shelld_client.errors import ProtocolError, SpawnFailed
 from shelld_client.reentrant import Latch, Wakeup, may_wait, pump_threads
+
+# What poll(2) reports whether it was asked for or not.
+_ENDS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Pump:
@@ -61,7 +65,8 @@ class Pump:
         self._unwritten = memoryview(b"")
         self._haste: Haste | None = None
         self._error: ProtocolError | None = None
-        self._actions: dict[int, Callable[[], None]] = {}
+        # By descriptor: the events to wait for, and what to do then.
+        self._actions: dict[int, tuple[int, Callable[[], None]]] = {}
         self._sources = select.poll()
         self._wakeup: Wakeup | None = None
         self._exit: int | None = None
@@ -225,18 +230,19 @@ class Pump:
             if left <= 0 or (self._haste is not None and (haste is None or self._haste > haste)):
                 return False
             timeout = min(left, interval)
-            for descriptor, _ in self._sources.poll(
+            for descriptor, occurred in self._sources.poll(
                 None if timeout == math.inf else math.ceil(timeout * 1000)
             ):
-                # Another's action may have closed it.
-                if descriptor in self._actions:
-                    self._actions[descriptor]()
+                # Another's action may have closed it, or now waits for something else there.
+                events, action = self._actions.get(descriptor, (0, None))
+                if action is not None and occurred & (events | _ENDS):
+                    action()
         return True
 
     def _watch(
         self, descriptor: int, action: Callable[[], None], events: int = select.POLLIN
     ) -> None:
-        self._actions[descriptor] = action
+        self._actions[descriptor] = events, action
         self._sources.register(descriptor, events)
 
     def _unwatch(self, descriptor: int) -> None:

@@ -272,7 +272,7 @@ async def test_answers_of_a_daemon_that_closed_its_input_arrive(
     spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shelld_client.pump.POST_MORTEM_S", 20)
-    monkeypatch.setattr("shelld_client.transport.POST_MORTEM_S", 20, raising=False)
+    monkeypatch.setattr("shelld_client.transport.POST_MORTEM_S", 20)
     gate, ends = Gate(tmp_path / "gate"), list[str]()
 
     async def call(shell: Shell) -> None:

@@ -298,11 +298,12 @@ def steps_of(work: Callable[[], object]) -> int:
         steps += event == "opcode"
         return count
 
+    before = sys.gettrace()
     sys.settrace(count)
     try:
         work()
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return steps
 
 

@@ -168,6 +168,7 @@ class Runner:
 
     def _receive(self) -> None:
         messages = self._channel.receive()
+        # A command comes with descriptors, so it is always the last message of a read.
         if messages and messages[-1][0][0] == RUN:
             messages = self._unless_abandoned(messages)
         if messages is None:
@@ -344,7 +345,6 @@ class Runner:
         self._busy = False
         self._kill_at = self._give_up_at = None
         self._killing = False
-        self._rounds = 0
 
     def _kill(self, number: int, grace_ms: int) -> None:
         now = time.monotonic()
@@ -352,6 +352,7 @@ class Runner:
         # A second kill may only bring the end nearer.
         self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
         self._give_up_at = self._kill_at + KILL_DEADLINE_MS / 1000
+        self._rounds = 0
         if self._leader is not None:
             self._signalled = True
         if number != signal.SIGKILL:
