@@ -177,9 +177,10 @@ class Output:
 
     def _takes_some(self) -> bool:
         """Whether the stream surely takes something now."""
-        with suppress(OSError):
+        try:
             return bool(self._poll.poll(0))
-        return False
+        except OSError:
+            return False
 
     def _break(self, error: OSError | None = None) -> None:
         """No more can be written. Without an `error`, our own code has failed."""

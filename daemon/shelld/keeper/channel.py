@@ -76,10 +76,10 @@ def anonymous_file(content: bytes) -> int:
 
 def write_all(descriptor: int, content: bytes) -> None:
     """Write `content` to a file. Raises OSError if not all of it can be written."""
-    view = memoryview(content)
-    while view:
+    written = os.write(descriptor, content)
+    while written < len(content):
         # A short write does not say why it was short; the next one does.
-        view = view[os.write(descriptor, view) :]
+        written += os.write(descriptor, memoryview(content)[written:])
 
 
 class Channel:

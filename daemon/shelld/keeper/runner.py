@@ -64,7 +64,6 @@ OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
-_DEFAULT_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}, key=int)
 
 
 class RunnerError(Exception):
@@ -115,6 +114,12 @@ class Runner:
         # In the directory of a command, from which there may be no way back.
         self._is_away = False
         self._is_needed = True
+        # A handler does not outlive execve(2), but an ignored signal stays ignored.
+        self._ignored_signals = [
+            number
+            for number in signal.valid_signals()
+            if signal.getsignal(number) is signal.SIG_IGN
+        ]
         self._leader: int | None = None
         self._busy = False
         self._signalled = False
@@ -278,7 +283,7 @@ class Runner:
                 file_actions=actions,
                 setsid=True,
                 setsigmask=(),
-                setsigdef=_DEFAULT_SIGNALS,
+                setsigdef=self._ignored_signals,
             )
         except OSError as error:
             number = error.errno or errno.EIO

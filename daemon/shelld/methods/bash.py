@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from functools import partial
 
 import anyio
 import msgspec
@@ -100,9 +101,8 @@ def _timeout_policy(
 
 async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
     """Wait until there is something to answer; if cancelled meanwhile, kill the command first."""
-
     try:
-        await shell.wait_until(lambda: is_answerable(shell))
+        await shell.wait_until(partial(is_answerable, shell))
     except anyio.get_cancelled_exc_class():
         survivors: list[int] = []
         with anyio.CancelScope(shield=True):
@@ -114,12 +114,13 @@ async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
 
 def is_answerable(shell: ShellProcess) -> bool:
     """Return whether the caller of a foreground command need not wait any more."""
-    if shell.status is ShellStatus.TIMEOUT:
-        # Only once it is known to be dead, or known not to die.
-        return shell.is_empty or bool(shell.survivors)
+    if shell.is_empty:
+        return True
+    if shell.has_ended:
+        # After a timeout only once it is known not to die.
+        return shell.status is not ShellStatus.TIMEOUT or bool(shell.survivors)
     # A command that goes on in the background may not have been started yet.
-    is_released = shell.released and shell.pid is not None
-    return shell.has_ended or is_released or shell.is_empty
+    return shell.released and shell.pid is not None
 
 
 async def _foreground_result(
