@@ -28,8 +28,8 @@ CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
 
-# For the end of a process after it was killed, where nothing else can be done meanwhile.
-INTERRUPTED_S: Final = 1.0
+# For the end of a process after it was killed, where the wait blocks everything else.
+BLOCKED_S: Final = 1.0
 
 # How often to look whether the process has ended, where there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
@@ -144,7 +144,7 @@ class Child:
         with suppress(PermissionError):
             self.process.kill()
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(INTERRUPTED_S)
+            self.process.wait(BLOCKED_S)
 
     def close_streams(self) -> None:
         """Close our ends of the pipes."""

@@ -94,7 +94,7 @@ class AsyncClient(SpawnedClient):
         try:
             child = self._start_child()
             self._transport = Transport(child)
-            self._background = Background(self._serve, self._served)
+            self._background = Background(self._serve, self._on_background_end)
             with anyio.move_on_after(self._start_timeout) as scope:
                 await self._request(calls.ping())
             if scope.cancelled_caught:
@@ -297,7 +297,7 @@ class AsyncClient(SpawnedClient):
             # There is nobody to raise it to, and nobody else who would tell the calls.
             self._fail(ShellError(f"the client has failed: {error!r}"))
 
-    def _served(self) -> None:
+    def _on_background_end(self) -> None:
         # Others can cancel the task, even before it begins: it is one of asyncio's `all_tasks`.
         self._fail(DaemonExited("the client's task was cancelled"))
 

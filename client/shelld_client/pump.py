@@ -22,7 +22,7 @@ from typing import Final
 
 from shelld_client.child import (
     EXIT_POLL_S,
-    INTERRUPTED_S,
+    BLOCKED_S,
     LAST_WORDS_S,
     POST_MORTEM_S,
     READ_BYTES,
@@ -108,10 +108,10 @@ class Pump:
             if self._owner.acquire(blocking=False):
                 self._finished.set()
             if may_wait():
-                self._finished.wait(None if self._is_started else INTERRUPTED_S)
+                self._finished.wait(None if self._is_started else BLOCKED_S)
         except BaseException:
             self._hurry(Haste.BY_FORCE)
-            self._finished.wait(INTERRUPTED_S)
+            self._finished.wait(BLOCKED_S)
             raise
 
     def _hurry(self, haste: Haste) -> None:

@@ -32,6 +32,7 @@ from shelld.keeper.channel import (
     RUN,
     SPAWN_RUNNER,
     STARTED,
+    SURVIVORS,
     Channel,
     Message,
 )
@@ -626,6 +627,44 @@ def test_a_lost_runner_is_told_while_its_processes_end(altered_pool: RunnerPool)
 def test_all_that_end_by_themselves_are_reaped(altered_pool: RunnerPool) -> None:
     run = Run(altered_pool, b"for i in {1..20}; do (sleep 0.01 &); done")
     run.until_empty()
+    run.channel.close()
+
+
+# A kill is late from the start, and its first rounds have no effect.
+_LATE_AND_WEAK = """
+import shelld.keeper.channel as channel, shelld.keeper.cgroup as cgroup, shelld.keeper.tree as tree
+import shelld.keeper.strangers as strangers
+channel.KILL_DEADLINE_MS = 0
+strangers.KILL_INTERVAL_MS = {interval}
+rounds = []
+def weak(kill):
+    def call(*args):
+        rounds.append(1)
+        return len(rounds) <= {rounds} or kill(*args)
+    return call
+cgroup.Cgroup.kill = lambda _group: None
+tree.Descendants.kill = weak(tree.Descendants.kill)
+"""
+
+
+@pytest.mark.parametrize(
+    ("altered_pool", "is_told"),
+    [
+        # The second round kills; 18 more are left, of a second each, to see that.
+        (_LATE_AND_WEAK.format(rounds=1, interval=1_000), False),
+        (_LATE_AND_WEAK.format(rounds=ROUNDS_BEFORE_GIVING_UP, interval=1), True),
+    ],
+    ids=["few", "many"],
+    indirect=["altered_pool"],
+)
+def test_a_runner_tells_survivors_after_many_rounds_only(
+    altered_pool: RunnerPool, is_told: bool
+) -> None:
+    run = Run(altered_pool, b"sleep 300; true")
+    run.until(STARTED)
+    run.channel.send((KILL, int(signal.SIGKILL), 0))
+    run.until_empty()
+    assert (SURVIVORS in run.kinds()) is is_told
     run.channel.close()
 
 
