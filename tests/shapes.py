@@ -37,8 +37,10 @@ SHAPES = {
         f"( (env -i /usr/bin/setsid /bin/{STAY} {DETACHED} &) & )"
     ),
     "daemon that closes everything": Shape(f'{PYTHON} {PEERS}/daemonize.py "$BEAT" &'),
-    "comet": Shape(f"{PYTHON} {PEERS}/comet.py &"),
-    "sixteen comets": Shape(f"for i in {{1..16}}; do {PYTHON} {PEERS}/comet.py & done", ready=16),
+    "comet": Shape(f"{PYTHON} {PEERS}/comet.py 10000 &"),
+    "sixteen comets": Shape(
+        f"for i in {{1..16}}; do {PYTHON} {PEERS}/comet.py 800 & done", ready=16
+    ),
     "two hundred sessions": Shape(f"for i in {{1..200}}; do setsid {STAY} & done", ready=200),
     "every signal ignored": Shape(
         "trap '' TERM HUP INT QUIT; echo ready >&9; while :; do sleep 1; done", waits=False
