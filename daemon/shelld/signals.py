@@ -65,11 +65,14 @@ def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:
     asyncio does that for handlers of its own only. A byte for which there is no room is dropped,
     as those that are there will do.
     """
+    before = signal.getsignal(signal.SIGURG)
     loop.add_signal_handler(signal.SIGURG, _tell_nobody)
     descriptor = signal.set_wakeup_fd(-1)
     loop.remove_signal_handler(signal.SIGURG)
+    if before is not None:
+        signal.signal(signal.SIGURG, before)
     signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
 
 def _tell_nobody() -> None:
-    """Handle a signal that is ignored before and afterwards."""
+    """Handle a signal that has another handler before and afterwards."""

@@ -1,0 +1,40 @@
+"""The daemon counts the signals that it waits for, and leaves all others as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import anyio
+
+from shelld.signals import received
+
+
+def test_each_signal_of_a_burst_is_counted_or_followed() -> None:
+    async def main() -> int:
+        with received(signal.SIGUSR1) as arrivals, anyio.fail_after(20):
+            for _ in range(100):
+                os.kill(os.getpid(), signal.SIGUSR1)
+            return await arrivals.wait()
+
+    assert 1 <= asyncio.run(main()) <= 100
+
+
+def test_handlers_are_as_before() -> None:
+    def handler(_number: int, _frame: object) -> None: ...
+
+    numbers = (signal.SIGUSR1, signal.SIGURG)
+    before = [signal.signal(number, handler) for number in numbers]
+
+    async def main() -> None:
+        with received(signal.SIGUSR1):
+            # Which serves to find out how signals wake the event loop.
+            assert signal.getsignal(signal.SIGURG) is handler
+
+    try:
+        asyncio.run(main())
+        assert [signal.getsignal(number) for number in numbers] == [handler, handler]
+    finally:
+        for number, previous in zip(numbers, before, strict=True):
+            signal.signal(number, previous)
