@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,37 @@ async def test_a_shell_runs_and_ends() -> None:
         assert manager.get_shell(shell.id) is shell
         assert manager.get_shell("shell_xyz") is None
         assert (manager.list_shells(), manager.list_running()) == ([shell], [])
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_cancelled_start_leaves_no_command(turns: int) -> None:
+    async with ShellManager() as manager:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(manager.create_shell, "sleep 300", "/")
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        with anyio.fail_after(20):
+            for shell in manager.list_running():
+                await shell.wait_until(partial(getattr, shell, "is_empty"))
+
+
+async def test_a_start_that_is_cancelled_when_it_is_over_leaves_no_command() -> None:
+    manager = ShellManager()
+    try:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(manager.create_shell, "sleep 300", "/")
+                # The shell runs in the manager's own thread, and nobody here has heard of it yet.
+                while not any(shell.pid for shell in manager.list_running()):
+                    time.sleep(0.001)  # noqa: ASYNC251 - on purpose
+                    if not manager.list_running():
+                        await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        wait_for(lambda: not manager.list_running(), "the end of the command")
+    finally:
+        await ShellManager.reset()
 
 
 async def test_leaving_the_scope_kills_everything() -> None:

@@ -42,11 +42,19 @@ class Home:
         self._arrived = anyio.Event()
         tasks.start_soon(self._do_what_arrives)
 
-    async def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
-        """Return what ``await function(*args)`` returns here. Raises `RpcError` (shutting_down)."""
+    async def call(
+        self,
+        function: Callable[..., Awaitable[T]],
+        *args: object,
+        discard: Callable[[T], object] | None = None,
+    ) -> T:
+        """Return what ``await function(*args)`` returns here. Raises `RpcError` (shutting_down).
+
+        `discard` is called here with what was returned, if the caller was cancelled before it came.
+        """
         if current_token() == self._token:
             return await function(*args)
-        call = _Call(function, args)
+        call = _Call(function, args, discard)
         self._add(partial(self._tasks.start_soon, call.run))
         try:
             await call.done.wait()
@@ -118,11 +126,17 @@ class Home:
 class _Call(Generic[T]):
     """Made where it is waited for, run at home."""
 
-    def __init__(self, function: Callable[..., Awaitable[T]], args: tuple[object, ...]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Awaitable[T]],
+        args: tuple[object, ...],
+        discard: Callable[[T], object] | None,
+    ) -> None:
         self.done = anyio.Event()
         self._caller = current_token()
         self._function = function
         self._args = args
+        self._discard = discard
         self._scope: anyio.CancelScope | None = None
         self._cancelled = False
         self._value: T | None = None
@@ -136,6 +150,8 @@ class _Call(Generic[T]):
                     self._scope.cancel()
                 self._value = await self._function(*self._args)
                 self._error = None
+            if self._cancelled:
+                self._drop_value()
         except Exception as error:
             self._error = error
         finally:
@@ -145,8 +161,15 @@ class _Call(Generic[T]):
 
     def cancel(self) -> None:
         self._cancelled = True
-        if self._scope is not None:
+        if self._error is None:
+            # It was on its way to the caller.
+            self._drop_value()
+        elif self._scope is not None:
             self._scope.cancel()
+
+    def _drop_value(self) -> None:
+        if self._error is None and self._discard is not None:
+            self._discard(cast("T", self._value))
 
     def result(self) -> T:
         if self._error is not None:

@@ -179,16 +179,22 @@ class ShellManager:
             self._scope = None
             self._shells.clear()
 
-    async def run(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+    async def run(
+        self,
+        function: Callable[..., Awaitable[T]],
+        *args: object,
+        discard: Callable[[T], object] | None = None,
+    ) -> T:
         """Return what ``await function(*args)`` returns on the event loop that the shells live on.
 
-        Opens the scope if it is not open. Raises `RpcError` (shutting_down).
+        Opens the scope if it is not open. `discard`: see `Home.call`. Raises `RpcError`
+        (shutting_down).
         """
         if self._scope is None:
             await anyio.to_thread.run_sync(self._open_in_thread)
         scope = self._scope
         assert scope is not None
-        return await scope.home.call(function, *args)
+        return await scope.home.call(function, *args, discard=discard)
 
     def _open_in_thread(self) -> None:
         with self._opening:
@@ -208,30 +214,38 @@ class ShellManager:
     ) -> ShellProcess:
         """Start a command in the background and return once it runs; opens the scope if need be.
 
-        `env` is laid over the environment, None removing a name. Raises `RpcError`: spawn_failed
-        and what else `start` does.
+        `env` is laid over the environment, None removing a name. If this is cancelled the command
+        is killed. Raises `RpcError`: spawn_failed and what else `start` does.
         """
         request = StartRequest(command, cwd=working_dir, env=env)
-        shell = await self.run(self._start_held, request)
+        shell = await self.run(self._start_held, request, discard=ShellProcess.discard)
         # Not before its caller waits for something else.
         do_soon(current_token(), shell.let_go)
         return shell
 
     async def _start_held(self, request: StartRequest) -> ShellProcess:
-        """Start a command, whose caller is to see it running, however short it is."""
-        return await self.start_and_wait(request, held=True)
+        """Start a command, whose caller is to see it running, however short it is.
 
-    async def start_and_wait(self, request: StartRequest, *, held: bool = False) -> ShellProcess:
-        """Start a command and return once it runs. Raises `RpcError`, as `start` does.
-
-        On the scope's event loop. `held`: its end is not told before `ShellProcess.let_go`.
+        Its end is not told before `ShellProcess.let_go`. If this is cancelled the command is
+        killed, as nobody would know of it.
         """
         shell = await self.start(request)
-        if held and shell.supervision is not None:
+        if shell.supervision is not None:
             shell.supervision.hold()
-        pending = ShellStatus.PENDING
-        await shell.wait_until(lambda: shell.status is not pending or shell.failure is not None)
-        started_pid(shell)
+        try:
+            await _wait_for_start(shell)
+        except anyio.get_cancelled_exc_class():
+            shell.discard()
+            raise
+        return shell
+
+    async def start_and_wait(self, request: StartRequest) -> ShellProcess:
+        """Start a command and return once it runs. Raises `RpcError`, as `start` does.
+
+        On the scope's event loop.
+        """
+        shell = await self.start(request)
+        await _wait_for_start(shell)
         return shell
 
     async def start(self, request: StartRequest) -> ShellProcess:
@@ -397,6 +411,13 @@ def raise_failure(shell: ShellProcess) -> None:
     """Raise `RpcError` (spawn_failed, resource_exhausted) if the command could not be started."""
     if shell.failure is not None:
         raise spawn_failed(*shell.failure)
+
+
+async def _wait_for_start(shell: ShellProcess) -> None:
+    """Raises `RpcError` (spawn_failed)."""
+    pending = ShellStatus.PENDING
+    await shell.wait_until(lambda: shell.status is not pending or shell.failure is not None)
+    started_pid(shell)
 
 
 def started_pid(shell: ShellProcess) -> int:

@@ -325,6 +325,11 @@ class ShellProcess:
             waiter.met.set()
             self._waiters.remove(waiter)
 
+    def discard(self) -> None:
+        """Have the whole tree killed, without waiting for that."""
+        if self.supervision is not None:
+            self.supervision.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
+
     async def end_tree(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
     ) -> list[int]:
