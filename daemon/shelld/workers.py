@@ -97,8 +97,9 @@ class Workers(Generic[J]):
             self._idle.pop().arrived.set()
 
     async def _run(self, worker: Worker[J]) -> None:
-        task = _current_task()
+        task: asyncio.Task[object] | None = None
         try:
+            task = _current_task()
             while worker.job is not None:
                 await self._work(worker.job)
                 worker.job = None
@@ -116,10 +117,10 @@ class Workers(Generic[J]):
         finally:
             # A task that was cancelled keeps the error, whose traceback leads to this frame.
             worker.task = worker.job = None
-        if _has_cancelled_itself(task):
-            # asyncio may not have delivered the cancellation yet. A task that ends before that
-            # counts as cancelled, and its task group then cancels all others.
-            with suppress(anyio.get_cancelled_exc_class()):
+        with suppress(Exception, anyio.get_cancelled_exc_class()):
+            if _has_cancelled_itself(task):
+                # asyncio may not have delivered the cancellation yet. A task that ends before that
+                # counts as cancelled, and its task group then cancels all others.
                 await anyio.lowlevel.checkpoint()
 
     def _fail(self, worker: Worker[J], error: BaseException) -> None:
