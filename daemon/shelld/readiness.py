@@ -14,9 +14,12 @@ import math
 import select
 import selectors
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import anyio
+
+# Pollers that are kept for later.
+MAX_IDLE: Final = 8
 
 READABLE: Final = getattr(select, "EPOLLIN", selectors.EVENT_READ)
 
@@ -71,35 +74,38 @@ class Watch(Protocol):
     somebody waits.
     """
 
-    async def wait(
-        self, descriptor: int, on_readable: Callable[[], bool], until: float = math.inf
-    ) -> None:
+    async def wait(self, on_readable: Callable[[], bool], until: float = math.inf) -> None:
         """Wait until it is enough or, on the event loop's clock, `until`."""
 
     def hurry(self, until: float) -> None:
         """Wait no longer than `until`, if anybody waits."""
 
+    def close(self) -> None:
+        """Forget the descriptor. To be called before that is closed."""
+
 
 class _AsyncioWatch:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
         self._loop = loop
+        self._descriptor = descriptor
+        # Also after a wait, for the next one.
+        self._is_registered = False
         # While somebody waits.
         self._on_readable: Callable[[], bool] | None = None
         self._is_over: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until = math.inf
 
-    async def wait(
-        self, descriptor: int, on_readable: Callable[[], bool], until: float = math.inf
-    ) -> None:
+    async def wait(self, on_readable: Callable[[], bool], until: float = math.inf) -> None:
         self._on_readable = on_readable
         self._is_over = self._loop.create_future()
         self.hurry(until)
-        self._loop.add_reader(descriptor, self._call)
         try:
+            if not self._is_registered:
+                self._loop.add_reader(self._descriptor, self._call)
+                self._is_registered = True
             await self._is_over
         finally:
-            self._loop.remove_reader(descriptor)
             if self._timer is not None:
                 self._timer.cancel()
             self._on_readable = self._is_over = self._timer = None
@@ -117,6 +123,7 @@ class _AsyncioWatch:
         is_over = self._is_over
         # Also between its end and the moment when the task learns of it.
         if self._on_readable is None or is_over is None or is_over.done():
+            self.close()
             return
         try:
             is_enough = self._on_readable()
@@ -138,19 +145,23 @@ class _AsyncioWatch:
             self._loop.call_soon(self._end)
             raise
 
+    def close(self) -> None:
+        if self._is_registered:
+            self._is_registered = False
+            self._loop.remove_reader(self._descriptor)
+
 
 class _AnyWatch:
-    def __init__(self) -> None:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._scope: anyio.CancelScope | None = None
 
-    async def wait(
-        self, descriptor: int, on_readable: Callable[[], bool], until: float = math.inf
-    ) -> None:
+    async def wait(self, on_readable: Callable[[], bool], until: float = math.inf) -> None:
         try:
             with anyio.CancelScope(deadline=until) as self._scope:
-                await anyio.wait_readable(descriptor)
+                await anyio.wait_readable(self._descriptor)
                 while not on_readable():
-                    await anyio.wait_readable(descriptor)
+                    await anyio.wait_readable(self._descriptor)
         finally:
             self._scope = None
 
@@ -158,13 +169,52 @@ class _AnyWatch:
         if self._scope is not None:
             self._scope.deadline = min(until, self._scope.deadline)
 
+    def close(self) -> None:
+        """There is nothing to forget between waits."""
 
-def new_watch() -> Watch:
+
+def new_watch(descriptor: int) -> Watch:
     """Return one for the event loop that runs."""
     try:
-        return _AsyncioWatch(asyncio.get_running_loop())
+        return _AsyncioWatch(asyncio.get_running_loop(), descriptor)
     except RuntimeError:
-        return _AnyWatch()
+        return _AnyWatch(descriptor)
+
+
+class WatchedPoller(NamedTuple):
+    poller: Poller
+    watch: Watch
+
+    def close(self) -> None:
+        self.watch.close()
+        self.poller.close()
+
+
+class PollerPool:
+    """Pollers that wait for their next use: to make one takes as long as to decode a request.
+
+    A poller that comes back has no descriptors.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[WatchedPoller] = []
+
+    def take(self) -> WatchedPoller:
+        """Raises OSError where the system is short of something."""
+        if self._idle:
+            return self._idle.pop()
+        poller = new_poller()
+        return WatchedPoller(poller, new_watch(poller.fileno()))
+
+    def give_back(self, watched: WatchedPoller) -> None:
+        if len(self._idle) < MAX_IDLE:
+            self._idle.append(watched)
+        else:
+            watched.close()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
 
 class Wakeup(Protocol):

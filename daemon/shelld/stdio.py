@@ -65,7 +65,11 @@ class Input:
     async def watch(self, on_readable: Callable[[], bool]) -> None:
         """Call `on_readable`, which is to `read`, when there is something, until it says True."""
         if self._can_wait:
-            await new_watch().wait(self._descriptor, on_readable)
+            watch = new_watch(self._descriptor)
+            try:
+                await watch.wait(on_readable)
+            finally:
+                watch.close()
             return
         await anyio.lowlevel.checkpoint()
         while not on_readable():

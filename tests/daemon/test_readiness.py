@@ -13,9 +13,11 @@ import anyio.lowlevel
 import pytest
 
 from shelld.readiness import (
+    MAX_IDLE,
     READABLE,
     KqueuePoller,
     Poller,
+    PollerPool,
     event_loop_clock,
     new_poller,
     new_wakeup,
@@ -45,7 +47,7 @@ async def test_it_tells_of_every_write_until_that_is_enough(pipe: tuple[int, int
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(new_watch().wait, pipe[0], on_readable)
+            tasks.start_soon(new_watch(pipe[0]).wait, on_readable)
             await anyio.lowlevel.checkpoint()
             os.write(pipe[1], b"0")
     assert read == [b"0", b"1", b"2"]
@@ -63,7 +65,7 @@ async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]
 
     with anyio.fail_after(10):
         for count in (1, 2):
-            await new_watch().wait(pipe[0], on_readable)
+            await new_watch(pipe[0]).wait(on_readable)
             for _ in range(3):
                 await anyio.lowlevel.checkpoint()
             assert calls == count
@@ -71,9 +73,26 @@ async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]
 
 async def test_once_it_is_over_the_event_loop_does_not_watch(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"left unread")
+    watch = new_watch(pipe[0])
     with anyio.fail_after(10):
-        await new_watch().wait(pipe[0], lambda: True)
+        await watch.wait(lambda: True)
+    watch.close()
+    watch.close()
     assert not asyncio.get_running_loop().remove_reader(pipe[0])
+
+
+async def test_between_waits_the_event_loop_stops_to_watch_what_is_not_read(
+    pipe: tuple[int, int],
+) -> None:
+    watch = new_watch(pipe[0])
+    os.write(pipe[1], b"left unread")
+    with anyio.fail_after(10):
+        await watch.wait(lambda: True)
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        assert not asyncio.get_running_loop().remove_reader(pipe[0])
+        await watch.wait(lambda: True)
+    watch.close()
 
 
 @both_event_loops
@@ -83,7 +102,7 @@ async def test_what_it_raises_is_raised_where_somebody_waits(pipe: tuple[int, in
 
     os.write(pipe[1], b"x")
     with anyio.fail_after(10), pytest.raises(LookupError):
-        await new_watch().wait(pipe[0], on_readable)
+        await new_watch(pipe[0]).wait(on_readable)
 
 
 @both_event_loops
@@ -100,7 +119,7 @@ async def test_it_may_end_the_wait_that_it_is_called_in(
             scope.cancel()
             return has_ended
 
-        await new_watch().wait(pipe[0], on_readable)
+        await new_watch(pipe[0]).wait(on_readable)
         # Where it is not asyncio, what has ended is not cancelled any more.
         assert has_ended
     assert scope.cancel_called
@@ -109,20 +128,20 @@ async def test_it_may_end_the_wait_that_it_is_called_in(
 @both_event_loops
 async def test_a_wait_can_be_cancelled_and_begun_again(pipe: tuple[int, int]) -> None:
     with anyio.move_on_after(0):
-        await new_watch().wait(pipe[0], lambda: True)
+        await new_watch(pipe[0]).wait(lambda: True)
     os.write(pipe[1], b"x")
     with anyio.fail_after(10):
-        await new_watch().wait(pipe[0], lambda: True)
+        await new_watch(pipe[0]).wait(lambda: True)
 
 
 @both_event_loops
 async def test_a_wait_ends_when_its_time_has_come(pipe: tuple[int, int]) -> None:
     clock = event_loop_clock()
-    watch = new_watch()
+    watch = new_watch(pipe[0])
     with anyio.fail_after(10):
         for _ in range(2):
             until = clock() + 0.02
-            await watch.wait(pipe[0], lambda: True, until)
+            await watch.wait(lambda: True, until)
             assert clock() >= until
 
 
@@ -146,20 +165,20 @@ async def test_a_wait_ends_although_its_end_has_failed_once(
     monkeypatch.setattr(loop, "create_future", lambda: StumblingFuture(loop=loop))
     loop.set_exception_handler(lambda _loop, context: failures.append(context["exception"]))
     with anyio.fail_after(10):
-        await new_watch().wait(pipe[0], lambda: True, event_loop_clock()())
+        await new_watch(pipe[0]).wait(lambda: True, event_loop_clock()())
     assert [type(failure) for failure in failures] == [MemoryError]
 
 
 @both_event_loops
 async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) -> None:
     clock = event_loop_clock()
-    watch = new_watch()
+    watch = new_watch(pipe[0])
     # Nobody waits.
     watch.hurry(clock())
     began = clock()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch.wait, pipe[0], lambda: True, began + 60)
+            tasks.start_soon(watch.wait, lambda: True, began + 60)
             await anyio.wait_all_tasks_blocked()
             watch.hurry(began + 0.02)
             watch.hurry(began + 60)
@@ -170,30 +189,30 @@ async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) 
 async def test_a_time_that_was_made_shorter_is_forgotten_with_its_wait(
     pipe: tuple[int, int],
 ) -> None:
-    watch = new_watch()
+    watch = new_watch(pipe[0])
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch.wait, pipe[0], lambda: True)
+            tasks.start_soon(watch.wait, lambda: True)
             await anyio.wait_all_tasks_blocked()
             watch.hurry(event_loop_clock()() + 0.03)
             os.write(pipe[1], b"x")
         os.read(pipe[0], 1)
         with anyio.move_on_after(0.1) as scope:
-            await watch.wait(pipe[0], lambda: True)
+            await watch.wait(lambda: True)
         assert scope.cancelled_caught
 
 
 async def test_after_a_wait_nothing_of_it_is_kept(pipe: tuple[int, int]) -> None:
     class Reader:
         def __init__(self) -> None:
-            self.watch = new_watch()
+            self.watch = new_watch(pipe[0])
 
         def on_readable(self) -> bool:
             return True
 
     reader = Reader()
     os.write(pipe[1], b"x")
-    await reader.watch.wait(pipe[0], reader.on_readable, event_loop_clock()() + 60)
+    await reader.watch.wait(reader.on_readable, event_loop_clock()() + 60)
     reference = weakref.ref(reader)
     del reader
     assert reference() is None
@@ -244,3 +263,35 @@ def test_one_descriptor_stands_for_several(make: Callable[[], Poller]) -> None:
     poller.close()
     for descriptor in (end for pipe in pipes for end in pipe):
         os.close(descriptor)
+
+
+@both_event_loops
+async def test_a_poller_that_comes_back_serves_again(pipe: tuple[int, int]) -> None:
+    pollers = PollerPool()
+    with anyio.fail_after(10):
+        for _ in range(3):
+            watched = pollers.take()
+            watched.poller.register(pipe[0], READABLE)
+            os.write(pipe[1], b"x")
+            await watched.watch.wait(lambda: os.read(pipe[0], 10) == b"x")
+            watched.poller.unregister(pipe[0])
+            pollers.give_back(watched)
+            assert pollers.take() is watched
+            pollers.give_back(watched)
+    pollers.close()
+
+
+@both_event_loops
+async def test_few_pollers_are_kept_and_all_are_closed() -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = descriptors()
+    pollers = PollerPool()
+    taken = [pollers.take() for _ in range(MAX_IDLE + 2)]
+    assert descriptors() == before + MAX_IDLE + 2
+    for watched in taken:
+        pollers.give_back(watched)
+    assert descriptors() == before + MAX_IDLE
+    pollers.close()
+    assert descriptors() == before

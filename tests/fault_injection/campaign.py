@@ -50,6 +50,8 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 _MAX_IDLE_RUNNERS = 8
 # Dump files are kept for later commands: one more if a spare shell had one when it failed.
 _MAX_DUMP_FILES = 1
+# And so are pollers.
+_MAX_IDLE_POLLERS = 8
 
 
 class Point(NamedTuple):
@@ -123,7 +125,11 @@ class Faulty:
     def _excess(self) -> list[str]:
         now = self._descriptors()
         more = now - self.baseline
-        allowed = {"socket:": _MAX_IDLE_RUNNERS, "memfd:shelld deleted": _MAX_DUMP_FILES}
+        allowed = {
+            "socket:": _MAX_IDLE_RUNNERS,
+            "memfd:shelld deleted": _MAX_DUMP_FILES,
+            "anon_inode:[eventpoll]": _MAX_IDLE_POLLERS,
+        }
         return [f"{kind} +{count}" for kind, count in more.items() if count > allowed.get(kind, 0)]
 
 

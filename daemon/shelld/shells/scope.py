@@ -22,6 +22,7 @@ from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
 from shelld.output.retention import Retention, ShellOutput
+from shelld.readiness import PollerPool
 from shelld.shells.home import Home
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import CommandLaunch, Launch, StartRequest
@@ -78,6 +79,7 @@ class Scope:
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._is_open = True
         self._runner_info: RunnerInfo | None = None
+        self._pollers = PollerPool()
         self._supervisors = Workers(tasks, Supervision.run, Supervision.give_up)
         # What has a channel that is not in the pool.
         self._supervised: set[Supervision] = set()
@@ -89,6 +91,7 @@ class Scope:
 
     def close(self) -> None:
         """To be called when the tasks have ended."""
+        self._pollers.close()
         self.pool.close()
         self.sessions.close()
         self._oom_kills.close()
@@ -213,6 +216,7 @@ class Scope:
                 channel,
                 launch,
                 pool=self.pool,
+                pollers=self._pollers,
                 oom_kills=self._oom_kills,
                 on_start=on_start,
                 on_end=self._on_end,

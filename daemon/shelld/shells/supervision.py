@@ -35,7 +35,7 @@ from shelld.keeper.channel import (
     Message,
 )
 from shelld.keeper.pool import RunnerPool
-from shelld.readiness import READABLE, event_loop_clock, new_poller, new_watch
+from shelld.readiness import READABLE, PollerPool, WatchedPoller, event_loop_clock
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
@@ -84,6 +84,7 @@ class Supervision:
         launch: Launch,
         *,
         pool: RunnerPool,
+        pollers: PollerPool,
         oom_kills: OomKills,
         on_start: Callable[[], None],
         on_end: Callable[[ShellProcess], None],
@@ -124,13 +125,15 @@ class Supervision:
         # Infinite if nobody holds it.
         self._held_until = math.inf
         self._stuck_at = self._clock() + START_TIMEOUT_S
-        self._poller = new_poller()
+        self._pollers = pollers
+        # None once it was given back.
+        self._watched: WatchedPoller | None = pollers.take()
+        self._poller, self._watch = self._watched
         try:
             for descriptor in (channel.fileno(), *self._pipes):
                 self._poller.register(descriptor, READABLE)
-            self._watch = new_watch()
         except BaseException:
-            self._poller.close()
+            self._watched.close()
             raise
 
     def set_timeout(self, policy: TimeoutPolicy | None) -> None:
@@ -180,7 +183,7 @@ class Supervision:
 
     def cancel_start(self) -> None:
         """Let go of what is ours, as nobody will supervise."""
-        self._poller.close()
+        self._give_back_poller()
         if self.launch.is_handed_over:
             for pipe in self._pipes.values():
                 pipe.close()
@@ -213,7 +216,7 @@ class Supervision:
         while not self._is_over:
             if not self._orphaned:
                 # `_advance` wakes waiters first, so the answer is sent before the clean-up.
-                await self._watch.wait(self._poller.fileno(), self._advance, self._next_deadline())
+                await self._watch.wait(self._advance, self._next_deadline())
             if self._orphaned:
                 await self._kill_orphans()
             if not self._is_over:
@@ -285,6 +288,7 @@ class Supervision:
                     self._give_back()
 
     def _close(self) -> None:
+        self._give_back_poller()
         for pipe in self._pipes.values():
             pipe.close()
         if self.launch.recorder is not None:
@@ -292,7 +296,24 @@ class Supervision:
         if not self._is_intact:
             self._channel.close()
         self.launch.close()
-        self._poller.close()
+
+    def _give_back_poller(self) -> None:
+        """To be called before the descriptors are closed."""
+        watched, self._watched = self._watched, None
+        if watched is None:
+            return
+        try:
+            if self._is_intact:
+                watched.poller.unregister(self._channel.fileno())
+                for pipe in self._pipes.values():
+                    if not pipe.closed:
+                        watched.poller.unregister(pipe.descriptor)
+                self._pollers.give_back(watched)
+            else:
+                watched.close()
+        except BaseException:
+            watched.close()
+            raise
 
     @property
     def _is_intact(self) -> bool:
