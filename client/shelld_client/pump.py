@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import Final
 
 from shelld_client.child import (
-    EXIT_POLL_S,
     BLOCKED_S,
+    EXIT_POLL_S,
     LAST_WORDS_S,
     POST_MORTEM_S,
     READ_BYTES,
