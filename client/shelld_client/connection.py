@@ -140,7 +140,7 @@ class Connection(Generic[T]):
         """
         try:
             _require_json(params)
-            message = encode_request(method, params, request_id, _path_text)
+            message = encode_request(method, params, request_id, _plain)
         except InvalidParams:
             raise
         except TypeError as error:
@@ -307,10 +307,20 @@ def _require_json(value: object, name: str = "", level: int = 2) -> None:
         for member in cast("Sequence[object]", value):
             _require_json(member, name, level + 1)
     else:
-        _path_text(value)
+        _plain(value)
 
 
-def _path_text(value: object) -> str:
+def _plain(value: object) -> object:
+    """Return what JSON has for a value whose exact type the encoder does not know."""
+    # Not `str(value)` and so on, which a subclass can define to be something else.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
     name = type(value).__name__
     if isinstance(value, os.PathLike):
         path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
