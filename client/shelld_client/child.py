@@ -129,13 +129,16 @@ class Child:
         """End the process: end of file, then SIGTERM, then SIGKILL.
 
         Yields, after each step, its haste and for how many seconds to wait for the process's end.
-        Whoever sees that end stops asking for the next step.
+        Whoever sees that end stops asking for the next step. A process that has changed its user
+        gets no signals, and may outlive the last step.
         """
         self.stdin.close()
         yield Haste.PATIENTLY, CLOSE_TIMEOUT_S
-        self.process.terminate()
+        with suppress(PermissionError):
+            self.process.terminate()
         yield Haste.AT_ONCE, TERMINATE_TIMEOUT_S
-        self.process.kill()
+        with suppress(PermissionError):
+            self.process.kill()
         yield Haste.BY_FORCE, KILL_TIMEOUT_S
 
     def kill(self) -> None:

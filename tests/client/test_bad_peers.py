@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -133,6 +134,33 @@ async def test_a_call_waits_for_a_stopped_daemon(spawn: Spawn) -> None:
         finally:
             os.kill(shell.pid, signal.SIGCONT)
     assert sorted(map(int, outputs)) == [0, 10, 200_000, 300_000]
+
+
+def kill_and_reap(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+async def test_leaving_a_peer_that_takes_no_signals_returns(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, impatient: None
+) -> None:
+    monkeypatch.setattr("shelld_client.child.KILL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("shelld_client.child.BLOCKED_S", 0.1)
+
+    def refuse(process: subprocess.Popen[bytes], number: int) -> None:
+        # As for a process that has changed its user.
+        refused.append(number)
+        raise PermissionError
+
+    refused: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess.Popen, "send_signal", refuse)
+        async with spawn(peer("exec sleep 300")) as shell:
+            pid = shell.pid
+    assert refused[:2] == [signal.SIGTERM, signal.SIGKILL]
+    assert is_alive(pid)
+    kill_and_reap(pid)
 
 
 async def test_a_stopped_daemon_is_ended(spawn: Spawn, impatient: None) -> None:
