@@ -84,7 +84,8 @@ class AsyncClient(SpawnedClient):
         self._connection: Connection[_Pending] = Connection(message_limit(self._command))
         self._transport: Transport | None = None
         self._background: Background | None = None
-        self._is_left = False
+        # From the moment at which it is left; set once that is done.
+        self._left: anyio.Event | None = None
         self._event_loop: object = None
 
     async def __aenter__(self) -> Self:
@@ -126,17 +127,23 @@ class AsyncClient(SpawnedClient):
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
-        if self._is_left:
+        if self._left is not None:
+            # Somebody else is leaving, who does not wait for ever.
+            with anyio.CancelScope(shield=True):
+                await self._left.wait()
             return
-        self._is_left = True
+        self._left = anyio.Event()
         self._failure = self._failure or DaemonExited("the client is closed")
         try:
             if self._transport is not None:
                 await self._transport.close(patiently=patiently)
         finally:
             self._fail(self._failure)
-            if self._background is not None:
-                await self._background.stop()
+            try:
+                if self._background is not None:
+                    await self._background.stop()
+            finally:
+                self._left.set()
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -266,7 +273,7 @@ class AsyncClient(SpawnedClient):
     # -- calls ------------------------------------------------------------------------------
 
     async def _request(self, call: Call[T]) -> T:
-        is_entered = self._background is not None and not self._is_left and not self._is_forked
+        is_entered = self._background is not None and self._left is None and not self._is_forked
         if is_entered and current_token() != self._event_loop:
             # There, nothing would wake this task. That event loop may have ended, too.
             raise RuntimeError("the client was entered on another event loop")
