@@ -7,10 +7,36 @@ that is held by an asynchronous generator or by a fixture of pytest is often lef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import anyio
 from anyio.lowlevel import current_token
+
+
+def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
+    event_loop = current_token().native_token
+    return event_loop if isinstance(event_loop, asyncio.AbstractEventLoop) else None
+
+
+async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run coroutine functions in tasks of their own. For the `work` of a `Background`.
+
+    On trio no KeyboardInterrupt is raised within them, where it would crash trio. The main task
+    gets it instead.
+    """
+    if _asyncio_loop() is not None:
+        async with anyio.create_task_group() as tasks:
+            for work in works:
+                tasks.start_soon(work)
+        return
+    from trio import open_nursery  # noqa: PLC0415 - an extra of anyio's
+    from trio.lowlevel import enable_ki_protection  # noqa: PLC0415
+
+    # A task group of anyio would run some steps of its own in each task, which are not protected.
+    async with open_nursery() as nursery:
+        for work in works:
+            nursery.start_soon(enable_ki_protection(work))
 
 
 class Background:
@@ -24,8 +50,7 @@ class Background:
         self._on_end = on_end
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
-        event_loop = current_token().native_token
-        if isinstance(event_loop, asyncio.AbstractEventLoop):
+        if (event_loop := _asyncio_loop()) is not None:
             # The event loop itself keeps no task from being collected.
             self._task = event_loop.create_task(self._run())
             # A task that is cancelled before its first step never runs.

@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from os import PathLike
 from typing import IO, Final, Self
 
@@ -129,13 +129,16 @@ class Child:
         """End the process: end of file, then SIGTERM, then SIGKILL.
 
         Yields, after each step, its haste and for how many seconds to wait for the process's end.
-        Whoever sees that end stops asking for the next step.
+        Whoever sees that end stops asking for the next step. A process that has changed its user
+        gets no signals, and may outlive the last step.
         """
         self.stdin.close()
         yield Haste.PATIENTLY, CLOSE_TIMEOUT_S
-        self.process.terminate()
+        with suppress(PermissionError):
+            self.process.terminate()
         yield Haste.AT_ONCE, TERMINATE_TIMEOUT_S
-        self.process.kill()
+        with suppress(PermissionError):
+            self.process.kill()
         yield Haste.BY_FORCE, KILL_TIMEOUT_S
 
     def kill(self) -> None:
@@ -175,6 +178,27 @@ class Child:
             name = _signal_name(-code)
             code, ended = None, f"the daemon was killed by {name}"
         return DaemonExited(ended + said, stderr=self.last_words, exit_code=code, signal=name)
+
+
+@contextmanager
+def without_sigpipe() -> Generator[None]:
+    """Let a write to a pipe without a reader raise, also where SIGPIPE would end the program.
+
+    Python ignores SIGPIPE, but programs for command lines often give it back its default action.
+    """
+    if signal.getsignal(signal.SIGPIPE) is not signal.SIG_DFL:
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    was_pending = signal.SIGPIPE in signal.sigpending()
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+        yield
+    finally:
+        # It would take effect as soon as it is no longer blocked.
+        if not was_pending and signal.SIGPIPE in signal.sigpending():
+            signal.sigwait({signal.SIGPIPE})
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def errno_of(error: OSError) -> dict[str, str]:

@@ -17,13 +17,12 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from shelld_client import calls
-from shelld_client.background import Background
+from shelld_client.background import Background, run_together
 from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
 from shelld_client.child import (
     LAST_WORDS_S,
     POST_MORTEM_S,
     START_TIMEOUT_S,
-    Child,
     SpawnedClient,
     message_limit,
     no_shelld,
@@ -84,7 +83,8 @@ class AsyncClient(SpawnedClient):
         self._connection: Connection[_Pending] = Connection(message_limit(self._command))
         self._transport: Transport | None = None
         self._background: Background | None = None
-        self._is_left = False
+        # From the moment at which it is left; set once that is done.
+        self._left: anyio.Event | None = None
         self._event_loop: object = None
 
     async def __aenter__(self) -> Self:
@@ -126,17 +126,23 @@ class AsyncClient(SpawnedClient):
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
-        if self._is_left:
+        if self._left is not None:
+            # Somebody else is leaving, who does not wait for ever.
+            with anyio.CancelScope(shield=True):
+                await self._left.wait()
             return
-        self._is_left = True
+        self._left = anyio.Event()
         self._failure = self._failure or DaemonExited("the client is closed")
         try:
             if self._transport is not None:
                 await self._transport.close(patiently=patiently)
         finally:
             self._fail(self._failure)
-            if self._background is not None:
-                await self._background.stop()
+            try:
+                if self._background is not None:
+                    await self._background.stop()
+            finally:
+                self._left.set()
 
     # -- the methods ------------------------------------------------------------------------
 
@@ -266,7 +272,7 @@ class AsyncClient(SpawnedClient):
     # -- calls ------------------------------------------------------------------------------
 
     async def _request(self, call: Call[T]) -> T:
-        is_entered = self._background is not None and not self._is_left and not self._is_forked
+        is_entered = self._background is not None and self._left is None and not self._is_forked
         if is_entered and current_token() != self._event_loop:
             # There, nothing would wake this task. That event loop may have ended, too.
             raise RuntimeError("the client was entered on another event loop")
@@ -274,25 +280,28 @@ class AsyncClient(SpawnedClient):
         assert self._transport is not None
         pending = _Pending()
         request_id = self._connection.new_id()
-        self._transport.send(self._connection.call(request_id, call.method, call.params, pending))
         try:
+            frame = self._connection.call(request_id, call.method, call.params, pending)
+            self._transport.send(frame)
             await pending.answered.wait()
         except BaseException:
             # Nobody wants the answer: the call must not go on alone.
-            self._transport.send(self._connection.cancel(request_id))
+            if cancellation := self._connection.cancel(request_id):
+                self._transport.send(cancellation)
             raise
         if isinstance(pending.answer, ShellError):
             raise pending.answer
         return call.decode(pending.answer)
 
     async def _serve(self) -> None:
-        assert self._child is not None
         assert self._transport is not None
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._transport.write_outbox)
-                tasks.start_soon(self._transport.watch_exit)
-                tasks.start_soon(self._receive, self._child, self._transport)
+            await run_together(
+                self._transport.write_outbox,
+                self._transport.watch_exit,
+                self._transport.collect_stderr,
+                self._receive,
+            )
         except Exception as error:
             # There is nobody to raise it to, and nobody else who would tell the calls.
             self._fail(ShellError(f"the client has failed: {error!r}"))
@@ -301,26 +310,20 @@ class AsyncClient(SpawnedClient):
         # Others can cancel the task, even before it begins: it is one of asyncio's `all_tasks`.
         self._fail(DaemonExited("the client's task was cancelled"))
 
-    async def _receive(self, child: Child, transport: Transport) -> None:
+    async def _receive(self) -> None:
         """Hand answers to their calls until the daemon has ended."""
-        stderr_ended = anyio.Event()
-
-        async def collect_stderr() -> None:
-            await transport.collect_stderr()
-            stderr_ended.set()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(collect_stderr)
-            try:
-                await transport.collect_stdout(self._hand_out)
-            except ProtocolError as error:
-                self._fail(error)
-                return
-            await transport.has_ended(POST_MORTEM_S)
-            # It can write no more, but a child of its prefix may hold the pipe open.
-            with anyio.move_on_after(LAST_WORDS_S):
-                await stderr_ended.wait()
-            self._fail(child.post_mortem(self._connection.said))
+        assert self._child is not None
+        assert self._transport is not None
+        try:
+            await self._transport.collect_stdout(self._hand_out)
+        except ProtocolError as error:
+            self._fail(error)
+            return
+        await self._transport.has_ended(POST_MORTEM_S)
+        # It can write no more, but a child of its prefix may hold the pipe open.
+        with anyio.move_on_after(LAST_WORDS_S):
+            await self._transport.stderr_ended.wait()
+        self._fail(self._child.post_mortem(self._connection.said))
 
     def _hand_out(self, data: bytes) -> None:
         # Not in the loop that waits for more: it would keep the last answer until then.

@@ -49,7 +49,7 @@ from shelld_protocol.framing import (
     Framing,
     encode_frame,
 )
-from shelld_protocol.jsonrpc import encode_request
+from shelld_protocol.jsonrpc import MAX_LEVELS, encode_request
 
 T = TypeVar("T")
 
@@ -134,13 +134,13 @@ class Connection(Generic[T]):
     def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:
         """Return the bytes that ask for a new call.
 
-        Raises `InvalidParams` for NaN, infinity and bytes, TypeError for other types that JSON does
-        not have (paths are text), and `ProtocolError` for anything else that it cannot express,
-        such as a lone surrogate. Raises `MessageTooLarge`.
+        Raises `InvalidParams` for NaN, infinity, bytes and what is nested too deeply, TypeError for
+        other types that JSON does not have (paths are text), and `ProtocolError` for anything else
+        that it cannot express, such as a lone surrogate. Raises `MessageTooLarge`.
         """
         try:
             _require_json(params)
-            message = encode_request(method, params, request_id, _path_text)
+            message = encode_request(method, params, request_id, _plain)
         except InvalidParams:
             raise
         except TypeError as error:
@@ -272,11 +272,14 @@ def _size_limit_in(message: _Message) -> int | None:
     return limit if isinstance(limit, int) and limit > 0 else None
 
 
-def _require_json(value: object, name: str = "") -> None:
+def _require_json(value: object, name: str = "", level: int = 2) -> None:
     """Raise `InvalidParams` or TypeError for what JSON does not have.
 
     The encoder would silently send much of it as something else: NaN as null, bytes as base64, a
     set as a list, a number as the name of a member.
+
+    Raise `InvalidParams` for what is nested too deeply, too: the daemon would refuse the message
+    without telling its id. The params are the second level of a message.
     """
     if isinstance(value, enum.Enum):
         # The encoder sends its value.
@@ -291,19 +294,33 @@ def _require_json(value: object, name: str = "") -> None:
         raise refused_here(
             errors.invalid_params(f"Invalid type for {name}: bytes are no text", name)
         )
+    elif isinstance(value, (Mapping, list, tuple)) and level > MAX_LEVELS:
+        parameter = name.partition(".")[0]
+        reason = f"Invalid value for {parameter}: a message has at most {MAX_LEVELS} nested levels"
+        raise refused_here(errors.invalid_params(reason, parameter))
     elif isinstance(value, Mapping):
         for key, member in cast("Mapping[object, object]", value).items():
             if not isinstance(key, str):
                 raise TypeError(f"JSON has no {type(key).__name__} as a name")
-            _require_json(member, f"{name}.{key}" if name else key)
+            _require_json(member, f"{name}.{key}" if name else key, level + 1)
     elif isinstance(value, (list, tuple)):
         for member in cast("Sequence[object]", value):
-            _require_json(member, name)
+            _require_json(member, name, level + 1)
     else:
-        _path_text(value)
+        _plain(value)
 
 
-def _path_text(value: object) -> str:
+def _plain(value: object) -> object:
+    """Return what JSON has for a value whose exact type the encoder does not know."""
+    # Not `str(value)` and so on, which a subclass can define to be something else.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
     name = type(value).__name__
     if isinstance(value, os.PathLike):
         path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))

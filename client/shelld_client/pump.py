@@ -30,6 +30,7 @@ from shelld_client.child import (
     Haste,
     errno_of,
     exit_handle,
+    without_sigpipe,
 )
 from shelld_client.errors import ProtocolError, SpawnFailed
 from shelld_client.reentrant import Latch, Wakeup, may_wait, pump_threads
@@ -262,7 +263,9 @@ class Pump:
             with suppress(queue.Empty):
                 self._unwritten = memoryview(self._outbox.get_nowait())
         try:
-            self._unwritten = self._unwritten[os.write(stdin, self._unwritten[:READ_BYTES]) :]
+            with without_sigpipe():
+                written = os.write(stdin, self._unwritten[:READ_BYTES])
+            self._unwritten = self._unwritten[written:]
         except BlockingIOError:
             pass
         except OSError:

@@ -14,37 +14,51 @@ from typing import IO, Final
 
 import anyio
 
-from shelld_client.child import EXIT_POLL_S, POST_MORTEM_S, READ_BYTES, Child, Haste, exit_handle
+from shelld_client.child import (
+    EXIT_POLL_S,
+    POST_MORTEM_S,
+    READ_BYTES,
+    Child,
+    Haste,
+    exit_handle,
+    without_sigpipe,
+)
 
 # What reading and writing end with when the stream is closed under them, by either side.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
-
-_BEING_WRITTEN: Final = memoryview(b"")
 
 
 class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
-        self._outbox: collections.deque[memoryview] = collections.deque()
+        # Each message, and how many bytes of it single writes took.
+        self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
+        self.stderr_ended = anyio.Event()
         # Around the reading of stdout: cancelled when the process has ended.
         self._reading = anyio.CancelScope()
 
     def send(self, data: bytes) -> None:
         """Write all of `data`, sooner or later. A daemon that is gone shows when reading."""
-        rest = memoryview(data)
-        if self._outbox:
-            self._outbox.append(rest)
-        else:
-            # A finaliser that cancels a call may send while this is being written.
-            self._outbox.append(_BEING_WRITTEN)
+        self._outbox.append((memoryview(data), []))
+        # A finaliser that cancels a call may send while another message is being written.
+        if len(self._outbox) == 1:
             with suppress(BlockingIOError, *_STREAM_ENDED):
-                rest = rest[os.write(self._child.stdin.fileno(), rest) :]
-            self._outbox[0] = rest
-            if not rest:
-                self._outbox.popleft()
+                self._write()
         if self._outbox:
             self._outbox_filled.set()
+
+    def _write(self) -> None:
+        """Write what the daemon takes of the first message. An interrupt does no harm."""
+        message, written = self._outbox[0]
+        rest = message[sum(written) :]
+        self._outbox[0] = rest, (written := list[int]())
+        with without_sigpipe():
+            # Signal handlers, which may raise, run between two steps of the interpreter. This is
+            # one step: what was written is counted.
+            written.extend(map(os.write, [self._child.stdin.fileno()], [rest]))
+        if sum(written) == len(rest):
+            self._outbox.popleft()
 
     async def write_outbox(self) -> None:
         """Write what `send` could not, until either side closes the stream."""
@@ -56,11 +70,8 @@ class Transport:
                 self._outbox_filled = anyio.Event()
                 while self._outbox:
                     await anyio.wait_writable(stdin)
-                    first = self._outbox[0]
                     with suppress(BlockingIOError):
-                        self._outbox[0] = first = first[os.write(stdin.fileno(), first) :]
-                    if not first:
-                        self._outbox.popleft()
+                        self._write()
         except (ValueError, anyio.ClosedResourceError):
             return
         except OSError:
@@ -89,6 +100,7 @@ class Transport:
         """Keep the end of stderr, until it is closed."""
         while data := await _receive(self._child.stderr):
             self._child.keep_stderr(data)
+        self.stderr_ended.set()
 
     async def has_ended(self, seconds: float) -> bool:
         """Wait for the process's end; False if it is not there in time."""

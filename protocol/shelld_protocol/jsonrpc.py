@@ -79,6 +79,9 @@ _BLANK: Final = b" \t\r\n"
 # call them (1,000 by default). A message is refused if it leaves fewer levels than this to
 # whoever decodes or encodes a part of it later, wherever that happens.
 _RESERVED_LEVELS: Final = 500
+# What every daemon takes, the message's own object counted. How much more a daemon takes depends on
+# its Python and its stack, so whoever does not want to be refused stays within this.
+MAX_LEVELS: Final = 400
 # A message with fewer brackets cannot be nested deeply, so it need not be checked.
 _UNCHECKED_BRACKETS: Final = 100
 

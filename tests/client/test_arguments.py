@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from both_clients import Shell, Spawn
 from shelld_client import ExecutionContext, InvalidParams, SpawnFailed
+from shelld_protocol.jsonrpc import MAX_LEVELS
+from support import Gate
 
 
 @pytest.fixture
@@ -70,6 +73,37 @@ async def test_arguments_of_a_tool_arrive_as_given_or_not_at_all(shell: Shell, v
     with pytest.raises(InvalidParams) as refused:
         await shell.call_tool("Bash", {"command": "true", "more": [{"deep": value}]})
     assert refused.value.parameter == "arguments.more.deep"
+
+
+def nested(levels: int, shape: str) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value] if shape == "list" else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("shape", ["list", "mapping"])
+@pytest.mark.parametrize("levels", [1, 80, 600, 2_000, 100_000])
+async def test_arguments_that_are_nested_too_deeply_fail_their_call_only(
+    spawn: Spawn, tmp_path: Path, shape: str, levels: int
+) -> None:
+    gate, outputs = Gate(tmp_path / "gate"), list[str]()
+    # The message, its params and the arguments are levels, too.
+    deepest = MAX_LEVELS - 3
+    async with spawn() as shell, anyio.create_task_group() as tasks:
+
+        async def call_beside() -> None:
+            outputs.append((await shell.bash(f"{gate.wait}; echo made it")).stdout)
+
+        tasks.start_soon(call_beside)
+        await shell.ping()
+        with pytest.raises(InvalidParams, match=f"at most {MAX_LEVELS} nested levels") as refused:
+            await shell.call_tool("Bash", {"command": nested(deepest + levels, shape)})
+        assert refused.value.parameter == "arguments"
+        taken = await shell.call_tool("Bash", {"command": nested(deepest, shape)})
+        assert not taken.success
+        await anyio.to_thread.run_sync(gate.open)
+    assert outputs == ["made it\n"]
 
 
 async def test_bytes_are_not_sent_as_base64(shell: Shell) -> None:

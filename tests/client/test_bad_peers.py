@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -133,6 +134,32 @@ async def test_a_call_waits_for_a_stopped_daemon(spawn: Spawn) -> None:
         finally:
             os.kill(shell.pid, signal.SIGCONT)
     assert sorted(map(int, outputs)) == [0, 10, 200_000, 300_000]
+
+
+def kill_and_reap(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+async def test_leaving_a_peer_that_takes_no_signals_returns(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, impatient: None
+) -> None:
+    monkeypatch.setattr("shelld_client.child.KILL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("shelld_client.child.BLOCKED_S", 0.1)
+
+    def refuse(process: subprocess.Popen[bytes], number: int) -> None:
+        # As for a process that has changed its user.
+        refused.append((process, number))
+        raise PermissionError
+
+    refused: list[tuple[subprocess.Popen[bytes], int]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess.Popen, "send_signal", refuse)
+        async with spawn(peer("exec sleep 300")) as shell:
+            pid = shell.pid
+    assert [number for _, number in refused[:2]] == [signal.SIGTERM, signal.SIGKILL]
+    assert is_alive(pid)
+    kill_and_reap(refused[0][0])
 
 
 async def test_a_stopped_daemon_is_ended(spawn: Spawn, impatient: None) -> None:
@@ -266,6 +293,42 @@ def test_a_call_fails_when_the_daemon_closes_its_input(impatient: None) -> None:
     refused = pytest.raises(DaemonExited, match="the daemon closed its input")
     with Client.spawn(peer(script)) as client, refused:
         client.ping()
+
+
+WITHOUT_SIGPIPE = """
+import signal, sys
+import anyio
+import shelld_client.child
+from shelld_client import AsyncClient, Client, DaemonExited
+shelld_client.child.CLOSE_TIMEOUT_S = 0.1
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+kind, *command = sys.argv[1:]
+def call():
+    with Client.spawn(command) as shell:
+        shell.bash("true", stdin="x" * 1_000_000)
+async def call_async():
+    async with AsyncClient.spawn(command) as shell:
+        await shell.bash("true", stdin="x" * 1_000_000)
+try:
+    call() if kind == "sync" else anyio.run(call_async, backend=kind)
+except DaemonExited as error:
+    print(error)
+print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.sigpending())
+"""
+
+
+def test_sigpipe_does_not_end_a_program_that_has_its_default_action(kind: str) -> None:
+    # It closes its input once a part of the request has arrived.
+    script = "IFS= read -r -n 1; exec <&-; exec sleep 300"
+    program = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SIGPIPE, kind, *peer(script)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert program.stdout == "the daemon closed its input\nset() set()\n"
+    assert program.returncode == 0
 
 
 async def test_answers_of_a_daemon_that_closed_its_input_arrive(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 import decimal
@@ -13,7 +14,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import msgspec
@@ -114,6 +115,57 @@ def test_values_that_json_has_are_sent() -> None:
         "e": "red",
         "f": 1,
     }
+
+
+class Text(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "other"
+
+
+class Whole(int):
+    def __int__(self) -> int:
+        return 0
+
+
+class Real(float):
+    def __float__(self) -> float:
+        return 0.0
+
+
+class OfText(enum.Enum):
+    TEXT = Text("x")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Text("ä"), "ä"),
+        (Whole(7), 7),
+        (Real(0.1), 0.1),
+        (OfText.TEXT, "x"),
+        (MappingProxyType({Text("b"): Text("c")}), {"b": "c"}),
+        (
+            collections.UserDict(b=[collections.ChainMap({"c": (Real(1.5),)})]),
+            {"b": [{"c": [1.5]}]},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_subclasses_and_other_mappings_are_sent_as_what_they_are(
+    value: object, expected: object
+) -> None:
+    connection: Connection[str] = Connection()
+    for params, sent in (({"a": value}, {"a": expected}), ({"a": [value]}, {"a": [expected]})):
+        frame = connection.call(connection.new_id(), "x", params, "call")
+        assert json.loads(frame)["params"] == sent
+
+
+@pytest.mark.parametrize("value", [Real("nan"), MappingProxyType({"x": Real("inf")})])
+def test_subclasses_of_numbers_are_checked_like_numbers(value: object) -> None:
+    with pytest.raises(InvalidParams, match="is no number in JSON"):
+        Connection[str]().call(1, "x", {"a": value}, "call")
 
 
 @pytest.mark.parametrize(

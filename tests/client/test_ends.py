@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,7 +20,7 @@ import pytest
 from both_clients import ANSWERING, peer
 from shelld_client import AsyncClient, Client, DaemonExited, ShellError
 from shelld_client.connection import Connection
-from support import in_threads, is_alive, wait_for
+from support import Gate, in_threads, is_alive, wait_for
 
 
 class Interposed:
@@ -113,6 +114,36 @@ async def test_an_async_client_can_be_left_twice(anyio_backend: str) -> None:
         pid = client.pid
         await client.__aexit__(None, None, None)
     assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_all_who_leave_an_async_client_see_its_daemon_ended(
+    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.child.CLOSE_TIMEOUT_S", 60)
+    gate = Gate(tmp_path / "gate")
+    client = AsyncClient.spawn(peer(f"cat > /dev/null; {gate.wait}"))
+    await client.__aenter__()
+    ends: list[bool] = []
+
+    async def leave() -> None:
+        await client.__aexit__(None, None, None)
+        ends.append(is_alive(client.pid))
+
+    async def leave_when_cancelled() -> None:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await leave()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(leave)
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(leave)
+        tasks.start_soon(leave_when_cancelled)
+        await anyio.wait_all_tasks_blocked()
+        assert ends == []
+        gate.open()
+    assert ends == [False] * 3
 
 
 def test_leaving_fails_the_calls_of_all_threads() -> None:

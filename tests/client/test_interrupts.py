@@ -1,4 +1,4 @@
-"""KeyboardInterrupt in `Client`, at every point at which Python can raise it."""
+"""KeyboardInterrupt in the clients, at every point at which Python can raise it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from both_clients import ANSWERING, peer
-from shelld_client import Client, ShellError
+from shelld_client import AsyncClient, Client, ShellError
 from support import is_alive, wait_for
 
 
@@ -92,6 +94,74 @@ def test_entering_can_be_interrupted_at_every_step(first: int) -> None:
         wait_for(lambda: len(os.listdir("/proc/self/task")) <= threads, "the thread's end")
         step += 11
     assert step > 100
+
+
+# It reads only whole messages, and answers while no call goes on that nobody has cancelled.
+STRICT = """
+import json, sys
+running = set()
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "bash":
+        running.add(message["id"])
+    elif message["method"] == "$/cancelRequest":
+        running.discard(message["params"]["id"])
+    else:
+        assert not running
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("size", [10, 200_000])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_sending_can_be_interrupted_at_every_step_and_cancels(
+    anyio_backend: str, size: int
+) -> None:
+    # As a signal handler of the program, which asyncio knows nothing of.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    async with AsyncClient.spawn([sys.executable, "-c", STRICT]) as client:
+
+        def begin() -> None:
+            call = client.bash("true", stdin="x" * size)
+            try:
+                # Up to where it waits for its answer.
+                call.send(None)
+            finally:
+                sys.settrace(None)
+                call.close()
+
+        step = 1
+        while interrupted_at(step, begin):
+            await client.ping()
+            step += 1
+        assert step > 100
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_on_trio_interrupts_of_all_tasks_are_those_of_the_main_task(size: int) -> None:
+    async def main() -> int:
+        interrupts = 0
+        async with AsyncClient.spawn([sys.executable, "-c", STRICT]) as client:
+            step, was_interrupted = 1, True
+            while was_interrupted:
+                interrupter = Interrupter(step)
+                sys.settrace(interrupter)
+                try:
+                    # The peer's answer has another shape.
+                    with suppress(ShellError):
+                        await client.explain_command("x" * size)
+                    await anyio.lowlevel.checkpoint()
+                except KeyboardInterrupt:
+                    interrupts += 1
+                finally:
+                    sys.settrace(None)
+                was_interrupted = interrupter.steps_left < 0
+                assert interrupts == step - (not was_interrupted)
+                await client.ping()
+                step += 1
+        return interrupts
+
+    assert anyio.run(main, backend="trio") > 100
 
 
 def main_thread_sleeps() -> bool:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from shelld_protocol.errors import ErrorKind, RpcError, internal_error
 from shelld_protocol.jsonrpc import (
     MAX_BATCH_MEMBERS,
+    MAX_LEVELS,
     Batch,
     Invalid,
     Request,
@@ -137,6 +138,17 @@ def test_what_is_accepted_can_be_decoded_deeper_in_the_stack(
                 decode = partial(msgspec.json.decode, member.params)
                 _call_deeper(300, decode)
     assert accepted > 20
+
+
+@pytest.mark.parametrize("bracket", [(b"[", b"]"), (b'{"a":', b"}")])
+def test_all_levels_that_are_promised_are_taken_wherever_they_are_decoded(
+    bracket: tuple[bytes, bytes],
+) -> None:
+    # The message and its params are two of them.
+    nest = bracket[0] * (MAX_LEVELS - 2) + b"1" + bracket[1] * (MAX_LEVELS - 2)
+    request = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b}}' % nest
+    # More than the daemon has around it, and little enough for the tests' own stack.
+    assert isinstance(_call_deeper(40, lambda: decode_message(request)), Request)
 
 
 json_values = st.recursive(
