@@ -34,7 +34,7 @@ from shelld.serve import Server
 from shelld.shells.manager import ShellManager
 from shelld.shells.process import ShellProcess
 from shelld.signals import received
-from shelld.startup import hint_for
+from shelld.startup import StartupError, hint_for
 from shelld.stdio import Input, Output
 from shelld.toolbox import Toolbox
 
@@ -69,8 +69,13 @@ def run(
     """Serve one client on `streams` (in, out) and return the exit code.
 
     Does not return, but ends the process, if tasks or threads go on that cannot be cancelled.
+    Raises StartupError.
     """
-    exit_code = anyio.run(_run, options, streams, pool, audit, policy)
+    try:
+        exit_code = anyio.run(_run, options, streams, pool, audit, policy)
+    except OSError as error:
+        # What fails later ends a task group, or is reported by the task that it fails.
+        raise StartupError(f"cannot start an event loop: {error.strerror}") from error
     # Not daemon threads: the interpreter does not wait for those.
     threads = [thread for thread in threading.enumerate()[1:] if not thread.daemon]
     give_up_at = time.monotonic() + THREADS_S
@@ -109,7 +114,7 @@ async def _run(
     def start(task: Callable[..., Awaitable[None]], *args: object) -> None:
         watchers.start_soon(faults.keep_running, partial(task, *args), task.__name__)
 
-    output = Output(streams[1])
+    source, output = Input(streams[0]), Output(streams[1])
     exit_code = 0
     collect_rarely()
     logger.info("shelld %s serves one client", __version__)
@@ -121,7 +126,7 @@ async def _run(
         daemon = Daemon(options, manager, audit, policy)
         toolbox = Toolbox(daemon)
         reports = ProgressReports()
-        source, hint = Input(streams[0]), hint_for(streams[0])
+        hint = hint_for(streams[0])
         server = Server(daemon, routes(toolbox, reports), source, output, requests, hint=hint)
         async with anyio.create_task_group() as watchers:
             hurry = anyio.Event()

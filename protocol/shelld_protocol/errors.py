@@ -128,6 +128,8 @@ _EXHAUSTED: Final = {
     "ENFILE": "files",
     "ENOSPC": "disk",
     "EDQUOT": "disk",
+    # A limit on the size of files.
+    "EFBIG": "disk",
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,23 @@ def test_the_same_when_the_runner_was_killed(daemon: RawDaemon, freezer: Freezer
         # Another one that is lost is not said to have left what it has not.
         assert daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
+
+
+@pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
+def test_what_a_debugger_keeps_from_being_reaped_is_named(mechanism: str) -> None:
+    ptrace, seize = ctypes.CDLL(None, use_errno=True).ptrace, 0x4206
+    with raw_daemon("--containment", mechanism) as daemon:
+        bash_id = daemon.background("exec sleep 300")
+        pid = daemon.call("list_shells")["shells"][0]["pid"]
+        if ptrace(seize, pid, None, None) != 0:
+            pytest.skip(f"no debugger may be attached: {os.strerror(ctypes.get_errno())}")
+        try:
+            result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+            assert (result["status"], result["survivors"]) == ("killed", [pid])
+        finally:
+            os.waitpid(pid, 0)
+        listed = partial(daemon.call, "list_shells")
+        wait_for(lambda: listed()["shells"][0]["leftover"] == [], "an empty list")
 
 
 def test_a_timeout_names_what_survived_it(freezer: Freezer) -> None:

@@ -316,3 +316,18 @@ def test_the_guard_knows_functions_as_bash_does(
     command = "rm -rf $BASH_FUNC_X" if "BASH_FUNC_X" in env else "rm -rf /"
     verdict = daemon.call("explain_command", {"command": command, **params})["verdict"]
     assert verdict == ("allow" if kind == "function" else "block")
+
+
+def test_a_function_of_a_call_leaves_with_it_although_an_alias_has_its_name(
+    daemon: RawDaemon,
+) -> None:
+    daemon.bash("alias B=x")
+    daemon.bash("y=1", env={"BASH_FUNC_B%%": "() { echo env; }"})
+    assert daemon.bash("declare -F B; alias B; echo $y")["stdout"] == "alias B='x'\n1\n"
+
+
+def test_a_function_named_exec_is_not_run_by_shelld(daemon: RawDaemon) -> None:
+    environment = {"BASH_FUNC_exec%%": "() { echo function; }"}
+    result = daemon.bash("y=1; ls -l /proc/$$/fd; true", env=environment)
+    assert "function" not in result["stdout"]
+    assert "shelld" not in result["stdout"]

@@ -154,3 +154,13 @@ def test_disk_space_is_given_back_with_the_shells(small_disk: Path) -> None:
         daemon.bash("true")
         wait_for(lambda: used_bytes(small_disk) == before, "the space to be free")
         assert daemon.call("server_info")["counters"]["spoolBytes"] == 0
+
+
+def test_a_command_whose_files_would_be_too_large_is_refused(tmp_path: Path) -> None:
+    with raw_daemon("--spool-dir", str(tmp_path)) as daemon:
+        daemon.call("ping")
+        _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (0, hard))
+        error = daemon.answer(daemon.request("bash", {"command": "cat", "stdin": "x"}))["error"]
+        assert (error["code"], error["data"]["limit"]) == (1005, "disk")
+        assert daemon.bash("echo well", session=None)["stdout"] == "well\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import subprocess
 from collections.abc import Callable, Generator
@@ -257,3 +258,11 @@ def test_daemon_that_cannot_start_a_thread_says_so() -> None:
     done = subprocess.run(limited, input=PING, capture_output=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == b"shelld: cannot start a thread: Resource temporarily unavailable\n"
+
+
+@pytest.mark.parametrize("limit", [8, 10])
+def test_daemon_without_descriptors_to_start_says_so(limit: int) -> None:
+    limited = ["bash", "-c", f'ulimit -n {limit} && exec "$@"', "bash", *DAEMON_COMMAND]
+    done = subprocess.run(limited, input=PING, capture_output=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert re.fullmatch(rb"shelld: cannot [a-z ]+: Too many open files\n", done.stderr)

@@ -382,7 +382,8 @@ class Runner:
             if living is None:
                 raise RunnerError
             self._give_up_at = None
-            self._send((SURVIVORS, living))
+            # A debugger keeps the dead from being reaped.
+            self._send((SURVIVORS, living or self._tree.unreaped()))
 
     def _is_late(self, now: float) -> bool:
         is_over = self._give_up_at is not None and now >= self._give_up_at

@@ -367,6 +367,10 @@ class Descendants:
         for pid, parent in others:
             signal_process(pid, number, parent)
 
+    def unreaped(self) -> list[int]:
+        """Return the pids of all that there is, also of zombies."""
+        return sorted(pid for pid, _ in walk() or ())
+
     def kill(self, leader: int | None) -> bool:
         """SIGKILL, to be repeated until nothing is left; False if nobody can tell what there is."""
         if leader is not None:
@@ -421,6 +425,10 @@ class SessionMembers:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
         return found is not None
+
+    def unreaped(self) -> list[int]:
+        """Return the pid of the session's leader, if that was not reaped."""
+        return [self._session] if exists(self._session) else []
 
     def kill(self, leader: int | None) -> bool:
         return self.signal(signal.SIGKILL, leader)

@@ -88,7 +88,7 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
     for name in _functions(changes):
         key = entry_name(name)
         own = state.functions.get(key, state.env.get(key))
-        if own is None and name in state.names:
+        if own is None and name in state.function_names:
             continue
         lines.append(b"\\builtin unset -f -- %s; " % quote(name))
         if own is not None:

@@ -168,15 +168,13 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     # The trap's own text cannot be protected, so all of it is one command that `set -e` and a trap
     # on ERR pass by. In a restricted shell, it cannot write to a file: as stderr is closed first,
     # nothing is said about that. A trace goes nowhere; to say so takes no command, which it would
-    # show. The file may have what bash told before its command.
+    # show, but an open descriptor. The file may have what bash told before its command.
     dump = DUMP.replace(_LEAVES_POSIX, _LEAVES_POSIX + before_dump, 1) if before_dump else DUMP
     dump += rb"; \builtin printf " + mark
     if shares_trap:
         dump = rb"\builtin unset -f trap; " + dump
-    action = rb'! { %s; } 2>&- >>%s 2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"' % (
-        dump,
-        path.encode(),
-    )
+    trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
+    action = rb"! { %s; } 2>&- 2>/dev/null >>%s %s" % (dump, path.encode(), trace)
     line = b"\\builtin trap %s EXIT\n" % quote(action)
     if not shares_trap:
         return line
@@ -209,7 +207,7 @@ def prelude(
     any; it may not be there. `recording`: from `dump_at_exit`. `before_options`: more lines, which
     run when all but the options of `set` is there.
     """
-    lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
+    lines = b"\\builtin exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
         path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
         lines += b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
@@ -230,7 +228,7 @@ def waiting_prelude(
     """
     return b"".join(
         (
-            b"\\exec %d<&-\n" % descriptor,
+            b"\\builtin exec %d<&-\n" % descriptor,
             _first_lines(withheld),
             state.script,
             b"\\builtin set -e\n",
@@ -253,7 +251,7 @@ def last_lines(
         (
             # Only a bash that could not open these lines was to end.
             b"\\builtin set +e\n",
-            b"\\exec %d<&- %d<&-\n" % (descriptor + 1, descriptor + 2),
+            b"\\builtin exec %d<&- %d<&-\n" % (descriptor + 1, descriptor + 2),
             # As if it had started now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             b"if [[ -v SECONDS ]]; then SECONDS=0; fi\n",

@@ -207,6 +207,7 @@ class ShellState(Struct, frozen=True):
     later: frozenset[bytes] = frozenset()
     # The names of functions and aliases.
     names: frozenset[bytes] = frozenset()
+    function_names: frozenset[bytes] = frozenset()
     # Functions that are passed as environment entries, and so are not in the script.
     functions: dict[bytes, bytes] = {}
     # Those of them that are not exported.
@@ -254,7 +255,8 @@ def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     """Return the state of a bash that is started in `cwd` with `env`, and has run nothing."""
     functions = {entry: name for entry in env if (name := function_of(entry)) is not None}
     sets_traps = any(b"trap" in env[entry] for entry in functions)
-    return ShellState(cwd, env, names=frozenset(functions.values()), sets_traps=sets_traps)
+    names = frozenset(functions.values())
+    return ShellState(cwd, env, names=names, function_names=names, sets_traps=sets_traps)
 
 
 def is_whole(dump: bytes) -> bool:
@@ -376,6 +378,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     unset = [name for name in _SET_AT_START if name not in seen]
     declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
+    function_names = frozenset(name for _, name in names)
     defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
     return ShellState(
         _absolute(cwd),
@@ -393,9 +396,8 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
         definitions=defined.script + _ALIAS.sub(rb"\\builtin alias -- \1", aliases),
         options=_set_options(flags, enabled),
         later=frozenset(later),
-        names=frozenset(
-            (*(name for _, name in names), *(found[2] for found in _ALIAS.finditer(aliases)))
-        ),
+        names=function_names.union(found[2] for found in _ALIAS.finditer(aliases)),
+        function_names=function_names,
         functions=defined.entries,
         private=defined.private,
         sets_traps=b"trap" in functions or b"trap" in aliases,
