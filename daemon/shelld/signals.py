@@ -50,6 +50,7 @@ def received(*numbers: signal.Signals) -> Generator[Arrivals]:
     """Receive these signals in the block; afterwards they do what they did before."""
     loop = asyncio.get_running_loop()
     arrivals = Arrivals(loop)
+    descriptor = signal.set_wakeup_fd(-1)
     _let_signals_wake(loop)
     before = {number: signal.signal(number, arrivals.note) for number in numbers}
     try:
@@ -57,6 +58,7 @@ def received(*numbers: signal.Signals) -> Generator[Arrivals]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(descriptor)
 
 
 def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:

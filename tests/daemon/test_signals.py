@@ -35,6 +35,8 @@ def test_handlers_are_as_before() -> None:
     try:
         asyncio.run(main())
         assert [signal.getsignal(number) for number in numbers] == [handler, handler]
+        # Else whoever runs an event loop next gets the descriptor of one that is closed.
+        assert signal.set_wakeup_fd(-1) == -1
     finally:
         for number, previous in zip(numbers, before, strict=True):
             signal.signal(number, previous)

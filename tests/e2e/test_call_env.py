@@ -324,10 +324,3 @@ def test_a_function_of_a_call_leaves_with_it_although_an_alias_has_its_name(
     daemon.bash("alias B=x")
     daemon.bash("y=1", env={"BASH_FUNC_B%%": "() { echo env; }"})
     assert daemon.bash("declare -F B; alias B; echo $y")["stdout"] == "alias B='x'\n1\n"
-
-
-def test_a_function_named_exec_is_not_run_by_shelld(daemon: RawDaemon) -> None:
-    environment = {"BASH_FUNC_exec%%": "() { echo function; }"}
-    result = daemon.bash("y=1; ls -l /proc/$$/fd; true", env=environment)
-    assert "function" not in result["stdout"]
-    assert "shelld" not in result["stdout"]

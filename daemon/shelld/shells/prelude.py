@@ -207,7 +207,7 @@ def prelude(
     any; it may not be there. `recording`: from `dump_at_exit`. `before_options`: more lines, which
     run when all but the options of `set` is there.
     """
-    lines = b"\\builtin exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
+    lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
         path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
         lines += b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
@@ -228,7 +228,7 @@ def waiting_prelude(
     """
     return b"".join(
         (
-            b"\\builtin exec %d<&-\n" % descriptor,
+            b"\\exec %d<&-\n" % descriptor,
             _first_lines(withheld),
             state.script,
             b"\\builtin set -e\n",
@@ -251,7 +251,7 @@ def last_lines(
         (
             # Only a bash that could not open these lines was to end.
             b"\\builtin set +e\n",
-            b"\\builtin exec %d<&- %d<&-\n" % (descriptor + 1, descriptor + 2),
+            b"\\exec %d<&- %d<&-\n" % (descriptor + 1, descriptor + 2),
             # As if it had started now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             b"if [[ -v SECONDS ]]; then SECONDS=0; fi\n",
