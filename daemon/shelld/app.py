@@ -74,7 +74,7 @@ def run(
     try:
         exit_code = anyio.run(_run, options, streams, pool, audit, policy)
     except OSError as error:
-        # What fails later ends a task group, or is reported by the task that it fails.
+        # Once there are tasks, errors come as exception groups, or are reported by their task.
         raise StartupError(f"cannot start an event loop: {error.strerror}") from error
     # Not daemon threads: the interpreter does not wait for those.
     threads = [thread for thread in threading.enumerate()[1:] if not thread.daemon]

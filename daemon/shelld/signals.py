@@ -64,8 +64,8 @@ def received(*numbers: signal.Signals) -> Generator[Arrivals]:
 def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:
     """Have Python write to a socket of the event loop when a signal comes.
 
-    asyncio does that for handlers of its own only. A byte for which there is no room is dropped,
-    as those that are there will do.
+    asyncio does that for handlers of its own only. If the socket is full, Python drops the byte:
+    the bytes in the socket wake the event loop anyway.
     """
     before = signal.getsignal(signal.SIGURG)
     loop.add_signal_handler(signal.SIGURG, _tell_nobody)

@@ -50,7 +50,7 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 _MAX_IDLE_RUNNERS = 8
 # Dump files are kept for later commands: one more if a spare shell had one when it failed.
 _MAX_DUMP_FILES = 1
-# And so are pollers.
+# Pollers are kept for later commands, too.
 _MAX_IDLE_POLLERS = 8
 
 

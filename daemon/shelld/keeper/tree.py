@@ -264,7 +264,7 @@ def _walk(
 def _has_ended(child: int) -> bool:
     """Whether a child of this process is a zombie, and so has no children.
 
-    Among thousands of them, those that still fork must be found in time.
+    To ask each of thousands of zombies for its children would take longer than others need to fork.
     """
     try:
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

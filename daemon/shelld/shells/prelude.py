@@ -167,8 +167,9 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     """
     # The trap's own text cannot be protected, so all of it is one command that `set -e` and a trap
     # on ERR pass by. In a restricted shell, it cannot write to a file: as stderr is closed first,
-    # nothing is said about that. A trace goes nowhere; to say so takes no command, which it would
-    # show, but an open descriptor. The file may have what bash told before its command.
+    # nothing is said about that. A trace goes to /dev/null. A command that says so would be traced
+    # itself, so an expansion does; and bash accepts only a descriptor that is open by then. The
+    # file may have what bash told before its command.
     dump = DUMP.replace(_LEAVES_POSIX, _LEAVES_POSIX + before_dump, 1) if before_dump else DUMP
     dump += rb"; \builtin printf " + mark
     if shares_trap:

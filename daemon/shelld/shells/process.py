@@ -54,6 +54,8 @@ class Supervisor(Protocol):
 
     def begin_kill(self, number: int, grace_ms: int, event: ShellEvent) -> None: ...
 
+    def discard(self) -> None: ...
+
     def hold(self) -> None: ...
 
     def let_go(self) -> None: ...
@@ -328,7 +330,7 @@ class ShellProcess:
     def discard(self) -> None:
         """Have the whole tree killed, without waiting for that."""
         if self.supervision is not None:
-            self.supervision.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
+            self.supervision.discard()
 
     async def end_tree(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED

@@ -157,7 +157,7 @@ class Supervision:
         return self._kill_event is not None
 
     def discard(self) -> None:
-        """End a bash that is not to run anything."""
+        """Kill what nobody wants: a spare shell, or a command whose caller was cancelled."""
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def begin_kill(self, number: int, grace_ms: int, event: ShellEvent) -> None:
