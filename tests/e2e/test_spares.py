@@ -42,6 +42,13 @@ def test_a_command_is_run_by_the_bash_that_waits(daemon: RawDaemon) -> None:
     assert daemon.wait_for_spare() != waiting
 
 
+def test_a_bash_that_has_waited_takes_any_text_for_its_seconds(daemon: RawDaemon) -> None:
+    daemon.bash("true")
+    waiting = daemon.wait_for_spare()
+    result = daemon.bash("SECONDS=08; echo $$ $((SECONDS >= 8))")
+    assert (result["stdout"], result["stderr"]) == (f"{waiting} 1\n", "")
+
+
 def test_a_background_shell_and_one_of_no_session_are_run_by_one_too(daemon: RawDaemon) -> None:
     daemon.bash("true", session=None)
     waiting = daemon.wait_for_spare()

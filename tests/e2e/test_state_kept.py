@@ -91,6 +91,7 @@ KEPT = [
     ("function é-ü { echo f; }", "é-ü", "f\n"),
     ("LC_ALL=de 2>/dev/null", "echo $LC_ALL", "de\n"),
     ("export LC_CTYPE=de; unset LC_ALL", "printenv LC_CTYPE", "de\n"),
+    ("X=äö; export LC_ALL=nope 2>/dev/null", "echo ${#X}", "2\n"),
     ("BASH_COMPAT=99 2>/dev/null", "echo $BASH_COMPAT", "99\n"),
     ("export BASH_COMPAT=99 2>/dev/null", "printenv BASH_COMPAT", "99\n"),
     ("export BASH_COMPAT=4.4; set -u", "shopt -p compat44; bash -c 'shopt -p compat44'", None),
@@ -127,6 +128,16 @@ def test_traps_work_whatever_the_options_are(daemon: RawDaemon, session: str, op
     assert daemon.bash("trap", session=session)["stdout"] == ""
 
 
+def test_ps4_is_expanded_for_few_lines_of_ours(
+    daemon: RawDaemon, session: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    result = daemon.bash(f"PS4='$(echo >>{log})'; set -x; :; X=1", session=session)
+    assert reason_of(result) is None
+    assert result["stderr"] == ":\nX=1\n"
+    assert len(log.read_text().splitlines()) <= 2 + 6
+
+
 def test_an_alias_of_a_reserved_word_disturbs_no_trap(daemon: RawDaemon, session: str) -> None:
     daemon.bash(
         "shopt -s expand_aliases; alias for=no do=no case=no esac=no in=no", session=session
@@ -159,6 +170,9 @@ def test_a_remembered_function_may_set_a_trap(daemon: RawDaemon, session: str) -
         ("X=1; builtin trap '' EXIT", "missing"),
         ("X=1; enable -n builtin", "missing"),
         ("shopt -s extdebug; trap false DEBUG; X=1", "missing"),
+        ("X=1; readonly _", "missing"),
+        ("X=1; shopt -s expand_aliases; alias '!'=no", "missing"),
+        ("X=1; shopt -s expand_aliases; alias '{'=no", "missing"),
         ("X=1; f() { local -; set -f; g; }; g() { exit; }; f", "local_options"),
         ("X=1; ulimit -f 4; f() { : " + "x" * 5_000 + "; }", "incomplete"),
         ("X=$(head -c 5000000 /dev/zero | tr '\\0' x)", "too_large"),

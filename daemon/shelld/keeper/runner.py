@@ -63,6 +63,11 @@ from shelld.keeper.tree import (
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
+# A handler does not outlive execve(2), but an ignored signal stays ignored. All are named, because
+# posix_spawn(3) asks the system about each one that is not.
+_DEFAULT_SIGNALS: Final = sorted(
+    map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+)
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -114,12 +119,6 @@ class Runner:
         # In the directory of a command, from which there may be no way back.
         self._is_away = False
         self._is_needed = True
-        # A handler does not outlive execve(2), but an ignored signal stays ignored.
-        self._ignored_signals = [
-            number
-            for number in signal.valid_signals()
-            if signal.getsignal(number) is signal.SIG_IGN
-        ]
         self._leader: int | None = None
         self._busy = False
         self._signalled = False
@@ -283,7 +282,7 @@ class Runner:
                 file_actions=actions,
                 setsid=True,
                 setsigmask=(),
-                setsigdef=self._ignored_signals,
+                setsigdef=_DEFAULT_SIGNALS,
             )
         except OSError as error:
             number = error.errno or errno.EIO

@@ -161,6 +161,8 @@ class Session:
         if state is self.base and not changes:
             return state.env
         env = {name: value for name, value in state.env.items() if name not in state.later}
+        # Where bash cannot have the locale that is asked for, it stays with the one it was in.
+        env.update((name, self.base.env[name]) for name in state.later if name in self.base.env)
         if state is not self.base:
             env.update(state.functions)
             env[b"PWD"] = state.cwd

@@ -82,7 +82,8 @@ _LOCAL_OPTIONS: Final = b"declare -- -\n"
 # What follows depends on nothing that the command may have changed, as far as bash allows. In posix
 # mode, `unset` is the builtin even where a function has that name. A backslash keeps aliases away,
 # so there are no reserved words, which cannot have one. No trap of the command runs, and no option
-# takes effect that changes what is written. A part ends with NUL, which no value in bash can hold.
+# takes effect that changes what is written. Each line that is traced may run a command in PS4, so
+# there are few. A part ends with NUL, which no value in bash can hold.
 # What comes before the first NUL was written by a DEBUG trap before it was removed.
 END_OF_PART: Final = rb'\builtin printf "\0"; '
 DUMP: Final = (
@@ -92,7 +93,8 @@ DUMP: Final = (
             # set before.
             OPTIONS_VARIABLE + b"=$BASHOPTS:$SHELLOPTS${DIRSTACK+}; "
             rb"__shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=}; "
-            rb'\unset -f builtin; \unset -v "${__shelld_posix:-POSIXLY_CORRECT}"; '
+            rb"\unset -f builtin; \builtin set +x; "
+            rb'\unset -v "${__shelld_posix:-POSIXLY_CORRECT}"; '
             rb"\builtin enable alias builtin declare dirs eval local printf pwd set shopt trap "
             rb"ulimit umask unset; "
             rb'\builtin trap - CHLD DEBUG ERR RETURN; \builtin trap "" XFSZ; '
