@@ -1,10 +1,12 @@
 """This tree beside another checkout of it: is a change slower?
 
 One daemon of each tree runs at the same time, and they are asked in turns, so that both meet the
-same machine. Printed are medians and the ratio (this tree / the other), with the quartiles of the
-ratios of single rounds. Both daemons run with the Python of this environment.
+same machine. Two daemons of one tree differ by some percent, by where the system has put their
+memory; so there are several pairs, one after the other. Printed are medians, their ratio (this tree
+/ the other), and the lowest and highest ratio that a pair has shown. All daemons run with the
+Python of this environment.
 
-Usage: python benchmarks/trees.py OTHER [--rounds N] [--only TEXT]
+Usage: python benchmarks/trees.py OTHER [--rounds N] [--pairs N] [--only TEXT]
 """
 
 from __future__ import annotations
@@ -99,9 +101,26 @@ ROWS: dict[str, tuple[Callable[[Tree], object], int]] = {
 }
 
 
-def compare(name: str, trees: list[Tree], rounds: int) -> None:
+def compare(name: str, roots: list[Path], pairs: int, rounds: int) -> None:
     action, share = ROWS[name]
-    count = max(10, rounds * max(share, 1) // 10)
+    count = max(10, rounds * max(share, 1) // 10 // pairs)
+    times: list[list[float]] = [[], []]
+    ratios: list[float] = []
+    for _ in range(pairs):
+        trees = [Tree(root) for root in roots]
+        of_pair = rounds_of(action, trees, count)
+        for tree in trees:
+            tree.close()
+        for all_times, more in zip(times, of_pair, strict=True):
+            all_times += more
+        ours, theirs = map(statistics.median, of_pair)
+        ratios.append(ours / theirs)
+    ours, theirs = map(statistics.median, times)
+    spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
+    print(f"{name:32} {ours:9.3f} {theirs:9.3f} {ours / theirs:7.3f}   {spread}", flush=True)
+
+
+def rounds_of(action: Callable[[Tree], object], trees: list[Tree], count: int) -> list[list[float]]:
     times: list[list[float]] = [[], []]
     for round_number in range(WARM_UP + count):
         # Who is asked second meets the caches that the first has left.
@@ -111,26 +130,20 @@ def compare(name: str, trees: list[Tree], rounds: int) -> None:
             taken = milliseconds(partial(action, trees[number]))
             if round_number >= WARM_UP:
                 times[number].append(taken)
-    ours, theirs = map(statistics.median, times)
-    ratios = [mine / other for mine, other in zip(*times, strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
-    figures = f"{ours:9.3f} {theirs:9.3f} {ours / theirs:7.3f}   {low:.2f}-{high:.2f}"
-    print(f"{name:32} {figures}", flush=True)
+    return times
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", type=Path)
     parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    trees = [Tree(HERE), Tree(options.other)]
-    print(f"{'':32} {'this, ms':>9} {'other, ms':>9} {'ratio':>7}   quartiles")
+    print(f"{'':32} {'this, ms':>9} {'other, ms':>9} {'ratio':>7}   of pairs")
     for name in ROWS:
         if options.only in name:
-            compare(name, trees, options.rounds)
-    for tree in trees:
-        tree.close()
+            compare(name, [HERE, options.other], options.pairs, options.rounds)
 
 
 if __name__ == "__main__":
