@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from oracles import start_tracer
 from support import (
     Gate,
     RawDaemon,
@@ -138,6 +139,17 @@ def test_a_leftover_that_ends_by_itself_frees_its_shell(daemon: RawDaemon, tmp_p
     gate.open()
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
     assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+def test_a_runner_that_its_command_traces_does_not_stop_a_kill(daemon: RawDaemon) -> None:
+    bash_id, family = start_tracer(daemon)
+    try:
+        result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+        assert (result["status"], result["survivors"]) == ("killed", [])
+        assert not [pid for pid in family if is_alive(pid)]
+    finally:
+        for left in filter(is_alive, family):
+            os.kill(left, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("end", ["kill", "input"])

@@ -138,7 +138,12 @@ class RunnerPool:
     def stop_runner(self, pid: int) -> None:
         """SIGKILL a runner that does not do what it is asked for; the keeper finishes its work."""
         with contextlib.suppress(OSError):
-            if pid in self._adopted or self._is_left(pid):
+            if pid in self._adopted:
+                # And all below it: a tracer among that would keep it from being reaped.
+                self._adopted.discard(pid)
+                self._strangers.expect()
+                self.tend()
+            elif self._is_left(pid):
                 os.kill(pid, signal.SIGKILL)
             elif self._keeper is not None:
                 # Not by us: only the process that reaps it can be sure whose pid that is.
