@@ -4,7 +4,8 @@
 * `Witness`: a FIFO that every process inherits, which is at end of file when the last is dead.
 * `Heartbeat`: a file that grows as long as a process lives that has closed all it inherited.
 
-And `Freezer`, which makes a process that cannot be killed for a while.
+And `Freezer`, which makes a process that cannot be killed for a while, and `start_tracer`, which
+makes a runner that does nothing any more.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ import contextlib
 import itertools
 import os
 import select
+import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
 
+import pytest
+
 from shelld.keeper.cgroup import usable_directory
-from support import DEADLINE_S, is_alive, wait_for
+from support import DEADLINE_S, RawDaemon, descendants, is_alive, parent_of, wait_for
 
 # Longer than a beat takes, on a machine that does other things as well.
 SILENCE_S = 0.2
+
+TRACER = Path(__file__).parent / "peers" / "tracer.py"
 
 _numbers = itertools.count(1)
 
@@ -148,3 +154,14 @@ class Freezer:
     def close(self) -> None:
         wait_for(lambda: not (self._path / "cgroup.procs").read_text(), "an empty freezer")
         self._path.rmdir()
+
+
+def start_tracer(daemon: RawDaemon) -> tuple[str, list[int]]:
+    """Run a command that stops its runner as a debugger does; return its id, and the processes."""
+    bash_id = daemon.background(f"sleep 300 & setsid {sys.executable} {TRACER} $PPID; true")
+    told = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"]
+    if told != "stopped":
+        daemon.call("kill_shell", {"shell_id": bash_id})
+        pytest.skip(f"no debugger may be attached: {told}")
+    (bash,) = [shell["pid"] for shell in daemon.call("list_shells")["shells"]]
+    return bash_id, [parent_of(bash), bash, *descendants(bash)]

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from support import Gate, RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
+from oracles import start_tracer
+from support import (
+    Gate,
+    RawDaemon,
+    children,
+    descendants,
+    is_alive,
+    parent_of,
+    raw_daemon,
+    wait_for,
+)
 
 
 @pytest.fixture
@@ -129,3 +139,48 @@ def test_a_leftover_that_ends_by_itself_frees_its_shell(daemon: RawDaemon, tmp_p
     gate.open()
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
     assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+def test_a_runner_that_its_command_traces_does_not_stop_a_kill(daemon: RawDaemon) -> None:
+    bash_id, family = start_tracer(daemon)
+    try:
+        result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+        assert (result["status"], result["survivors"]) == ("killed", [])
+        assert not [pid for pid in family if is_alive(pid)]
+    finally:
+        for left in filter(is_alive, family):
+            os.kill(left, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("end", ["kill", "input"])
+@pytest.mark.parametrize("keeper_is", ["gone", "replaced", "stopped"])
+def test_a_stopped_runner_without_a_keeper_leaves_nothing(
+    daemon: RawDaemon, keeper_is: str, end: str
+) -> None:
+    bash_id = daemon.background("sleep 300 & sleep 300; true")
+    pid = pid_of(daemon, bash_id)
+    wait_for(lambda: len(descendants(pid)) == 2, "both sleeps")
+    runner = parent_of(pid)
+    family = [runner, pid, *descendants(pid)]
+    (keeper,) = children(daemon.pid)
+    try:
+        os.kill(keeper, signal.SIGSTOP if keeper_is == "stopped" else signal.SIGKILL)
+        if keeper_is != "stopped":
+            wait_for(lambda: parent_of(runner) != keeper, "the end of the keeper")
+        if keeper_is == "replaced":
+            wait_for(
+                lambda: daemon.background("sleep 300") and len(children(daemon.pid)) > 1,
+                "another keeper",
+            )
+        os.kill(runner, signal.SIGSTOP)
+        if end == "kill":
+            result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+            assert (result["status"], result["survivors"]) == ("killed", [])
+            assert not [pid for pid in family if is_alive(pid)]
+        else:
+            daemon.end_input()
+            assert daemon.wait() == 0
+            wait_for(lambda: not any(map(is_alive, family)), "the end of all")
+    finally:
+        for left in filter(is_alive, family):
+            os.kill(left, signal.SIGKILL)

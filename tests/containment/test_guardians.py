@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oracles import Cgroup, Freezer
+from oracles import Cgroup, Freezer, start_tracer
 from support import (
     RawDaemon,
     children,
@@ -232,3 +232,27 @@ def test_a_runner_that_never_says_anything_is_not_waited_for(
         (shell, _) = daemon.call("list_shells")["shells"]
         assert (shell["status"], shell["signal"], shell["pid"]) == ("timeout", "SIGKILL", None)
     wait_for(lambda: not is_alive(runner), "the end of the runner")
+
+
+@pytest.mark.parametrize("end", ["kill", "kill-without-keeper", "input", "daemon"])
+def test_a_runner_that_its_command_traces_leaves_nothing(daemon: RawDaemon, end: str) -> None:
+    bash_id, family = start_tracer(daemon)
+    keeper = keeper_of(daemon)
+    try:
+        if end == "kill-without-keeper":
+            os.kill(keeper, signal.SIGKILL)
+            wait_for(lambda: parent_of(family[0]) == daemon.pid, "the adoption of the runner")
+        if end.startswith("kill"):
+            result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+            assert (result["status"], result["survivors"]) == ("killed", [])
+            assert not [pid for pid in family if is_alive(pid)]
+            assert daemon.bash("echo next")["stdout"] == "next\n"
+        else:
+            if end == "input":
+                daemon.end_input()
+                assert daemon.wait() == 0
+            else:
+                daemon.process.kill()
+            wait_for(lambda: not any(map(is_alive, [keeper, *family])), "the end of all")
+    finally:
+        kill_all([pid for pid in family if is_alive(pid)])

@@ -630,6 +630,19 @@ def test_all_that_end_by_themselves_are_reaped(altered_pool: RunnerPool) -> None
     run.channel.close()
 
 
+_IMPATIENT = "import shelld.keeper.supervisor as s; s._PATIENCE_S = 0.01"
+
+
+@pytest.mark.parametrize("altered_pool", [_IMPATIENT], indirect=True)
+def test_a_keeper_that_hears_nothing_ends_no_runner_that_does(altered_pool: RunnerPool) -> None:
+    run = Run(altered_pool, b"sleep 0.3; exit 7")
+    run.until(STARTED)
+    keeper: Channel = getattr(altered_pool, "_keeper")  # noqa: B009 - private
+    keeper.shut_down()
+    assert os.waitstatus_to_exitcode(run.until(EXITED)[1]) == 7
+    run.channel.close()
+
+
 # A kill is late from the start, and its first rounds have no effect.
 _LATE_AND_WEAK = """
 import shelld.keeper.channel as channel, shelld.keeper.cgroup as cgroup, shelld.keeper.tree as tree

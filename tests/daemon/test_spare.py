@@ -230,6 +230,25 @@ async def test_one_that_cannot_be_started_is_no_error(monkeypatch: pytest.Monkey
         assert waiting() == 0
 
 
+async def test_one_that_does_not_start_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ignore(_launch: SpareLaunch, _pid: int) -> None:
+        """Nobody hears of its start."""
+
+    monkeypatch.setattr(SpareLaunch, "bash_runs", ignore)
+    async with ShellManager() as manager:
+        await run(manager, "true")
+        await wait_for_waiting(1)
+        before = pids_of_waiting()
+        with anyio.fail_after(20):
+            assert (await run(manager, "exit 3")).exit_code == 3
+            # It gives way to another one.
+            while len(pids_of_waiting()) != 1 or pids_of_waiting() == before:
+                await anyio.sleep(0.005)
+        assert manager.spares_used == 0
+
+
 async def test_waiting_does_not_count_as_running() -> None:
     async with ShellManager() as manager:
         await run(manager, "true")

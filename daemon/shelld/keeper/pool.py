@@ -20,7 +20,7 @@ from typing import Final
 
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
 from shelld.keeper.strangers import KILL_INTERVAL_MS, REAPED_AT_ONCE, Strangers
-from shelld.keeper.tree import look, own_children, session_of
+from shelld.keeper.tree import look, own_children, processes, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
@@ -67,6 +67,8 @@ class RunnerPool:
         # Runners whose keeper was killed, and keepers that do not listen any more: children of this
         # process.
         self._adopted: set[int] = set()
+        # Keepers that others have taken the place of. Each has led the session of its runners.
+        self._replaced: set[int] = set()
         # Processes of ours that have ended. If one was a keeper, its runners are to be adopted.
         self._ended: set[int] = set()
         self._strangers = Strangers()
@@ -114,6 +116,7 @@ class RunnerPool:
         for channel in self._idle:
             channel.close()
         self._idle.clear()
+        self._continue_left()
         deadline = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
         while not self._strangers.settled and time.monotonic() < deadline:
             self.tend()
@@ -136,10 +139,45 @@ class RunnerPool:
         """SIGKILL a runner that does not do what it is asked for; the keeper finishes its work."""
         with contextlib.suppress(OSError):
             if pid in self._adopted:
+                # And all below it: a tracer among that would keep it from being reaped.
+                self._adopted.discard(pid)
+                self._strangers.expect()
+                self.tend()
+            elif self._is_left(pid):
                 os.kill(pid, signal.SIGKILL)
             elif self._keeper is not None:
                 # Not by us: only the process that reaps it can be sure whose pid that is.
                 self._keeper.send((STOP_RUNNER, pid))
+                self._continue_keeper()
+
+    def _is_left(self, runner: int) -> bool:
+        """Whether its keeper has ended, or does not listen any more.
+
+        No other process than a runner is in a keeper's session, so its pid was not reused.
+        """
+        session = session_of(runner)
+        if session == self._keeper_pid:
+            return self._keeper_is_gone
+        return session in self._replaced
+
+    @property
+    def _keeper_is_gone(self) -> bool:
+        return self._keeper is not None and self._keeper.receive() is None
+
+    def _continue_left(self) -> None:
+        """Continue runners that are nobody's: a stopped one does not see its channel's end."""
+        if self.adopts or not (self._replaced or self._keeper_is_gone):
+            return
+        for pid in processes() or ():
+            if self._is_left(pid):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def _continue_keeper(self) -> None:
+        # Without reaping all children, nobody learns that the keeper was stopped.
+        if not self.adopts and self._keeper_pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self._keeper_pid, signal.SIGCONT)
 
     def is_dying(self, runner: int | None) -> bool:
         """Whether a runner whose socket has ended, or its keeper, has not ended itself.
@@ -147,7 +185,7 @@ class RunnerPool:
         Until then what it has started is not among this process's children.
         """
         self.tend()
-        if self._keeper is not None and self._keeper.receive() is None:
+        if self._keeper_is_gone:
             return True
         # A keeper, unlike a runner, leads its session. One that was replaced may be ending.
         if any(session_of(pid) == pid for pid in self._adopted):
@@ -235,6 +273,8 @@ class RunnerPool:
             self._ended.clear()
 
     def _replace_keeper(self) -> None:
+        if self._keeper_pid is not None:
+            self._replaced.add(self._keeper_pid)
         self._keeper_pid = None
         if self._keeper is not None:
             self._keeper.close()
@@ -276,10 +316,7 @@ class RunnerPool:
                     # their commands.
                     keeper = self._other_keeper(self._keeper)
                     keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
-                if not self.adopts and self._keeper_pid is not None:
-                    # Without reaping all children, nobody learns that the keeper was stopped.
-                    with contextlib.suppress(OSError):
-                        os.kill(self._keeper_pid, signal.SIGCONT)
+                self._continue_keeper()
             except BaseException:
                 channel.close()
                 raise

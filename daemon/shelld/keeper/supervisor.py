@@ -28,6 +28,7 @@ from shelld.keeper import runner
 from shelld.keeper.cgroup import Cgroup, remove_stale, usable_directory
 from shelld.keeper.channel import (
     EMPTY,
+    KILL_DEADLINE_MS,
     LOST,
     SPAWN_RUNNER,
     STOP_RUNNER,
@@ -43,6 +44,8 @@ _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT,
 _MAX_FAILURES: Final = 100
 # Where closerange(3) closes one by one, a limit of millions would take seconds.
 _MAX_INHERITED: Final = 65_536
+# Once the daemon is gone, how often to look for runners that go on.
+_PATIENCE_S: Final = 2 * KILL_DEADLINE_MS / 1000
 
 
 class KeeperOptions(NamedTuple):
@@ -62,13 +65,15 @@ class _Runner:
     """A runner that was forked, until its tree is known to be empty. Owns a copy of its socket.
 
     Once it has died, this says in its place what is left, to a daemon that reads: it never waits
-    for one that does not. `others` are survivors of runners that died earlier.
+    for one that does not. `others` are survivors of runners that died earlier. `is_given_up`: it is
+    to be killed, with all below it.
     """
 
     def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:
         self.socket = descriptor
         self.cgroup = cgroup
         self.others: list[int] = []
+        self.is_given_up = False
         self.announced = False
         self.reported = False
 
@@ -88,8 +93,17 @@ class _Runner:
             sock.detach()
         return True
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the daemon has closed its end of the socket."""
+        poll = select.poll()
+        poll.register(self.socket, 0)
+        return bool(poll.poll(0))
+
     def close(self) -> None:
-        os.close(self.socket)
+        if self.socket >= 0:
+            os.close(self.socket)
+            self.socket = -1
 
 
 class KeeperError(Exception):
@@ -111,6 +125,8 @@ class Keeper:
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
         self._daemon_alive = True
+        # Monotonic seconds; None while the daemon lives.
+        self._give_up_at: float | None = None
         self._runners: dict[int, _Runner] = {}
         self._forked_count = 0
         # Those that have died before they could prove that nothing is left.
@@ -141,9 +157,7 @@ class Keeper:
             remove_stale(self._cgroup_parent)
 
     def _turn(self) -> None:
-        events = {
-            fd for fd, _ in self._poll.poll(0 if self._must_reap else self._strangers.interval_ms)
-        }
+        events = {fd for fd, _ in self._poll.poll(self._next_timeout_ms())}
         if self._wake.fileno() in events or self._must_reap:
             self._must_reap = False
             self._wake.drain()
@@ -152,6 +166,20 @@ class Keeper:
             self._kill_strangers()
         if self._channel.fileno() in events:
             self._receive()
+        now = time.monotonic()
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._give_up_at = now + _PATIENCE_S
+            for pid, each in self._runners.items():
+                # The daemon may have another keeper, and go on with its runners.
+                if each.is_abandoned:
+                    self._give_up(pid)
+
+    def _next_timeout_ms(self) -> float | None:
+        if self._must_reap:
+            return 0
+        if self._strangers.interval_ms is not None or self._give_up_at is None:
+            return self._strangers.interval_ms
+        return max(0.0, (self._give_up_at - time.monotonic()) * 1000)
 
     def _receive(self) -> None:
         messages: list[tuple[Message, list[int]]] | None = None
@@ -163,13 +191,32 @@ class Keeper:
                 self._poll.unregister(self._channel.fileno())
                 self._channel.close()
                 self._daemon_alive = False
+                if self._subreaper:
+                    self._give_up_at = time.monotonic() + _PATIENCE_S
         for message, descriptors in messages or ():
             # Without its socket, which there was no room for, the daemon sees end of file.
             if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
-                with contextlib.suppress(OSError):
-                    os.kill(message[1], signal.SIGKILL)
+                self._give_up(message[1])
+
+    def _give_up(self, pid: int) -> None:
+        """SIGKILL a runner, and all below it without waiting for its end.
+
+        A process below it may trace it, and then it cannot be reaped before that has ended.
+        """
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        given_up = self._runners[pid]
+        if not self._subreaper:
+            given_up.close()
+        elif not given_up.is_given_up:
+            given_up.is_given_up = True
+            given_up.others = self._strangers.survivors
+            self._strangers.expect()
+
+    def _is_spared(self, pid: int) -> bool:
+        return pid in self._runners and not self._runners[pid].is_given_up
 
     def _fork_runner(self, descriptor: int) -> None:
         cgroup = None
@@ -197,7 +244,7 @@ class Keeper:
             signal.set_wakeup_fd(-1)
             # The sockets of the others: their ends are to be seen as such.
             for other in self._runners.values():
-                os.close(other.socket)
+                other.close()
             for lost in self._lost:
                 lost.close()
             self._channel.close()
@@ -240,7 +287,8 @@ class Keeper:
             # First of all, so that the daemon is told whatever else fails.
             self._lost.append(ended)
             self._strangers.expect()
-            ended.others = self._strangers.survivors
+            if not ended.is_given_up:
+                ended.others = self._strangers.survivors
             ended.announced = ended.tell((LOST,))
         if ended.cgroup is not None:
             if status:
@@ -249,7 +297,7 @@ class Keeper:
                 self._cgroups_to_remove.append(ended.cgroup)
 
     def _kill_strangers(self) -> None:
-        self._strangers.kill_round(self._runners.__contains__)
+        self._strangers.kill_round(self._is_spared)
         if self._strangers.is_blind and self._options.has_heir and self._daemon_alive:
             raise KeeperError
         self._reap()

@@ -24,6 +24,8 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import anyio
+
 from shelld.keeper.channel import write_all
 from shelld.shells.dumps import CAN_RECORD
 from shelld.shells.harmless import changes_nothing
@@ -47,6 +49,8 @@ MIN_AGE_S: Final = 15.0
 # and so many times as long as the fastest has taken, the processors are busy.
 SLOW_START_S: Final = 0.004
 SLOW_START_FACTOR: Final = 8
+# So long a command waits for the start of one. Its timeout counts only after that.
+MAX_START_WAIT_S: Final = 0.25
 # By so many, those that started slowly, or too late, may outnumber the others.
 MAX_SLOW_STARTS: Final = 4
 
@@ -312,9 +316,14 @@ class Spares:
         session.slow_since = time.monotonic()
         if not launch.has_started:
             shell = spare.supervision.shell
-            await shell.wait_until(lambda: launch.has_started or shell.is_empty)
+            with anyio.move_on_after(MAX_START_WAIT_S) as wait:
+                await shell.wait_until(lambda: launch.has_started or shell.is_empty)
             # Others have had their turn meanwhile.
             if spare not in self._waiting or not spare.suits(session, request):
+                return None
+            if wait.cancelled_caught:
+                # So that the next command does not wait for it, too.
+                self._end(spare)
                 return None
             _look(launch)
         if not launch.is_ready:
