@@ -112,7 +112,7 @@ def compare(name: str, roots: list[Path], pairs: int, rounds: int) -> None:
         for tree in trees:
             tree.close()
         for all_times, more in zip(times, of_pair, strict=True):
-            all_times += more
+            all_times.extend(more)
         ours, theirs = map(statistics.median, of_pair)
         ratios.append(ours / theirs)
     ours, theirs = map(statistics.median, times)
