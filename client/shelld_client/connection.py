@@ -134,9 +134,9 @@ class Connection(Generic[T]):
     def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:
         """Return the bytes that ask for a new call.
 
-        Raises `InvalidParams` for NaN, infinity, bytes and what is nested too deeply, TypeError for
-        other types that JSON does not have (paths are text), and `ProtocolError` for anything else
-        that it cannot express, such as a lone surrogate. Raises `MessageTooLarge`.
+        Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and what is nested too
+        deeply, TypeError for other types that JSON does not have (paths are text), and
+        `ProtocolError` for anything else that it cannot express. Raises `MessageTooLarge`.
         """
         try:
             _require_json(params)
@@ -145,6 +145,10 @@ class Connection(Generic[T]):
             raise
         except TypeError as error:
             raise TypeError(f"the parameters of {method} cannot be encoded: {error}") from error
+        except UnicodeEncodeError as error:
+            name = _name_of_surrogate(params)
+            reason = f"Invalid value for {name}: must not contain lone surrogates"
+            raise refused_here(errors.invalid_params(reason, name)) from error
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"the parameters of {method} cannot be encoded") from error
         if len(message) > self._max_message_bytes:
@@ -308,6 +312,16 @@ def _require_json(value: object, name: str = "", level: int = 2) -> None:
             _require_json(member, name, level + 1)
     else:
         _plain(value)
+
+
+def _name_of_surrogate(params: Mapping[str, object]) -> str:
+    """Return the first parameter that cannot be encoded, for a lone surrogate in its text."""
+    for name, value in params.items():
+        try:
+            msgspec.json.encode(value, enc_hook=_plain)
+        except UnicodeEncodeError:
+            return name
+    return "params"
 
 
 def _plain(value: object) -> object:

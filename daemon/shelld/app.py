@@ -10,7 +10,9 @@ import asyncio
 import logging
 import math
 import os
+import selectors
 import signal
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -72,6 +74,7 @@ def run(
     Raises StartupError.
     """
     try:
+        _try_descriptors()
         exit_code = anyio.run(_run, options, streams, pool, audit, policy)
     except OSError as error:
         # Once there are tasks, errors come as exception groups, or are reported by their task.
@@ -85,6 +88,16 @@ def run(
         logger.info("the daemon ends although threads of it are busy")
         _end_process(pool, exit_code)
     return exit_code
+
+
+def _try_descriptors() -> None:
+    """Open and close what an event loop opens first. Raises OSError.
+
+    Where asyncio gets only some of that, it raises the same, but also prints a traceback later.
+    """
+    with selectors.DefaultSelector():
+        for end in socket.socketpair():
+            end.close()
 
 
 def _end_although_tasks_run(pool: RunnerPool, exit_code: int) -> NoReturn:

@@ -197,8 +197,10 @@ class Server:
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
         # All has been read.
         self._at_end = False
-        # A client may have one id in flight several times.
         self._in_flight: set[InFlight] = set()
+        # Those of them that a cancellation may name; a client may have one id in flight several
+        # times.
+        self._by_id: dict[IdKey, set[InFlight]] = {}
         # Those of them that are started once others have ended, with the size of their params.
         self._waiting: OrderedDict[InFlight, int] = OrderedDict()
         self._waiting_bytes = 0
@@ -345,8 +347,13 @@ class Server:
         elif len(self._in_flight) >= self._daemon.options.max_in_flight:
             self._put_off(entry)
         else:
-            self._in_flight.add(entry)
+            self._enter(entry)
             entry.worker = self._workers.start(entry)
+
+    def _enter(self, entry: InFlight) -> None:
+        self._in_flight.add(entry)
+        if entry.key is not None:
+            self._by_id.setdefault(entry.key, set()).add(entry)
 
     def _put_off(self, entry: InFlight) -> None:
         """Have a request wait until others have ended. Cancellations are read meanwhile."""
@@ -357,7 +364,7 @@ class Server:
             answer = resource_exhausted("max_in_flight", message)
             self._settle(entry, encode_error(entry.raw_id, answer))
             return
-        self._in_flight.add(entry)
+        self._enter(entry)
         self._waiting[entry] = size
         self._waiting_bytes += size
 
@@ -427,6 +434,10 @@ class Server:
             entry.overdue.cancel()
             entry.overdue = None
         self._in_flight.discard(entry)
+        if entry.key is not None and (namesakes := self._by_id.get(entry.key)) is not None:
+            namesakes.discard(entry)
+            if not namesakes:
+                del self._by_id[entry.key]
         self._fewer.set()
         if self._waiting:
             self._waiting_bytes -= self._waiting.pop(entry, 0)
@@ -441,9 +452,8 @@ class Server:
         key = None if named is None else id_key(bytes(named))
         if key is None:
             return
-        for entry in [entry for entry in self._in_flight if entry.key == key]:
-            # The first one says how it is answered.
-            entry.cancellation = entry.cancellation or cancellation
+        for entry in tuple(self._by_id.get(key, ())):
+            entry.cancellation = cancellation
             entry.context.is_over = True
             entry.stop()
             if entry in self._waiting:
@@ -453,6 +463,8 @@ class Server:
                 patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
                 loop = asyncio.get_running_loop()
                 entry.overdue = loop.call_later(patience, self._give_up, entry)
+        # The first one says how they are answered; those after it have nothing left to do.
+        self._by_id.pop(key, None)
 
     def _give_up(self, entry: InFlight) -> None:
         """Answer a cancelled request that does not end, for example a tool that ignores it."""

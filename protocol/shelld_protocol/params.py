@@ -43,9 +43,11 @@ def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
     for alias, name in params_type.aliases.items():
         if alias in given:
             value = given.pop(alias)
-            if name in given and bytes(given[name]) != bytes(value):
+            # Null under one of the two names is the same as to leave that one out.
+            if name not in given or bytes(given[name]) == b"null":
+                given[name] = value
+            elif bytes(value) not in (b"null", bytes(given[name])):
                 raise invalid_params(f"Invalid value for {alias}: must equal {name}", alias)
-            given.setdefault(name, value)
     values: dict[str, Any] = {}
     for name, parameter in parameters.items():
         if name not in given:

@@ -115,6 +115,32 @@ async def test_bytes_are_not_sent_as_base64(shell: Shell) -> None:
     assert refused.value.parameter == "env.NAME"
 
 
+TEXTS: dict[str, Ask] = {
+    "command": lambda shell, value: shell.bash(value),
+    "cwd": lambda shell, value: shell.bash("true", cwd=Path(value)),
+    "env": lambda shell, value: shell.bash("true", env={value: "x"}),
+    "stdin": lambda shell, value: shell.bash("cat", stdin=value),
+    "session": lambda shell, value: shell.get_session(value),
+    "bash_id": lambda shell, value: shell.bash_output(value),
+    "filter": lambda shell, value: shell.bash_output("x", filter=value),
+    "shell_id": lambda shell, value: shell.kill_shell(value),
+    "name": lambda shell, value: shell.call_tool(value, {}),
+    "arguments": lambda shell, value: shell.call_tool("Bash", {"command": ["x", value]}),
+}
+
+
+async def test_a_lone_surrogate_is_invalid_params(shell: Shell) -> None:
+    for parameter, ask in TEXTS.items():
+        with pytest.raises(InvalidParams) as refused:
+            # As in the names of files that are not UTF-8.
+            await ask(shell, "x\udcff")
+        assert refused.value.parameter == parameter
+        assert (
+            str(refused.value) == f"Invalid value for {parameter}: must not contain lone surrogates"
+        )
+    await shell.ping()
+
+
 @pytest.mark.parametrize("value", [5, "text", ["a"]])
 async def test_what_must_be_a_mapping_is_named(shell: Shell, value: Any) -> None:
     with pytest.raises(TypeError, match="context must be a mapping"):

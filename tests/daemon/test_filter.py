@@ -141,6 +141,12 @@ async def test_an_over_long_pattern_is_refused(filters: Filters) -> None:
         await matching(filters, "a" * (MAX_PATTERN_CHARACTERS + 1), "x")
 
 
+@pytest.mark.parametrize("pattern", ["\ud800", "a+\ud800", "(?=a)\udcff"], ids=ascii)
+async def test_a_lone_surrogate_is_refused(filters: Filters, pattern: str) -> None:
+    with pytest.raises(RpcError, match="Invalid filter regex: it has lone surrogates"):
+        await matching(filters, pattern, "x")
+
+
 CATASTROPHIC = ["(a+)+$", "(a|aa)+$", "(x+x+)+y", r"^(\w+\s?)*$", "(.*)*="]
 
 

@@ -113,6 +113,35 @@ async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
         assert (await manager.create_shell("true", "/")).pid is not None
 
 
+@pytest.mark.parametrize(
+    ("command", "cwd", "env", "parameter", "reason"),
+    [
+        ("echo \ud800", "/", None, "command", "must not contain lone surrogates"),
+        ("true", "/\ud800", None, "cwd", "must not contain lone surrogates"),
+        ("true", "/", {"\ud800": "x"}, "env", "must not contain lone surrogates"),
+        ("true", "/", {"A": "\ud800"}, "env", "must not contain lone surrogates"),
+        ("echo \0", "/", None, "command", "must not contain NUL"),
+    ],
+)
+async def test_text_that_no_bash_can_be_told_is_invalid_params(
+    command: str, cwd: str, env: dict[str, str | None] | None, parameter: str, reason: str
+) -> None:
+    async with ShellManager() as manager:
+        with pytest.raises(RpcError) as refused:
+            await manager.create_shell(command, cwd, env)
+        assert refused.value.kind is ErrorKind.INVALID_PARAMS
+        assert refused.value.message == f"Invalid value for {parameter}: {reason}"
+        assert manager.list_shells() == []
+
+
+async def test_surrogates_that_stand_for_bytes_are_those_bytes() -> None:
+    async with ShellManager() as manager:
+        command = "printf '%s|%s' '\udcff' \"$A\""
+        shell = await manager.create_shell(command, "/", {"A": "\udcfe"})
+        assert await shell.wait(10) == 0
+        assert output_of(shell) == b"\xff|\xfe"
+
+
 def test_it_needs_nothing_but_an_event_loop_of_asyncio() -> None:
     """What the event loop calls is no task, so there nobody can be asked which library runs."""
 

@@ -487,6 +487,46 @@ async def test_request_over_the_limit_waits_and_cancellations_are_read() -> None
         assert await peer.receive() == {"jsonrpc": "2.0", "id": 6, "result": None}
 
 
+async def test_a_cancellation_is_not_compared_with_all_requests_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    comparisons = 0
+
+    class CountedKey:
+        def __init__(self, raw_id: bytes) -> None:
+            self._raw_id = raw_id
+
+        def __hash__(self) -> int:
+            return int(self._raw_id)
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return isinstance(other, CountedKey) and self._raw_id == other._raw_id
+
+    monkeypatch.setattr("shelld.serve.id_key", CountedKey)
+    ids = list(range(50))
+    async with served(max_in_flight=len(ids) // 2) as peer:
+        # Half of them wait until others have ended.
+        peer.send(*(request("forever", request_id) for request_id in ids))
+        peer.send(*(cancel(request_id) for request_id in ids))
+        answers = [await peer.receive() for _ in ids]
+    assert sorted(answer["id"] for answer in answers) == ids
+    assert {answer["error"]["code"] for answer in answers} == {-32800}
+    # A few for each: when it is entered, found and taken out again.
+    assert comparisons < 10 * len(ids)
+
+
+async def test_an_id_that_was_cancelled_can_be_used_and_cancelled_again() -> None:
+    async with served() as peer:
+        peer.send(request("forever", 1), request("forever", 1), cancel(1), request("forever", 1))
+        assert [(await peer.receive())["id"] for _ in range(2)] == [1, 1]
+        peer.send(request("nothing", 2))
+        assert (await peer.receive())["id"] == 2
+        peer.send(cancel(1), cancel(1), request("nothing", 3))
+        assert {(await peer.receive())["id"] for _ in range(2)} == {1, 3}
+
+
 async def test_more_than_may_wait_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld.serve.MAX_WAITING", 1)
     async with served(max_in_flight=1) as peer:

@@ -260,7 +260,7 @@ def test_daemon_that_cannot_start_a_thread_says_so() -> None:
     assert done.stderr == b"shelld: cannot start a thread: Resource temporarily unavailable\n"
 
 
-@pytest.mark.parametrize("limit", [8, 10])
+@pytest.mark.parametrize("limit", range(6, 11))
 def test_daemon_without_descriptors_to_start_says_so(limit: int) -> None:
     limited = ["bash", "-c", f'ulimit -n {limit} && exec "$@"', "bash", *DAEMON_COMMAND]
     done = subprocess.run(limited, input=PING, capture_output=True, timeout=DEADLINE_S, check=False)

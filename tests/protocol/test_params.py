@@ -84,6 +84,13 @@ def test_an_alias_stands_for_its_parameter() -> None:
     assert message == "Invalid value for bash_id: must equal shell_id"
 
 
+def test_null_under_one_of_two_names_is_absent() -> None:
+    assert decode_params(KillShellParams, b'{"bash_id":"a","shell_id":null}').shell_id == "a"
+    assert decode_params(KillShellParams, b'{"bash_id":null,"shell_id":"a"}').shell_id == "a"
+    for nulls in ({"bash_id": None}, {"bash_id": None, "shell_id": None}):
+        assert refusal(KillShellParams, nulls) == "Invalid type for shell_id: expected string"
+
+
 @pytest.mark.parametrize("value", [2000.0, 2000])
 def test_an_integral_number_is_an_integer(value: float) -> None:
     params = decode_params(BashParams, json.dumps({"command": "x", "timeout": value}).encode())

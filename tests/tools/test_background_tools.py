@@ -163,6 +163,23 @@ async def test_of_many_lines_that_match_head_and_tail_are_shown(call: Tools) -> 
             {"shell_id": "shell_b"},
             "Shell not found: shell_b\n[There are no shells]",
         ),
+        # None under one of the two names is absent, in any order.
+        *(
+            (tool, params, "Shell not found: shell_b\n[There are no shells]")
+            for tool in ("BashOutput", "KillShell")
+            for params in (
+                {"shell_id": "shell_b", "bash_id": None},
+                {"shell_id": None, "bash_id": "shell_b"},
+                {"bash_id": "shell_b", "shell_id": None},
+                {"bash_id": None, "shell_id": "shell_b"},
+            )
+        ),
+        (
+            "BashOutput",
+            {"bash_id": None, "shell_id": None},
+            "Missing required parameter: bash_id",
+        ),
+        ("KillShell", {"bash_id": None}, "Missing required parameter: shell_id"),
     ],
 )
 async def test_what_is_not_there_is_a_failed_result(

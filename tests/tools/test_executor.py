@@ -205,6 +205,16 @@ def test_a_program_has_its_tools_in_two_lines() -> None:
     assert names == ["Bash", "BashOutput", "KillShell"]
 
 
+@pytest.mark.parametrize("parameter", ["command", "cwd", "stdin"])
+async def test_a_lone_surrogate_is_a_failed_result(parameter: str) -> None:
+    register_execution_tools(ToolRegistry())
+    params = {"command": "true", parameter: "\ud800"}
+    result = await ToolExecutor().execute("Bash", ExecutionContext(""), **params)
+    await ShellManager.reset()
+    assert result.error == f"Invalid value for {parameter}: must not contain lone surrogates"
+    assert result.metadata == {"kind": "invalid_params", "parameter": parameter}
+
+
 def test_ten_threads_run_commands_at_once() -> None:
     register_execution_tools(ToolRegistry())
     executor = ToolExecutor()

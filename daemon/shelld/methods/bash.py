@@ -13,14 +13,14 @@ import msgspec
 from shelld.audit import AuditRecord, timestamp
 from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
-from shelld.methods.guard import admit, check_text
+from shelld.methods.guard import admit
 from shelld.output.reader import read_head
 from shelld.output.retention import OutputStream
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure, started_pid
 from shelld.shells.process import ShellProcess
-from shelld.shells.text import shown
+from shelld.shells.text import check_text, shown
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
@@ -198,7 +198,7 @@ async def dry_run(context: Context, params: BashParams) -> DryRunResult:
 
 async def _admitted(context: Context, params: BashParams) -> Verdict:
     """Return what the guard says of a command that may run. Raises `RpcError`."""
-    check_text(params)
+    check_text(params.command, params.cwd, params.env, params.stdin)
     try:
         return await admit(context, params)
     except RpcError:

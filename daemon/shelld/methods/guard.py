@@ -15,7 +15,8 @@ from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import Context
 from shelld.shells.functions import function_of
 from shelld.shells.session import Session
-from shelld_protocol.errors import blocked, invalid_params
+from shelld.shells.text import check_text
+from shelld_protocol.errors import blocked
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
@@ -110,24 +111,8 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
     return Circumstances(cwd, environment, "".join(functions) + script, stdin)
 
 
-def check_text(params: BashParams | ExplainCommandParams) -> None:
-    """Refuse what execve(2) cannot express. Raises `RpcError` (invalid_params)."""
-    if "\0" in params.command:
-        raise invalid_params("Invalid value for command: must not contain NUL", "command")
-    if params.cwd is not None and "\0" in params.cwd:
-        raise invalid_params("Invalid value for cwd: must not contain NUL", "cwd")
-    if params.env is None:
-        return
-    for key, value in params.env.items():
-        if not key or "=" in key or "\0" in key:
-            sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
-            raise invalid_params(sentence, "env")
-        if value is not None and "\0" in value:
-            raise invalid_params("Invalid value for env: must not contain NUL", "env")
-
-
 async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:
-    check_text(params)
+    check_text(params.command, params.cwd, params.env)
     verdict = await verdict_on(context, params, traces=True)
     return ExplainCommandResult(
         verdict.verdict, verdict.rule, verdict.segment, verdict.reason, verdict.trace

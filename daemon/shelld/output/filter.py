@@ -85,6 +85,8 @@ class Filters:
         if len(pattern) > MAX_PATTERN_CHARACTERS:
             reason = f"longer than {MAX_PATTERN_CHARACTERS} characters"
             raise invalid_params(f"Invalid filter regex: {reason}", "filter")
+        if not _is_unicode(pattern):
+            raise invalid_params("Invalid filter regex: it has lone surrogates", "filter")
         if _SPECIAL.isdisjoint(pattern):
             yield _LiteralFilter(pattern)
             return
@@ -121,6 +123,15 @@ def portions(text: str, size: int) -> Iterator[str]:
             end = end or text.find("\n", begin + size) + 1 or len(text)
         yield text[begin:end]
         begin = end
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogates. That of a message has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _LiteralFilter:

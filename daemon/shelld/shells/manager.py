@@ -39,6 +39,7 @@ from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
 from shelld.shells.scope import Scope
 from shelld.shells.session import Session
+from shelld.shells.text import check_text
 from shelld_protocol.errors import RpcError, resource_exhausted, shell_not_found, spawn_failed
 
 T = TypeVar("T")
@@ -215,8 +216,9 @@ class ShellManager:
         """Start a command in the background and return once it runs; opens the scope if need be.
 
         `env` is laid over the environment, None removing a name. If this is cancelled the command
-        is killed. Raises `RpcError`: spawn_failed and what else `start` does.
+        is killed. Raises `RpcError`: invalid_params, spawn_failed and what else `start` does.
         """
+        check_text(command, working_dir, env)
         request = StartRequest(command, cwd=working_dir, env=env)
         shell = await self.run(self._start_held, request, discard=ShellProcess.discard)
         # Not before its caller waits for something else.

@@ -7,11 +7,53 @@ leave the process: `shown` is what an answer holds.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
+from shelld_protocol.errors import invalid_params
 from shelld_protocol.structs import CUT_MARK, MAX_SHOWN_CHARACTERS
 
 
 def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
+
+
+def check_text(
+    command: str,
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str | None] | None,
+    stdin: str | None = None,
+) -> None:
+    """Refuse what no bash can be told. Raises `RpcError` (invalid_params)."""
+    _check_argument("command", command)
+    if cwd is not None:
+        _check_argument("cwd", os.fspath(cwd))
+    if stdin is not None:
+        _check_surrogates("stdin", stdin)
+    for key, value in (env or {}).items():
+        if not key or "=" in key or "\0" in key:
+            sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
+            raise invalid_params(sentence, "env")
+        _check_surrogates("env", key)
+        if value is not None:
+            _check_argument("env", value)
+
+
+def _check_argument(name: str, text: str) -> None:
+    if "\0" in text:
+        raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
+    _check_surrogates(name, text)
+
+
+def _check_surrogates(name: str, text: str) -> None:
+    # Those that stand for a byte pass. No message can bring any; programs that embed us can.
+    if text.isascii():
+        return
+    try:
+        to_bytes(text)
+    except UnicodeEncodeError:
+        sentence = f"Invalid value for {name}: must not contain lone surrogates"
+        raise invalid_params(sentence, name) from None
 
 
 def to_text(data: bytes) -> str:

@@ -67,7 +67,8 @@ class ExecutionTool(BaseTool):
 
     def validate_params(self, /, **params: Any) -> tuple[bool, str | None]:
         for alias, name in self.param_aliases.items():
-            if alias in params and name in params and params[alias] != params[name]:
+            values = params.get(alias), params.get(name)
+            if None not in values and values[0] != values[1]:
                 return False, f"Invalid value for {alias}: must equal {name}"
         is_valid, problem = super().validate_params(**self._renamed(params))
         return is_valid, None if problem is None else self._with_range(problem)
@@ -90,7 +91,12 @@ class ExecutionTool(BaseTool):
 
     def _renamed(self, params: Mapping[str, Any]) -> dict[str, Any]:
         aliases = self.param_aliases
-        return {aliases.get(name, name): value for name, value in params.items()}
+        renamed = {name: value for name, value in params.items() if name not in aliases}
+        for alias, name in aliases.items():
+            # None under one of the two names is the same as to leave that one out.
+            if alias in params and renamed.get(name) is None:
+                renamed[name] = params[alias]
+        return renamed
 
     async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
         return await self._with_daemon(self._run, context, params)
