@@ -198,6 +198,22 @@ def test_a_line_longer_than_the_read_is_cut_where_the_read_ends(daemon: RawDaemo
     assert [piece["stdout"] for piece in pieces] == ["x" * 60, "x" * 40 + "\ny\n"]
 
 
+def test_filter_judges_each_piece_of_a_line_longer_than_the_read(daemon: RawDaemon) -> None:
+    bash_id = finished(daemon, "printf 'begin%095d\\n' 0")
+    line = "begin" + "0" * 95 + "\n"
+
+    def pieces(pattern: str, size: int) -> list[str]:
+        given = {"filter": pattern, "max_bytes": size}
+        return [
+            read(daemon, bash_id, stdout_offset=offset, **given)["stdout"] for offset in (0, 60)
+        ]
+
+    assert pieces("^begin", 60) == [line[:60], ""]
+    assert pieces("^0", 60) == ["", line[60:]]
+    # With room for all of it, the line is judged as one.
+    assert read(daemon, bash_id, filter="^begin0+$", max_bytes=101)["stdout"] == line
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_filter_goes_on_behind_the_gap(ended: bool, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
