@@ -1,9 +1,18 @@
-"""When a foreground command is answered."""
+"""When a foreground command is answered, and what becomes of it until then."""
 
 from __future__ import annotations
 
-from shelld.methods.bash import is_answerable
+import anyio
+import anyio.lowlevel
+import pytest
+
+from shelld.methods.bash import is_answerable, running
+from shelld.methods.context import Context, Daemon
+from shelld.options import Options
+from shelld.shells import ShellManager
 from shelld.shells.process import ShellProcess
+from shelld_protocol.errors import RpcError, resource_exhausted
+from shelld_protocol.shell_methods import BashParams
 
 
 def test_released_command_is_answered_once_started() -> None:
@@ -13,3 +22,40 @@ def test_released_command_is_answered_once_started() -> None:
     assert not is_answerable(shell)
     shell.pid = 1
     assert is_answerable(shell)
+
+
+async def test_output_is_pinned_until_the_answer_is_made() -> None:
+    async with ShellManager() as manager:
+        context = Context(Daemon(Options(), manager))
+        async with running(context, BashParams("true")) as shell:
+            assert shell.has_ended
+            output = shell.output
+            pinned = [output.is_pinned]
+        pinned.append(output.is_pinned)
+        assert pinned == [True, False]
+        with pytest.raises(RpcError, match="no room"):
+            async with running(context, BashParams("true")) as shell:
+                raise resource_exhausted("memory", "no room")
+        assert not shell.output.is_pinned
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["noticed", "noticed at the end"])
+@pytest.mark.parametrize("in_background", [False, True])
+async def test_a_cancellation_before_the_answer_kills_what_is_left(
+    checks: bool, in_background: bool
+) -> None:
+    async with ShellManager() as manager:
+        context = Context(Daemon(Options(), manager))
+        params = BashParams("sleep 300 & true", run_in_background=in_background)
+        shells: list[ShellProcess] = []
+        with anyio.CancelScope() as scope:
+            async with running(context, params) as shell:
+                shells.append(shell)
+                assert not shell.is_empty
+                context.is_over = True
+                scope.cancel()
+                if checks:
+                    await anyio.lowlevel.checkpoint()
+        assert scope.cancelled_caught
+        assert shells[0].is_empty
+        assert not shells[0].survivors

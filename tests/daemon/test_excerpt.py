@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shelld.output.excerpt import ExcerptReader, count_lines, last_line, last_lines
+from shelld.output.reader import Read
 from shelld.output.retention import ShellOutput
 
 NOTICE = re.compile(r"<(\d+) (\d+)>\n")
@@ -37,6 +40,23 @@ async def excerpt(
 async def test_what_has_room_is_returned_as_it_is() -> None:
     assert (await excerpt(b"0123456789", 10))[0] == "0123456789"
     assert (await excerpt(b"", 10))[0] == ""
+
+
+async def test_what_was_read_before_it_was_dropped_is_not_missing() -> None:
+    output = ShellOutput(1 << 26)
+    output.append(output.stdout, b"x" * 100_000)
+    reader = excerpt_reader(output, 200_000)
+    reads: list[Read] = []
+
+    async def look() -> None:
+        reads.append(await reader.look(final=True))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        # It has read, and lets others go first.
+        await anyio.lowlevel.checkpoint()
+        output.forget()
+    assert (len(reads[0].text), reads[0].dropped) == (100_000, 0)
 
 
 async def test_of_more_there_are_head_and_tail_and_what_is_between() -> None:

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
 
 import anyio
 import anyio.from_thread
@@ -206,6 +207,26 @@ async def test_the_budget_is_for_all_texts_of_one_read(
         with pytest.raises(RpcError, match="takes more than"):
             for _ in range(1000):
                 assert await line_filter.lines(text) == ""
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) / os.sysconf("SC_CLK_TCK")
+
+
+async def test_a_budget_that_is_renewed_lasts(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 1)
+    text = "a" * 18 + "!\n"
+    async with filters.open("^(a+)+(?!a)$") as line_filter:
+        assert line_filter is not None
+        monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 60)
+        (pid,) = helpers()
+        # Its first limits, of time and of processor time, were one and two seconds.
+        while processor_seconds(pid) < 2.5:
+            line_filter.renew()
+            assert await line_filter.lines(text) == ""
 
 
 @pytest.mark.parametrize("pattern", [r"(?:(?:(?:a{1,99}){1,99}){1,99}){1,99}(?=b)", "(?=a)" * 3000])

@@ -25,6 +25,7 @@ from shelld.keeper.pool import SPARE, RunnerPool
 from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervision
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent
+from shelld.shells.manager import wait_for_start
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
 from shelld.shells.supervision import Supervision
@@ -39,6 +40,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 def output_of(shell: ShellProcess) -> bytes:
     return shell.stdout.store.read(0, 1 << 20).data
+
+
+async def start_and_wait(manager: ShellManager, request: StartRequest) -> ShellProcess:
+    shell = await manager.start(request)
+    await wait_for_start(shell)
+    return shell
 
 
 async def test_a_shell_runs_and_ends() -> None:
@@ -243,11 +250,11 @@ async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
         with anyio.fail_after(20):
             for _ in range(MAX_STARTING + 1):
                 with pytest.raises(RpcError):
-                    await manager.start_and_wait(missing)
+                    await start_and_wait(manager, missing)
             # Handed over at once, more than are started at a time.
             async with anyio.create_task_group() as tasks:
                 for _ in range(2 * MAX_STARTING):
-                    tasks.start_soon(manager.start_and_wait, StartRequest("true"))
+                    tasks.start_soon(start_and_wait, manager, StartRequest("true"))
         assert manager.started_count == 3 * MAX_STARTING + 1
 
 
@@ -277,8 +284,8 @@ async def test_a_start_that_waits_for_its_turn_when_the_manager_ends_starts_noth
 
 async def test_a_session_is_closed_alone() -> None:
     async with ShellManager() as manager:
-        mine = await manager.start_and_wait(StartRequest("sleep 300", session="mine"))
-        other = await manager.start_and_wait(StartRequest("sleep 300", session="other"))
+        mine = await start_and_wait(manager, StartRequest("sleep 300", session="mine"))
+        other = await start_and_wait(manager, StartRequest("sleep 300", session="other"))
         assert await manager.close_session("mine") == [mine]
         assert (mine.is_empty, other.is_empty) == (True, False)
         with pytest.raises(RpcError) as caught:
@@ -291,7 +298,7 @@ async def test_spare_runners_end_by_themselves(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.05)
     async with ShellManager(ManagerOptions(spare_shells=0)) as manager:
         for _ in range(6):
-            await manager.start_and_wait(StartRequest("sleep 300"))
+            await start_and_wait(manager, StartRequest("sleep 300"))
         (keeper,) = children(os.getpid())
         assert len(children(keeper)) >= 6
         await manager.close_session("main")
@@ -329,14 +336,14 @@ async def test_a_command_whose_keeper_died_with_the_request_starts_all_the_same(
     monkeypatch.setattr(os, "kill", kill_for_good)
     async with ShellManager() as manager:
         # The first command has taken the runner that there was.
-        busy = await manager.start_and_wait(StartRequest("sleep 300"))
+        busy = await start_and_wait(manager, StartRequest("sleep 300"))
         killed: list[int] = []
         started: list[ShellProcess] = []
         async with anyio.create_task_group() as tasks:
             keeper = stopped_keeper(killed)
 
             async def start() -> None:
-                started.append(await manager.start_and_wait(StartRequest("echo here")))
+                started.append(await start_and_wait(manager, StartRequest("echo here")))
 
             tasks.start_soon(start)
             for _ in range(times):
@@ -395,7 +402,7 @@ async def test_a_start_that_is_killed_before_it_runs_is_cancelled(
 
         async def start() -> None:
             with pytest.raises(RpcError) as caught:
-                await manager.start_and_wait(StartRequest("true", session="closed"))
+                await start_and_wait(manager, StartRequest("true", session="closed"))
             errors.append(caught.value)
 
         with anyio.fail_after(20):
@@ -418,7 +425,7 @@ async def test_a_start_whose_runner_is_lost_is_not_cancelled(
             for message in ((READY, 0, True, False), (LOST,), (EMPTY,)):
                 runner.send(message)
             with pytest.raises(RpcError) as caught:
-                await manager.start_and_wait(StartRequest("true"))
+                await start_and_wait(manager, StartRequest("true"))
         assert caught.value.data == {"kind": "spawn_failed", "errno": "ECHILD"}
 
 
@@ -488,7 +495,7 @@ async def test_what_an_ended_command_left_is_named_or_said_to_be_lost() -> None:
     # As soon as bash has been reaped, what it left behind kills the runner.
     left = "(trap '' HUP; while kill -0 $$; do :; done 2>/dev/null; kill -9 $PPID) & exit 0"
     async with ShellManager() as manager:
-        shell = await manager.start_and_wait(StartRequest(left, in_foreground=True))
+        shell = await start_and_wait(manager, StartRequest(left, in_foreground=True))
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.has_ended)
         assert shell.leftover or shell.reason == "lost"
@@ -507,10 +514,10 @@ async def test_runner_and_keeper_killed_together_take_the_session_with_them(
         "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID; sleep 300"
     )
     async with ShellManager() as manager:
-        shell = await manager.start_and_wait(StartRequest(command))
+        shell = await start_and_wait(manager, StartRequest(command))
         gate.open()
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.is_empty)
         assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
         assert not is_alive(int((tmp_path / "pid").read_text()))
-        assert (await manager.start_and_wait(StartRequest("true"))).pid is not None
+        assert (await start_and_wait(manager, StartRequest("true"))).pid is not None

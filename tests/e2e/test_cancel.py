@@ -49,6 +49,20 @@ def test_a_cancelled_command_is_dead_when_the_answer_says_so(
     assert (shell["status"], shell["leftover"]) == ("killed", [])
 
 
+def test_a_background_start_that_is_cancelled_leaves_no_command(daemon: RawDaemon) -> None:
+    answered: set[str] = set()
+    for number in range(20):
+        params = {"command": "sleep 300", "run_in_background": True, "session": None}
+        daemon.request("bash", params, number)
+        daemon.notify("$/cancelRequest", {"id": number})
+        answer = daemon.answer(number)
+        if "result" in answer:
+            # It was faster than the cancellation.
+            answered.add(answer["result"]["bash_id"])
+    shells = daemon.call("list_shells")["shells"]
+    assert {shell["bash_id"] for shell in shells if shell["isRunning"]} == answered
+
+
 def test_mcps_cancellation_is_not_answered(daemon: RawDaemon) -> None:
     daemon.request("bash", {"command": "sleep 300"}, "gone")
     pid = running_pid(daemon)

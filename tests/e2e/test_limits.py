@@ -7,7 +7,7 @@ import resource
 import signal
 from pathlib import Path
 
-from support import RawDaemon, children, is_alive, raw_daemon, wait_for
+from support import Gate, RawDaemon, children, is_alive, raw_daemon, wait_for
 
 
 def test_too_many_shells_are_refused_and_none_is_evicted() -> None:
@@ -33,6 +33,23 @@ def test_ended_shells_are_kept_up_to_a_number_and_then_expired() -> None:
         assert made_up["data"]["expired"] is False
         assert daemon.call("bash_output", {"bash_id": ids[5]})["isRunning"] is False
         assert len(set(ids)) == 6
+
+
+def test_the_shell_that_ended_first_expires_first(tmp_path: Path) -> None:
+    gates = [Gate(tmp_path / name) for name in ("foreground", "background")]
+    with raw_daemon("--max-retained", "3") as daemon:
+        request = daemon.request("bash", {"command": f"echo kept; {gates[0].wait}"})
+        bash_id = daemon.background(f"echo kept; {gates[1].wait}")
+        quick = [daemon.bash("echo quick")["bash_id"] for _ in range(4)]
+        for gate in gates:
+            gate.open()
+        result = daemon.answer(request)["result"]
+        assert (result["stdout"], result["truncated"]) == ("kept\n", False)
+        waited = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        assert waited["stdout"] == "kept\n"
+        wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 3, "the oldest to expire")
+        listed = {shell["bash_id"] for shell in daemon.call("list_shells")["shells"]}
+        assert listed == {result["bash_id"], bash_id, quick[3]}
 
 
 def test_ended_shells_are_kept_for_a_time_and_running_ones_for_ever() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from shelld.audit import AuditRecord, timestamp
@@ -18,7 +21,7 @@ from shelld.output.reader import read_head
 from shelld.output.retention import OutputStream
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
-from shelld.shells.manager import raise_failure, started_pid
+from shelld.shells.manager import raise_failure, started_pid, wait_for_start
 from shelld.shells.process import ShellProcess
 from shelld.shells.text import check_text, shown
 from shelld_protocol.errors import RpcError, timed_out
@@ -41,10 +44,10 @@ async def bash(
 ) -> BashResult | BackgroundResult | DryRunResult:
     if params.dry_run:
         return await dry_run(context, params)
-    shell = await run_command(context, params)
-    if params.run_in_background or (shell.released and not shell.has_ended):
-        return _background_result(shell, params)
-    result = await _foreground_result(context, shell, params)
+    async with running(context, params) as shell:
+        if params.run_in_background or (shell.released and not shell.has_ended):
+            return _background_result(shell, params)
+        result = await _foreground_result(context, shell, params)
     if shell.status is ShellStatus.TIMEOUT and shell.timeout_ms is not None:
         data = msgspec.to_builtins(result)
         if shell.survivors:
@@ -53,13 +56,15 @@ async def bash(
     return result
 
 
-async def run_command(
+@asynccontextmanager
+async def running(
     context: Context, params: BashParams, timeout_ms: int | None = None
-) -> ShellProcess:
+) -> AsyncGenerator[ShellProcess]:
     """Run a command as far as its caller is to wait: to its start, its end, or its timeout.
 
-    `timeout_ms` is that of a foreground command which has none in `params`; the daemon's by
-    default. Raises `RpcError`.
+    Inside, the answer is made, and no output that it may have is dropped for others. Until that is
+    over, a cancellation kills the command with all that it started. `timeout_ms` is that of a
+    foreground command which has none in `params`; the daemon's by default. Raises `RpcError`.
     """
     verdict = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -77,14 +82,25 @@ async def run_command(
         warning=verdict.reason if verdict.verdict == "block" else None,
     )
     manager = context.daemon.manager
-    if params.run_in_background:
-        return await manager.start_and_wait(request)
-    shell = context.shell = await manager.start(request)
-    await _wait_in_foreground(context, shell)
-    raise_failure(shell)
-    if shell.recorder is not None:
-        await shell.recorder.settle()
-    return shell
+    shell = await manager.start(request)
+    with shell.output.pinned():
+        try:
+            if params.run_in_background:
+                await wait_for_start(shell)
+            else:
+                context.shell = shell
+                await shell.wait_until(partial(is_answerable, shell))
+                raise_failure(shell)
+            if shell.recorder is not None:
+                await shell.recorder.settle()
+            yield shell
+            if context.is_over:
+                # Its cancellation came with the news that this task was waiting for.
+                await anyio.lowlevel.checkpoint()
+        except anyio.get_cancelled_exc_class():
+            await _kill(context, shell)
+            raise
+    manager.forget_excess()
 
 
 def _timeout_policy(
@@ -99,17 +115,15 @@ def _timeout_policy(
     return TimeoutPolicy(timeout_ms, params.on_timeout, options.grace)
 
 
-async def _wait_in_foreground(context: Context, shell: ShellProcess) -> None:
-    """Wait until there is something to answer; if cancelled meanwhile, kill the command first."""
-    try:
-        await shell.wait_until(partial(is_answerable, shell))
-    except anyio.get_cancelled_exc_class():
-        survivors: list[int] = []
-        with anyio.CancelScope(shield=True):
-            survivors = await shell.end_tree(signal.SIGTERM, context.daemon.options.grace)
-        if survivors:
-            context.error_data["survivors"] = survivors
-        raise
+async def _kill(context: Context, shell: ShellProcess) -> None:
+    """Kill the command of a request that is cancelled."""
+    survivors: list[int] = []
+    with anyio.CancelScope(shield=True):
+        survivors = await shell.end_tree(signal.SIGTERM, context.daemon.options.grace)
+        if shell.recorder is not None:
+            await shell.recorder.settle()
+    if survivors:
+        context.error_data["survivors"] = survivors
 
 
 def is_answerable(shell: ShellProcess) -> bool:

@@ -17,9 +17,10 @@ from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, Ou
 async def bash_output(context: Context, params: BashOutputParams) -> BashOutputResult:
     daemon = context.daemon
     shell = context.shell = daemon.manager.get(params.bash_id)
-    async with daemon.manager.filters.open(params.filter) as line_filter:
-        readers = _readers(shell, params, line_filter)
-        reads = await wait_and_read(shell, params, readers, context)
+    with shell.output.pinned():
+        async with daemon.manager.filters.open(params.filter) as line_filter:
+            readers = _readers(shell, params, line_filter)
+            reads = await wait_and_read(shell, params, readers, context)
     result = result_of(shell, reads)
     if line_filter is not None:
         result.filter_engine = line_filter.engine

@@ -36,9 +36,12 @@ class Notice(Protocol):
 
 
 class _Part(NamedTuple):
+    """`text` is of the bytes from `start` to `end`, of which so many were `dropped`."""
+
     text: str
     start: int
     end: int
+    dropped: int = 0
 
 
 class ExcerptReader(StreamReader):
@@ -58,7 +61,8 @@ class ExcerptReader(StreamReader):
         whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:
-            text, end = whole.text, whole.end
+            # Counted when it was read: others may have taken more since.
+            text, end, dropped = whole.text, whole.end, whole.dropped
         else:
             head = _head(store, start, stop, limit // 2)
             room = limit - len(head.text)
@@ -66,7 +70,7 @@ class ExcerptReader(StreamReader):
             line_end = "" if not head.text or head.text.endswith("\n") else "\n"
             notice = self._notice(head.end, tail.start)
             text, end = f"{head.text}{line_end}{notice}\n{tail.text}", tail.end
-        dropped = store.dropped_between(start, end)
+            dropped = store.dropped_between(start, end)
         return Read(text, self._start, end, self._dropped + dropped, more=False)
 
 
@@ -74,14 +78,15 @@ async def _whole(
     store: StreamStore, start: int, stop: int, limit: int, *, final: bool
 ) -> _Part | None:
     """Return all there is; None if there is no room for that, or if there is a gap in it."""
-    text, position = "", start
+    text, position, dropped = "", start, 0
     while True:
         piece = read_text(store, position, stop, STEP_BYTES, strip=True, final=final)
         if piece.dropped and text:
             return None
         if piece.end == position:
-            return _Part(text.rstrip("\r") if final else text, start, position)
+            return _Part(text.rstrip("\r") if final else text, start, position, dropped)
         text += piece.text
+        dropped += piece.dropped
         if position > start:
             # Of a line that was overwritten, only the last state has to have room.
             text = last_states(text, continues=begins_within_line(store, start))

@@ -56,6 +56,9 @@ class LineFilter(Protocol):
 
     engine: FilterEngine
 
+    def renew(self) -> None:
+        """What comes now may take as long as if it were the first."""
+
     async def lines(self, text: str) -> str:
         """Return the lines of `text` that match, each with the line end it had.
 
@@ -142,6 +145,9 @@ class _LiteralFilter:
     def __init__(self, word: str) -> None:
         self._word = word
 
+    def renew(self) -> None:
+        """No word takes long."""
+
     async def lines(self, text: str) -> str:
         word = self._word
         found: list[str] = []
@@ -176,6 +182,10 @@ class _LinearFilter:
         self._threads = threads
         self._start_process = start_process
         self._process: LineFilter | None = None
+
+    def renew(self) -> None:
+        if self._process is not None:
+            self._process.renew()
 
     async def lines(self, text: str) -> str:
         most = max(1, _THREAD_WORK // self._pattern.instructions)

@@ -10,16 +10,18 @@ a text. Each is answered: "+" and the engine, or the lines that match, or "-" an
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import resource
 import socket
 import sys
+import time
 from collections.abc import Callable
 
 
 def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
-    # The daemon counts the time, but may itself be stopped.
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit_time(cpu_seconds)
     with contextlib.suppress(ValueError):
         # Not everywhere can this be limited.
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
@@ -54,10 +56,23 @@ def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
         answer("+" + engine)
         while True:
             text = read()
+            _limit_time(cpu_seconds)
             try:
                 answer("+" + matching_lines(text))
             except (RecursionError, MemoryError):
                 answer("-needs too much memory")
+
+
+def _limit_time(seconds: int) -> None:
+    """From now on, use so much time of a processor at most.
+
+    The daemon counts the time, but may itself be stopped.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    limit = math.ceil(time.process_time()) + seconds
+    if most != resource.RLIM_INFINITY:
+        limit = min(limit, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, most))
 
 
 def _with_re2(pattern: str) -> Callable[[str], str] | None:

@@ -23,8 +23,8 @@ from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
-# Of all texts of one read together. A pattern that does not explode needs a tenth of it for the
-# largest read there is.
+# Of all texts together of one look at a stream. A pattern that does not explode needs a tenth of it
+# for the largest read there is.
 TIME_BUDGET_S: Final = 2.0
 # For an interpreter to start where many others do, and to compile the pattern.
 START_TIMEOUT_S: Final = 10.0
@@ -65,6 +65,9 @@ class FilterProcess:
             self.engine = "re2" if await self._ask(pattern) == "re2" else "re"
             return
         raise _no_process()
+
+    def renew(self) -> None:
+        self._seconds_left = TIME_BUDGET_S
 
     async def lines(self, text: str) -> str:
         began = anyio.current_time()

@@ -255,6 +255,8 @@ class StreamReader:
     async def _look_at_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
         found: list[str] = []
         position, dropped, room = self._position, self._dropped, self._max_bytes
+        # A call may wait and look for many minutes.
+        line_filter.renew()
         while room > 0:
             if found:
                 await checkpoint()

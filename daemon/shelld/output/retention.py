@@ -3,12 +3,15 @@
 Owns the spool, and knows every shell's output from its start until it is forgotten. What runs over
 the limit of its own shell gives up its tail; what runs over that of all, or over what the disk
 holds, is taken first from the shells that ended, the longest ago first, and then from whichever
-holds the most. No shell is refused room because of others, and none is forgotten here.
+holds the most. Nothing is taken from a shell that ended while a request reads it. No shell is
+refused room because of others, and none is forgotten here.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from shelld.output.spool import Spool
@@ -52,6 +55,21 @@ class ShellOutput:
         self.stdout = OutputStream(StreamStore(head_limit, blocks))
         self.stderr = OutputStream(StreamStore(head_limit, blocks))
         self._stores = (self.stdout.store, self.stderr.store)
+        # How many requests read it.
+        self._pins = 0
+
+    @contextmanager
+    def pinned(self) -> Generator[None]:
+        """Keep what this holds once the shell has ended, however much others write."""
+        self._pins += 1
+        try:
+            yield
+        finally:
+            self._pins -= 1
+
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
 
     @property
     def stored_blocks(self) -> int:
@@ -163,8 +181,8 @@ class Retention:
         self._spool.free(block)
 
     def _reclaim(self, error: str | None) -> bool:
-        if self._ended:
-            oldest = next(iter(self._ended))
+        oldest = next((output for output in self._ended if not output.is_pinned), None)
+        if oldest is not None:
             del self._ended[oldest]
             oldest.give_up(oldest.stored_blocks, error)
             return True

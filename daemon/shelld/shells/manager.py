@@ -95,6 +95,8 @@ class ShellManager:
         self._shells: dict[str, ShellProcess] = {}
         # Shells that run or have processes left, and how many more are being started.
         self._live: set[ShellProcess] = set()
+        # Those that are retained, in the order of their end.
+        self._ended: dict[ShellProcess, None] = {}
         self._starting_count = 0
         self._scope: Scope | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
@@ -179,6 +181,7 @@ class ShellManager:
                 self._scope.close()
             self._scope = None
             self._shells.clear()
+            self._ended.clear()
 
     async def run(
         self,
@@ -235,19 +238,10 @@ class ShellManager:
         if shell.supervision is not None:
             shell.supervision.hold()
         try:
-            await _wait_for_start(shell)
+            await wait_for_start(shell)
         except anyio.get_cancelled_exc_class():
             shell.discard()
             raise
-        return shell
-
-    async def start_and_wait(self, request: StartRequest) -> ShellProcess:
-        """Start a command and return once it runs. Raises `RpcError`, as `start` does.
-
-        On the scope's event loop.
-        """
-        shell = await self.start(request)
-        await _wait_for_start(shell)
         return shell
 
     async def start(self, request: StartRequest) -> ShellProcess:
@@ -284,10 +278,19 @@ class ShellManager:
             return
         # It has been logged, and its result has the command from its request.
         shell.shorten()
-        while len(self._shells) - len(self._live) > self.options.max_retained:
-            self._forget(next(shell for shell in self._shells.values() if shell.is_empty))
+        self._ended[shell] = None
+        self.forget_excess()
+
+    def forget_excess(self) -> None:
+        """Forget the shells that ended first, if there are too many, but none that is read."""
+        excess = len(self._ended) - self.options.max_retained
+        if excess > 0:
+            oldest = [shell for shell in self._ended if not shell.output.is_pinned][:excess]
+            for shell in oldest:
+                self._forget(shell)
 
     def _forget(self, shell: ShellProcess) -> None:
+        self._ended.pop(shell, None)
         if self._shells.pop(shell.id, None) is not None and self._scope is not None:
             self._scope.retention.forget(shell.output)
 
@@ -389,7 +392,11 @@ class ShellManager:
         )
 
     def _forget_older_than(self, seconds: float) -> int:
-        expired = [shell for shell in self._shells.values() if shell.ended_before(seconds)]
+        expired = [
+            shell
+            for shell in self._shells.values()
+            if shell.ended_before(seconds) and not shell.output.is_pinned
+        ]
         for shell in expired:
             self._forget(shell)
         return len(expired)
@@ -415,8 +422,8 @@ def raise_failure(shell: ShellProcess) -> None:
         raise spawn_failed(*shell.failure)
 
 
-async def _wait_for_start(shell: ShellProcess) -> None:
-    """Raises `RpcError` (spawn_failed)."""
+async def wait_for_start(shell: ShellProcess) -> None:
+    """Wait until a command runs, or has run. Raises `RpcError` (spawn_failed)."""
     pending = ShellStatus.PENDING
     await shell.wait_until(lambda: shell.status is not pending or shell.failure is not None)
     started_pid(shell)

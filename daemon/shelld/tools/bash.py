@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from shelld.guard import DANGEROUS_PATTERNS, Circumstances
 from shelld.guard.judgement import judge
-from shelld.methods.bash import dry_run, run_command
+from shelld.methods.bash import dry_run, running
 from shelld.methods.bash_output import wait_and_read
 from shelld.methods.context import Context
 from shelld.options import DEFAULT_TIMEOUT_MS
@@ -132,15 +132,15 @@ read it. Prefer commands that print little."""
         session_cwd = None
         if bash_params.cwd is None:
             session_cwd = manager.look_at_session(bash_params.session).last_cwd
-        shell = await run_command(daemon, bash_params, timeout_ms)
-        lines = _moved(shell, session_cwd)
-        if bash_params.run_in_background:
-            return _started(shell, bash_params, lines)
-        if (reason := _state_reason(shell)) is not None:
-            lines.append(_NOT_KEPT.format(_STATE_REASONS.get(reason, reason)))
-        limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
-        next_cwd = shown(manager.look_at_session(bash_params.session).next_cwd)
-        return await _ended(shell, bash_params, limit, lines, next_cwd)
+        async with running(daemon, bash_params, timeout_ms) as shell:
+            lines = _moved(shell, session_cwd)
+            if bash_params.run_in_background:
+                return _started(shell, bash_params, lines)
+            if (reason := _state_reason(shell)) is not None:
+                lines.append(_NOT_KEPT.format(_STATE_REASONS.get(reason, reason)))
+            limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
+            next_cwd = shown(manager.look_at_session(bash_params.session).next_cwd)
+            return await _ended(shell, bash_params, limit, lines, next_cwd)
 
 
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
