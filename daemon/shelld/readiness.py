@@ -191,10 +191,7 @@ class WatchedPoller(NamedTuple):
 
 
 class PollerPool:
-    """Pollers that wait for their next use: to make one takes as long as to decode a request.
-
-    A poller that comes back has no descriptors.
-    """
+    """Pollers that wait for their next use: to make one takes as long as to decode a request."""
 
     def __init__(self) -> None:
         self._idle: list[WatchedPoller] = []
@@ -206,11 +203,13 @@ class PollerPool:
         poller = new_poller()
         return WatchedPoller(poller, new_watch(poller.fileno()))
 
+    @property
+    def has_room(self) -> bool:
+        return len(self._idle) < MAX_IDLE
+
     def give_back(self, watched: WatchedPoller) -> None:
-        if len(self._idle) < MAX_IDLE:
-            self._idle.append(watched)
-        else:
-            watched.close()
+        """Keep a poller that has no descriptors; only while there `has_room`."""
+        self._idle.append(watched)
 
     def close(self) -> None:
         while self._idle:

@@ -303,7 +303,7 @@ class Supervision:
         if watched is None:
             return
         try:
-            if self._is_intact:
+            if self._is_intact and self._pollers.has_room:
                 watched.poller.unregister(self._channel.fileno())
                 for pipe in self._pipes.values():
                     if not pipe.closed:
