@@ -41,6 +41,7 @@ from shelld_client.errors import (
 )
 from shelld_client.reentrant import may_wait
 from shelld_protocol import errors
+from shelld_protocol.encoding import encode
 from shelld_protocol.framing import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NEED_DATA,
@@ -318,7 +319,7 @@ def _name_of_surrogate(params: Mapping[str, object]) -> str:
     """Return the first parameter that cannot be encoded, for a lone surrogate in its text."""
     for name, value in params.items():
         try:
-            msgspec.json.encode(value, enc_hook=_plain)
+            encode(value, msgspec.json.Encoder(enc_hook=_plain))
         except UnicodeEncodeError:
             return name
     return "params"

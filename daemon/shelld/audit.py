@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from shelld.logs import open_log
+from shelld_protocol.encoding import encode
 
 OLD_FILES: Final = 3
 
@@ -51,7 +52,6 @@ class AuditLog:
         self._max_bytes = max_bytes
         # So that a warning is given once, and not for each line.
         self._cannot_write = self._cannot_rotate = False
-        self._encoder = msgspec.json.Encoder()
         self._descriptor = self._open()
 
     def _open(self) -> int:
@@ -68,7 +68,7 @@ class AuditLog:
         return descriptor
 
     def write(self, record: AuditRecord) -> None:
-        line = self._encoder.encode(record) + b"\n"
+        line = encode(record) + b"\n"
         if self._is_file and self._size and self._size + len(line) > self._max_bytes:
             self._rotate()
         try:

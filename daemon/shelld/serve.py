@@ -145,10 +145,13 @@ class InFlight:
 
 
 class BatchReply:
-    """Collects the answers to the members of a batch, and delivers them as one."""
+    """Collects the answers to the members of a batch, and delivers them as one.
 
-    def __init__(self, size: int, deliver: Deliver) -> None:
-        self._size = size
+    `ids` are those of its members (JSON text), None where none is answered.
+    """
+
+    def __init__(self, ids: list[bytes | None], deliver: Deliver) -> None:
+        self._ids = ids
         self._deliver = deliver
         self._replies: dict[int, bytes | None] = {}
         self._bytes = 0
@@ -161,9 +164,26 @@ class BatchReply:
         """Take the answer to the member at `position`."""
         self._replies[position] = reply
         self._bytes += len(reply or b"")
-        if len(self._replies) == self._size:
+        while len(self._replies) == len(self._ids):
             answers = [answer for _, answer in sorted(self._replies.items()) if answer is not None]
-            self._deliver(encode_batch(answers) if answers else None)
+            try:
+                self._deliver(encode_batch(answers) if answers else None)
+            except MemoryError as error:
+                # Nothing was written: joined, they take that much memory again.
+                if not self._shorten(answer_for(error, "a batch")):
+                    raise
+            else:
+                return
+
+    def _shorten(self, shortage: RpcError) -> bool:
+        """Answer `shortage` instead of what takes the most; return False if that is no less."""
+        largest = max(self._replies, key=lambda position: len(self._replies[position] or b""))
+        reply, raw_id = self._replies[largest], self._ids[largest]
+        shorter = encode_error(raw_id or NULL_ID, shortage)
+        if reply is None or len(shorter) >= len(reply):
+            return False
+        self._replies[largest] = shorter
+        return True
 
 
 class Server:
@@ -289,7 +309,8 @@ class Server:
             return
         message = decode_message(event)
         if isinstance(message, Batch):
-            batch = BatchReply(len(message.members), self._write)
+            ids = [getattr(member, "id", None) for member in message.members]
+            batch = BatchReply(ids, self._write)
             for position, member in enumerate(message.members):
                 self._members.append((member, partial(batch.take, position), batch))
         else:

@@ -25,6 +25,7 @@ from shelld import faults
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.shells.home import do_soon
 from shelld.workers import scope_is_cancelled
+from shelld_protocol.encoding import encode
 from shelld_protocol.errors import RpcError
 from shelld_protocol.tool_methods import (
     CallContext,
@@ -168,10 +169,10 @@ class Toolbox:
             faults.report("a tool")
             result = ToolResult.fail("Internal error", kind="internal_error")
         try:
-            return result, msgspec.Raw(msgspec.json.encode(result))
+            return result, msgspec.Raw(encode(result))
         except (TypeError, ValueError, RecursionError):
             failure = ToolResult.fail(f"The result of {name} has no JSON")
-            return failure, msgspec.Raw(msgspec.json.encode(failure))
+            return failure, msgspec.Raw(encode(failure))
 
 
 def _call_context(request: Context, given: CallContext) -> RequestContext:

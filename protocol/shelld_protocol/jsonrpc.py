@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from shelld_protocol.encoding import encode
 from shelld_protocol.errors import RpcError, internal_error, invalid_request, parse_error
 
 NULL_ID: Final = b"null"
@@ -71,7 +72,6 @@ _envelope_decoder: Final = msgspec.json.Decoder(_Envelope)
 _raw_decoder: Final = msgspec.json.Decoder(Raw)
 _list_decoder: Final = msgspec.json.Decoder(list[Raw])
 _string_decoder: Final = msgspec.json.Decoder(str)
-_encoder: Final = msgspec.json.Encoder()
 
 _BLANK: Final = b" \t\r\n"
 
@@ -181,7 +181,7 @@ def id_key(raw_id: bytes) -> IdKey | None:
 
 def encode_result(raw_id: bytes, result: Any) -> bytes:
     """Encode a result of any type msgspec knows. Raises TypeError or ValueError otherwise."""
-    return _encoder.encode({"jsonrpc": "2.0", "id": Raw(raw_id), "result": result})
+    return encode({"jsonrpc": "2.0", "id": Raw(raw_id), "result": result})
 
 
 def encode_error(raw_id: bytes, error: RpcError) -> bytes:
@@ -194,7 +194,7 @@ def encode_error(raw_id: bytes, error: RpcError) -> bytes:
 
 def _encode_error(raw_id: bytes, error: RpcError) -> bytes:
     body = {"code": error.kind.code, "message": error.message, "data": error.data}
-    return _encoder.encode({"jsonrpc": "2.0", "id": Raw(raw_id), "error": body})
+    return encode({"jsonrpc": "2.0", "id": Raw(raw_id), "error": body})
 
 
 def encode_batch(replies: list[bytes]) -> bytes:
@@ -216,4 +216,4 @@ def encode_request(
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
     if request_id is not None:
         message["id"] = request_id
-    return msgspec.json.encode(message, enc_hook=convert)
+    return encode(message, msgspec.json.Encoder(enc_hook=convert))

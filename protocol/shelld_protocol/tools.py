@@ -10,8 +10,9 @@ from __future__ import annotations
 import enum
 from typing import Any, Final, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
+
+from shelld_protocol.encoding import encode
 
 JsonType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
 
@@ -154,7 +155,7 @@ class ToolResult(Struct):
         if self.output is None:
             return ""
         try:
-            return msgspec.json.encode(self.output).decode()
+            return encode(self.output).decode()
         except (TypeError, ValueError):
             return str(self.output)
 

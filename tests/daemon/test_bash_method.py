@@ -6,13 +6,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from shelld.methods.bash import is_answerable, running
-from shelld.methods.context import Context, Daemon
+from shelld.methods.bash import bash, is_answerable, running
+from shelld.methods.context import Context, Daemon, LargeAnswers
 from shelld.options import Options
 from shelld.shells import ShellManager
 from shelld.shells.process import ShellProcess
 from shelld_protocol.errors import RpcError, resource_exhausted
-from shelld_protocol.shell_methods import BashParams
+from shelld_protocol.shell_methods import BashParams, BashResult
 
 
 def test_released_command_is_answered_once_started() -> None:
@@ -37,6 +37,31 @@ async def test_output_is_pinned_until_the_answer_is_made() -> None:
             async with running(context, BashParams("true")) as shell:
                 raise resource_exhausted("memory", "no room")
         assert not shell.output.is_pinned
+
+
+async def no_wait() -> None:
+    """The client has read everything."""
+
+
+async def test_a_large_result_waits_for_room_and_can_be_read_without_it() -> None:
+    async with ShellManager() as manager:
+        answers = LargeAnswers(no_wait)
+        daemon = Daemon(Options(), manager)
+        context = Context(daemon, large_answers=answers, has_room=lambda: False)
+        small = await bash(context, BashParams("echo small"))
+        assert isinstance(small, BashResult)
+        assert small.stdout == "small\n"
+        with pytest.raises(RpcError, match="large answers") as refused:
+            await bash(context, BashParams("head -c 300000 /dev/zero"))
+        assert refused.value.data["limit"] == "memory"
+        shell = manager.get(refused.value.data["bash_id"])
+        assert shell.stdout.unread_bytes == 300_000
+        # Its turn is over.
+        context = Context(daemon, large_answers=answers)
+        large = await bash(context, BashParams("head -c 300000 /dev/zero"))
+        assert isinstance(large, BashResult)
+        assert large.stdout_bytes == 300_000
+        assert answers.is_turn_of(context)
 
 
 @pytest.mark.parametrize("checks", [True, False], ids=["noticed", "noticed at the end"])

@@ -35,7 +35,7 @@ from shelld.stdio import Input, Output
 from shelld.workers import Workers
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.framing import FrameReader
-from shelld_protocol.jsonrpc import decode_message
+from shelld_protocol.jsonrpc import decode_message, encode_batch
 from shelld_protocol.structs import NoParams
 
 SECRET = "/home/secret/path"
@@ -308,6 +308,23 @@ async def test_batch_refuses_large_answers_once_it_holds_many(
     assert [len(answer["result"]) for answer in answers[:made]] == [LARGE_BYTES] * made
     refused = [answer["error"]["data"] for answer in answers[made:]]
     assert refused == [{"kind": "resource_exhausted", "limit": "memory"}] * 2
+
+
+async def test_a_batch_that_cannot_be_joined_gives_up_its_largest_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def join(replies: list[bytes]) -> bytes:
+        if sum(map(len, replies)) > LARGE_BYTES + 1000:
+            raise MemoryError
+        return encode_batch(replies)
+
+    monkeypatch.setattr("shelld.serve.encode_batch", join)
+    async with served(large=LargeBody()) as peer:
+        peer.send([request("large", 0), request("nothing", "small"), request("large", 1)])
+        answers = {answer["id"]: answer for answer in await peer.receive()}
+    refused = [answer["error"]["data"] for answer in answers.values() if "error" in answer]
+    assert refused == [{"kind": "resource_exhausted", "limit": "memory"}]
+    assert answers["small"]["result"] is None
 
 
 async def test_shutdown_is_in_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:

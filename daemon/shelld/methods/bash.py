@@ -17,7 +17,7 @@ from shelld.audit import AuditRecord, timestamp
 from shelld.guard.verdict import Verdict
 from shelld.methods.context import Context
 from shelld.methods.guard import admit
-from shelld.output.reader import read_head
+from shelld.output.reader import STEP_BYTES, read_head
 from shelld.output.retention import OutputStream
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
@@ -141,6 +141,13 @@ async def _foreground_result(
     context: Context, shell: ShellProcess, params: BashParams
 ) -> BashResult:
     final, strip = not shell.leftover, params.strip_ansi
+    if shell.stdout.store.written + shell.stderr.store.written > STEP_BYTES:
+        try:
+            await context.begin_large_answer()
+        except RpcError as error:
+            # What it wrote can still be read.
+            error.data["bash_id"] = shell.id
+            raise
 
     async def head(stream: OutputStream) -> tuple[str, bool]:
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)

@@ -20,6 +20,7 @@ import msgspec
 from shelld import faults
 from shelld.tools.base import BaseTool
 from shelld.tools.registry import ToolRegistry
+from shelld_protocol.encoding import encode
 from shelld_protocol.tool_methods import ToolFormat
 
 logger = logging.getLogger("shelld.plugins")
@@ -63,7 +64,7 @@ def schemas_of(tool: BaseTool) -> Schemas | None:
         schemas: Schemas = {}
         for name in get_args(ToolFormat):
             # Kept as plain values, so that no code of the tool runs when they are asked for.
-            schemas[name] = msgspec.json.decode(msgspec.json.encode(tool.to_schema(name)))
+            schemas[name] = msgspec.json.decode(encode(tool.to_schema(name)))
         for text in (tool.name, tool.description):
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError("name and description must be str")

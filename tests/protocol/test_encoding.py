@@ -1,0 +1,47 @@
+"""JSON is made as msgspec makes it, but a shortage of memory is an error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from shelld_protocol.encoding import encode
+
+SHORT_OF_MEMORY = """
+import resource
+from shelld_protocol.encoding import encode
+
+value = {"text": chr(1) * 16_000_000}
+with open("/proc/self/statm") as statm:
+    used = int(statm.read().split()[0]) * resource.getpagesize()
+_, most = resource.getrlimit(resource.RLIMIT_AS)
+for megabytes in (10, 20, 40, 60, 80, 100, 120):
+    resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 1024 * 1024, most))
+    try:
+        encode(value)
+    except MemoryError:
+        print("MemoryError")
+"""
+
+
+VALUES: list[object] = [None, "", "é" * 5_000, {"a": [1, 2.5, "\x01"]}, [1] * 2_000]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_the_json_is_that_of_msgspec(value: object) -> None:
+    assert encode(value) == msgspec.json.encode(value)
+
+
+def test_another_encoder_converts_what_it_knows() -> None:
+    assert encode({1j}, msgspec.json.Encoder(enc_hook=str)) == b'["1j"]'
+
+
+def test_a_shortage_of_memory_is_an_error_and_no_crash() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("MemoryError\n")
