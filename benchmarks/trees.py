@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    print(f"{'':32} {'this, ms':>9} {'other, ms':>9} {'ratio':>7}   of pairs")
+    print(f"{'':32} {'this, ms':>9} {'other, ms':>9} {'ratio':>7}   pairs, min-max")
     for name in ROWS:
         if options.only in name:
             compare(name, [HERE, options.other], options.pairs, options.rounds)

@@ -137,7 +137,8 @@ class Connection(Generic[T]):
 
         Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and what is nested too
         deeply, TypeError for other types that JSON does not have (paths are text), and
-        `ProtocolError` for anything else that it cannot express. Raises `MessageTooLarge`.
+        `ProtocolError` for anything else that it cannot express. Raises `MessageTooLarge`, and
+        MemoryError if there is no room to encode it.
         """
         try:
             _require_json(params)

@@ -93,7 +93,7 @@ def run(
 def _try_descriptors() -> None:
     """Open and close what an event loop opens first. Raises OSError.
 
-    Where asyncio gets only some of that, it raises the same, but also prints a traceback later.
+    If asyncio gets only some of it, it raises the same error, but prints a traceback later.
     """
     with selectors.DefaultSelector():
         for end in socket.socketpair():

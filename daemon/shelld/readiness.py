@@ -208,8 +208,11 @@ class PollerPool:
         return len(self._idle) < MAX_IDLE
 
     def give_back(self, watched: WatchedPoller) -> None:
-        """Keep a poller that has no descriptors; only while there `has_room`."""
-        self._idle.append(watched)
+        """Take back a poller. One that is kept, as there is room, has no descriptors."""
+        if self.has_room:
+            self._idle.append(watched)
+        else:
+            watched.close()
 
     def close(self) -> None:
         while self._idle:

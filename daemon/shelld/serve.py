@@ -176,14 +176,22 @@ class BatchReply:
                 return
 
     def _shorten(self, shortage: RpcError) -> bool:
-        """Answer `shortage` instead of what takes the most; return False if that is no less."""
-        largest = max(self._replies, key=lambda position: len(self._replies[position] or b""))
-        reply, raw_id = self._replies[largest], self._ids[largest]
-        shorter = encode_error(raw_id or NULL_ID, shortage)
-        if reply is None or len(shorter) >= len(reply):
-            return False
-        self._replies[largest] = shorter
-        return True
+        """Answer `shortage` in place of the largest answers: a quarter of all bytes at least.
+
+        Returns False if no answer is longer than that.
+        """
+
+        def size(position: int) -> int:
+            return len(self._replies[position] or b"")
+
+        total = left = sum(map(size, self._replies))
+        for position in sorted(self._replies, key=size, reverse=True):
+            shorter = encode_error(self._ids[position] or NULL_ID, shortage)
+            if left <= total * 3 // 4 or len(shorter) >= size(position):
+                break
+            left -= size(position) - len(shorter)
+            self._replies[position] = shorter
+        return left < total
 
 
 class Server:
@@ -473,19 +481,18 @@ class Server:
         key = None if named is None else id_key(bytes(named))
         if key is None:
             return
-        for entry in tuple(self._by_id.get(key, ())):
+        # The first cancellation says how they are answered; later ones find nothing.
+        for entry in self._by_id.pop(key, ()):
             entry.cancellation = cancellation
             entry.context.is_over = True
             entry.stop()
             if entry in self._waiting:
                 answer = cancelled(entry.context.error_data)
                 self._settle(entry, encode_error(entry.raw_id, answer))
-            elif entry.overdue is None:
+            elif not entry.settled:
                 patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
                 loop = asyncio.get_running_loop()
                 entry.overdue = loop.call_later(patience, self._give_up, entry)
-        # The first one says how they are answered; those after it have nothing left to do.
-        self._by_id.pop(key, None)
 
     def _give_up(self, entry: InFlight) -> None:
         """Answer a cancelled request that does not end, for example a tool that ignores it."""

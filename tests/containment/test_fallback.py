@@ -168,10 +168,8 @@ def test_a_stopped_runner_without_a_keeper_leaves_nothing(
         if keeper_is != "stopped":
             wait_for(lambda: parent_of(runner) != keeper, "the end of the keeper")
         if keeper_is == "replaced":
-            wait_for(
-                lambda: daemon.background("sleep 300") and len(children(daemon.pid)) > 1,
-                "another keeper",
-            )
+            daemon.background("sleep 300")
+            wait_for(lambda: len(children(daemon.pid)) > 1, "another keeper")
         os.kill(runner, signal.SIGSTOP)
         if end == "kill":
             result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})

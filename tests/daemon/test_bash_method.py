@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from shelld.methods.bash import bash, is_answerable, running
+from shelld.methods.bash import bash, is_answerable, run_for_answer
 from shelld.methods.context import Context, Daemon, LargeAnswers
 from shelld.options import Options
 from shelld.shells import ShellManager
@@ -27,16 +27,39 @@ def test_released_command_is_answered_once_started() -> None:
 async def test_output_is_pinned_until_the_answer_is_made() -> None:
     async with ShellManager() as manager:
         context = Context(Daemon(Options(), manager))
-        async with running(context, BashParams("true")) as shell:
+        async with run_for_answer(context, BashParams("true")) as shell:
             assert shell.has_ended
             output = shell.output
             pinned = [output.is_pinned]
         pinned.append(output.is_pinned)
         assert pinned == [True, False]
         with pytest.raises(RpcError, match="no room"):
-            async with running(context, BashParams("true")) as shell:
+            async with run_for_answer(context, BashParams("true")) as shell:
                 raise resource_exhausted("memory", "no room")
         assert not shell.output.is_pinned
+
+
+async def test_a_start_in_the_background_that_is_cancelled_leaves_no_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = anyio.Event()
+    shells: list[ShellProcess] = []
+
+    async def wait_for_start(shell: ShellProcess) -> None:
+        await shell.wait_until(lambda: shell.pid is not None)
+        shells.append(shell)
+        started.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("shelld.methods.bash.wait_for_start", wait_for_start)
+    async with ShellManager() as manager:
+        context = Context(Daemon(Options(), manager))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bash, context, BashParams("sleep 300", run_in_background=True))
+            await started.wait()
+            assert not shells[0].is_empty
+            tasks.cancel_scope.cancel()
+        assert shells[0].is_empty
 
 
 async def no_wait() -> None:
@@ -74,7 +97,7 @@ async def test_a_cancellation_before_the_answer_kills_what_is_left(
         params = BashParams("sleep 300 & true", run_in_background=in_background)
         shells: list[ShellProcess] = []
         with anyio.CancelScope() as scope:
-            async with running(context, params) as shell:
+            async with run_for_answer(context, params) as shell:
                 shells.append(shell)
                 assert not shell.is_empty
                 context.is_over = True

@@ -1,4 +1,4 @@
-"""The body of `bash_output`, where many requests wait for their turn to make a large answer."""
+"""The body of `bash_output`: turns to make a large answer, and what is kept for who reads."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from shelld.methods.bash_output import wait_and_read
-from shelld.methods.context import Context, LargeAnswers
+from shelld.methods.bash import bash, run_for_answer
+from shelld.methods.bash_output import bash_output, wait_and_read
+from shelld.methods.context import Context, Daemon, LargeAnswers
+from shelld.options import Options
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
+from shelld.shells import ShellManager
+from shelld.shells.options import ManagerOptions
 from shelld.shells.process import ShellProcess
-from shelld_protocol.shell_methods import BashOutputParams
+from shelld.tools.bash_output import BashOutputTool
+from shelld_protocol.shell_methods import BashOutputParams, BashParams, BashResult
 from shelld_protocol.structs import FilterEngine
+from shelld_protocol.tools import ExecutionContext
 from terminal import stored
 
 ENDED = cast(ShellProcess, SimpleNamespace(has_ended=True, is_empty=True, leftover=0))
@@ -26,8 +32,11 @@ PARAMS = BashOutputParams(bash_id="a")
 class EverythingPasses:
     engine: FilterEngine = "re2"
 
+    def __init__(self) -> None:
+        self.renewed = 0
+
     def renew(self) -> None:
-        """It takes no time."""
+        self.renewed += 1
 
     async def lines(self, text: str) -> str:
         return text
@@ -95,3 +104,59 @@ async def test_filtered_reads_hold_no_text_while_they_wait(line: str) -> None:
             other.end_large_answer()
     assert results == [text] * 3
     assert [len(reader.texts) for reader in readers] == [2] * 3
+
+
+async def test_each_look_may_take_as_long_as_the_first() -> None:
+    line_filter = EverythingPasses()
+    reader = StreamReader(
+        OutputStream(stored(b"x\n" * 3, 100)),
+        offset=0,
+        max_bytes=2,
+        strip=False,
+        line_filter=line_filter,
+    )
+    for looks in (1, 2, 3):
+        reader.skip(await reader.look(final=True))
+        assert line_filter.renewed == looks
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_shell_that_is_read_is_kept_until_it_was_read(is_cancelled: bool) -> None:
+    async with ShellManager(ManagerOptions(max_retained=1)) as manager:
+        context = Context(Daemon(Options(), manager))
+        first = await bash(context, BashParams("echo first"))
+        assert isinstance(first, BashResult)
+        shell = manager.get(first.bash_id)
+        with manager.reading(shell):
+            with anyio.CancelScope() as scope:
+                async with run_for_answer(context, BashParams("true")):
+                    assert len(manager.list_shells()) == 2
+                    if is_cancelled:
+                        scope.cancel()
+                        await checkpoint()
+            assert manager.list_shells() == [shell]
+        await bash(context, BashParams("true"))
+        assert manager.get_shell(first.bash_id) is None
+
+
+async def test_a_shell_is_being_read_while_its_output_is_filtered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ShellManager() as manager:
+        context = Context(Daemon(Options(), manager))
+        first = await bash(context, BashParams("echo first"))
+        assert isinstance(first, BashResult)
+        shell = manager.get(first.bash_id)
+        pinned: list[bool] = []
+
+        async def look(reader: StreamReader, *, final: bool) -> Read:
+            pinned.append(shell.output.is_pinned)
+            return await original(reader, final=final)
+
+        original = StreamReader.look
+        monkeypatch.setattr(StreamReader, "look", look)
+        await bash_output(context, BashOutputParams(first.bash_id, filter="f.*"))
+        tool = BashOutputTool(context.daemon)
+        await tool.execute(ExecutionContext("/"), bash_id=first.bash_id)
+        assert set(pinned) == {True}
+        assert len(pinned) == 4

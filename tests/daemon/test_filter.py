@@ -196,7 +196,7 @@ def helpers() -> list[int]:
     return running_below(os.getpid(), "filter_main")
 
 
-async def test_the_budget_is_for_all_texts_of_one_read(
+async def test_the_budget_is_for_all_texts_of_one_look(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 0.4)

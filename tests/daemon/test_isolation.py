@@ -223,7 +223,7 @@ async def test_an_unexpected_exception_in_a_tool_is_counted(
     def fail(*_args: object) -> None:
         raise error
 
-    monkeypatch.setattr("shelld.tools.bash.running", fail)
+    monkeypatch.setattr("shelld.tools.bash.run_for_answer", fail)
     before = faults.count()
     async with ShellManager() as manager:
         tool = BashTool(Daemon(Options(), manager))

@@ -630,7 +630,7 @@ def test_all_that_end_by_themselves_are_reaped(altered_pool: RunnerPool) -> None
     run.channel.close()
 
 
-_IMPATIENT = "import shelld.keeper.supervisor as s; s._PATIENCE_S = 0.01"
+_IMPATIENT = "import shelld.keeper.supervisor as s; s._GIVE_UP_INTERVAL_S = 0.01"
 
 
 @pytest.mark.parametrize("altered_pool", [_IMPATIENT], indirect=True)

@@ -28,8 +28,8 @@ Messages are marshalled tuples on `Channel`; descriptors travel with them.
 daemon -> keeper
     ``(SPAWN_RUNNER,)`` + [socket]   fork a runner that serves this socket. Not answered: what is
                                      sent into the other end waits there for the runner.
-    ``(STOP_RUNNER, pid)``           SIGKILL a runner that does not do what it is asked for, with
-                                     all below it: one of those may trace it.
+    ``(STOP_RUNNER, pid)``           SIGKILL a runner that does not do what it is asked for, and, as
+                                     a subreaper, all below it: one of those may trace it.
 
 daemon -> runner
     ``(RUN, program, argv, env, cwd, count)`` + [stdin, stdout, stderr, *extra]
@@ -61,8 +61,8 @@ keeper -> daemon, on the socket of a runner that has died
 End of file on a runner's socket means that the daemon is gone, or has given the command up: the
 tree is killed, then the runner ends. A command that was not started by then is never started. End
 of file on the keeper's socket: it ends once its last runner has; those that cannot end, it kills,
-with what they have started. End of file on the daemon's side, without EMPTY, means that the keeper
-is gone too, could not fork, or has no means to know what a runner has left.
+as a subreaper with what they have started. End of file on the daemon's side, without EMPTY, means
+that the keeper is gone too, could not fork, or has no means to know what a runner has left.
 
 What fails
 ----------

@@ -107,6 +107,9 @@ class RunnerPool:
             channel.close()
         self._fewest_idle = len(self._idle)
         self._reap_replaced()
+        if self._replaced and not self.adopts and (running := processes()) is not None:
+            # The system may use the number again once nobody is in that session.
+            self._replaced &= {session_of(pid) for pid in running}
 
     def close(self) -> None:
         """End the idle runners and, once the last runner has ended, the keeper.
@@ -116,7 +119,7 @@ class RunnerPool:
         for channel in self._idle:
             channel.close()
         self._idle.clear()
-        self._continue_left()
+        self._continue_runners_without_keeper()
         deadline = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
         while not self._strangers.settled and time.monotonic() < deadline:
             self.tend()
@@ -136,40 +139,43 @@ class RunnerPool:
     # -- what goes wrong --------------------------------------------------------------------
 
     def stop_runner(self, pid: int) -> None:
-        """SIGKILL a runner that does not do what it is asked for; the keeper finishes its work."""
+        """SIGKILL a runner that does not do what it is asked for.
+
+        Who does it is who has the runner as a child: this process, nobody that listens, or the
+        keeper, which then finishes the work.
+        """
         with contextlib.suppress(OSError):
             if pid in self._adopted:
                 # And all below it: a tracer among that would keep it from being reaped.
                 self._adopted.discard(pid)
                 self._strangers.expect()
                 self.tend()
-            elif self._is_left(pid):
+            elif self._has_lost_its_keeper(pid):
                 os.kill(pid, signal.SIGKILL)
             elif self._keeper is not None:
                 # Not by us: only the process that reaps it can be sure whose pid that is.
                 self._keeper.send((STOP_RUNNER, pid))
                 self._continue_keeper()
 
-    def _is_left(self, runner: int) -> bool:
+    def _has_lost_its_keeper(self, runner: int) -> bool:
         """Whether its keeper has ended, or does not listen any more.
 
-        No other process than a runner is in a keeper's session, so its pid was not reused.
+        A keeper and its runners are alone in their session, so no pid in it was reused.
         """
         session = session_of(runner)
         if session == self._keeper_pid:
-            return self._keeper_is_gone
+            return self._keeper_is_gone()
         return session in self._replaced
 
-    @property
     def _keeper_is_gone(self) -> bool:
         return self._keeper is not None and self._keeper.receive() is None
 
-    def _continue_left(self) -> None:
+    def _continue_runners_without_keeper(self) -> None:
         """Continue runners that are nobody's: a stopped one does not see its channel's end."""
-        if self.adopts or not (self._replaced or self._keeper_is_gone):
+        if self.adopts or not (self._replaced or self._keeper_is_gone()):
             return
         for pid in processes() or ():
-            if self._is_left(pid):
+            if self._has_lost_its_keeper(pid):
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGCONT)
 
@@ -185,7 +191,7 @@ class RunnerPool:
         Until then what it has started is not among this process's children.
         """
         self.tend()
-        if self._keeper_is_gone:
+        if self._keeper_is_gone():
             return True
         # A keeper, unlike a runner, leads its session. One that was replaced may be ending.
         if any(session_of(pid) == pid for pid in self._adopted):

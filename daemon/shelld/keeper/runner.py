@@ -63,8 +63,8 @@ from shelld.keeper.tree import (
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
-# A handler does not outlive execve(2), but an ignored signal stays ignored. All are named, because
-# posix_spawn(3) asks the system about each one that is not.
+# An ignored signal stays ignored after execve(2). All are listed, because posix_spawn(3) would ask
+# the system about each one that is not.
 _DEFAULT_SIGNALS: Final = sorted(
     map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 )

@@ -45,7 +45,7 @@ _MAX_FAILURES: Final = 100
 # Where closerange(3) closes one by one, a limit of millions would take seconds.
 _MAX_INHERITED: Final = 65_536
 # Once the daemon is gone, how often to look for runners that go on.
-_PATIENCE_S: Final = 2 * KILL_DEADLINE_MS / 1000
+_GIVE_UP_INTERVAL_S: Final = 2 * KILL_DEADLINE_MS / 1000
 
 
 class KeeperOptions(NamedTuple):
@@ -125,7 +125,7 @@ class Keeper:
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
         self._daemon_alive = True
-        # Monotonic seconds; None while the daemon lives.
+        # Monotonic seconds. None while the daemon listens to this keeper, and without a subreaper.
         self._give_up_at: float | None = None
         self._runners: dict[int, _Runner] = {}
         self._forked_count = 0
@@ -168,7 +168,7 @@ class Keeper:
             self._receive()
         now = time.monotonic()
         if self._give_up_at is not None and now >= self._give_up_at:
-            self._give_up_at = now + _PATIENCE_S
+            self._give_up_at = now + _GIVE_UP_INTERVAL_S
             for pid, each in self._runners.items():
                 # The daemon may have another keeper, and go on with its runners.
                 if each.is_abandoned:
@@ -192,7 +192,7 @@ class Keeper:
                 self._channel.close()
                 self._daemon_alive = False
                 if self._subreaper:
-                    self._give_up_at = time.monotonic() + _PATIENCE_S
+                    self._give_up_at = time.monotonic() + _GIVE_UP_INTERVAL_S
         for message, descriptors in messages or ():
             # Without its socket, which there was no room for, the daemon sees end of file.
             if message[0] == SPAWN_RUNNER and descriptors:
@@ -201,14 +201,15 @@ class Keeper:
                 self._give_up(message[1])
 
     def _give_up(self, pid: int) -> None:
-        """SIGKILL a runner, and all below it without waiting for its end.
+        """SIGKILL a runner and, if this is a subreaper, all below it without waiting for its end.
 
-        A process below it may trace it, and then it cannot be reaped before that has ended.
+        A process below it may trace it, and then it cannot be reaped before that one has ended.
         """
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
         given_up = self._runners[pid]
         if not self._subreaper:
+            # The daemon sees end of file now, though a runner that is traced cannot be reaped.
             given_up.close()
         elif not given_up.is_given_up:
             given_up.is_given_up = True

@@ -1,4 +1,4 @@
-"""``bash``: validate, judge, start; then the foreground waits and the background does not."""
+"""``bash``: validate, judge, start, wait, answer; a cancellation until then kills the command."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def bash(
 ) -> BashResult | BackgroundResult | DryRunResult:
     if params.dry_run:
         return await dry_run(context, params)
-    async with running(context, params) as shell:
+    async with run_for_answer(context, params) as shell:
         if params.run_in_background or (shell.released and not shell.has_ended):
             return _background_result(shell, params)
         result = await _foreground_result(context, shell, params)
@@ -57,14 +57,15 @@ async def bash(
 
 
 @asynccontextmanager
-async def running(
+async def run_for_answer(
     context: Context, params: BashParams, timeout_ms: int | None = None
 ) -> AsyncGenerator[ShellProcess]:
-    """Run a command as far as its caller is to wait: to its start, its end, or its timeout.
+    """Run a command as far as its caller waits: to its start, its end, or its timeout.
 
-    Inside, the answer is made, and no output that it may have is dropped for others. Until that is
-    over, a cancellation kills the command with all that it started. `timeout_ms` is that of a
-    foreground command which has none in `params`; the daemon's by default. Raises `RpcError`.
+    The body of the `async with` makes the answer. Until it is left, a cancellation kills the
+    command with all that it started, and what an ended command wrote is not dropped to make room
+    for other shells. `timeout_ms` is for a foreground command without one in `params`; by default
+    it is the daemon's. Raises `RpcError`.
     """
     verdict = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -83,7 +84,7 @@ async def running(
     )
     manager = context.daemon.manager
     shell = await manager.start(request)
-    with shell.output.pinned():
+    with manager.reading(shell):
         try:
             if params.run_in_background:
                 await wait_for_start(shell)
@@ -100,7 +101,6 @@ async def running(
         except anyio.get_cancelled_exc_class():
             await _kill(context, shell)
             raise
-    manager.forget_excess()
 
 
 def _timeout_policy(
@@ -121,6 +121,7 @@ async def _kill(context: Context, shell: ShellProcess) -> None:
     with anyio.CancelScope(shield=True):
         survivors = await shell.end_tree(signal.SIGTERM, context.daemon.options.grace)
         if shell.recorder is not None:
+            # Otherwise the session would wait for ever for what the command has left.
             await shell.recorder.settle()
     if survivors:
         context.error_data["survivors"] = survivors
@@ -140,7 +141,6 @@ def is_answerable(shell: ShellProcess) -> bool:
 async def _foreground_result(
     context: Context, shell: ShellProcess, params: BashParams
 ) -> BashResult:
-    final, strip = not shell.leftover, params.strip_ansi
     if shell.stdout.store.written + shell.stderr.store.written > STEP_BYTES:
         try:
             await context.begin_large_answer()
@@ -148,6 +148,7 @@ async def _foreground_result(
             # What it wrote can still be read.
             error.data["bash_id"] = shell.id
             raise
+    final, strip = not shell.leftover, params.strip_ansi
 
     async def head(stream: OutputStream) -> tuple[str, bool]:
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)

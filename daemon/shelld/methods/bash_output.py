@@ -17,7 +17,7 @@ from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, Ou
 async def bash_output(context: Context, params: BashOutputParams) -> BashOutputResult:
     daemon = context.daemon
     shell = context.shell = daemon.manager.get(params.bash_id)
-    with shell.output.pinned():
+    with daemon.manager.reading(shell):
         async with daemon.manager.filters.open(params.filter) as line_filter:
             readers = _readers(shell, params, line_filter)
             reads = await wait_and_read(shell, params, readers, context)

@@ -36,12 +36,9 @@ class Notice(Protocol):
 
 
 class _Part(NamedTuple):
-    """`text` is of the bytes from `start` to `end`, of which so many were `dropped`."""
-
     text: str
     start: int
     end: int
-    dropped: int = 0
 
 
 class ExcerptReader(StreamReader):
@@ -61,8 +58,8 @@ class ExcerptReader(StreamReader):
         whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:
-            # Counted when it was read: others may have taken more since.
-            text, end, dropped = whole.text, whole.end, whole.dropped
+            # What others dropped after it was read is not missing.
+            (text, _, end), dropped = whole
         else:
             head = _head(store, start, stop, limit // 2)
             room = limit - len(head.text)
@@ -76,15 +73,18 @@ class ExcerptReader(StreamReader):
 
 async def _whole(
     store: StreamStore, start: int, stop: int, limit: int, *, final: bool
-) -> _Part | None:
-    """Return all there is; None if there is no room for that, or if there is a gap in it."""
+) -> tuple[_Part, int] | None:
+    """Return all there is, and how many bytes were dropped before it.
+
+    None if there is no room for that, or if there is a gap in it.
+    """
     text, position, dropped = "", start, 0
     while True:
         piece = read_text(store, position, stop, STEP_BYTES, strip=True, final=final)
         if piece.dropped and text:
             return None
         if piece.end == position:
-            return _Part(text.rstrip("\r") if final else text, start, position, dropped)
+            return _Part(text.rstrip("\r") if final else text, start, position), dropped
         text += piece.text
         dropped += piece.dropped
         if position > start:

@@ -57,7 +57,7 @@ class LineFilter(Protocol):
     engine: FilterEngine
 
     def renew(self) -> None:
-        """What comes now may take as long as if it were the first."""
+        """Begin to count the time that this may take from zero."""
 
     async def lines(self, text: str) -> str:
         """Return the lines of `text` that match, each with the line end it had.
@@ -146,7 +146,7 @@ class _LiteralFilter:
         self._word = word
 
     def renew(self) -> None:
-        """No word takes long."""
+        """Its time is not limited."""
 
     async def lines(self, text: str) -> str:
         word = self._word

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 
 def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
+    # SIGXCPU, at the limit of time, would leave a core file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _limit_time(cpu_seconds)
     with contextlib.suppress(ValueError):
@@ -64,9 +65,9 @@ def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
 
 
 def _limit_time(seconds: int) -> None:
-    """From now on, use so much time of a processor at most.
+    """Let the process use at most this much more processor time.
 
-    The daemon counts the time, but may itself be stopped.
+    The daemon counts the time as well, but it may be stopped.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     limit = math.ceil(time.process_time()) + seconds

@@ -255,7 +255,7 @@ class StreamReader:
     async def _look_at_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
         found: list[str] = []
         position, dropped, room = self._position, self._dropped, self._max_bytes
-        # A call may wait and look for many minutes.
+        # The limit of time is for one look: a call that waits may look for many minutes.
         line_filter.renew()
         while room > 0:
             if found:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import signal
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -91,13 +92,13 @@ class ShellManager:
         self._pool = pool
         self._on_end = on_end or _ignore
         self._ids = ShellIds()
-        # In start order, which is also nearly the order of ending.
+        # In start order.
         self._shells: dict[str, ShellProcess] = {}
         # Shells that run or have processes left, and how many more are being started.
         self._live: set[ShellProcess] = set()
-        # Those that are retained, in the order of their end.
-        self._ended: dict[ShellProcess, None] = {}
         self._starting_count = 0
+        # Shells that are kept although nothing is left of them, in the order in which they ended.
+        self._ended: dict[ShellProcess, None] = {}
         self._scope: Scope | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
         # If that is where the scope is.
@@ -279,14 +280,23 @@ class ShellManager:
         # It has been logged, and its result has the command from its request.
         shell.shorten()
         self._ended[shell] = None
-        self.forget_excess()
+        self._forget_excess()
 
-    def forget_excess(self) -> None:
-        """Forget the shells that ended first, if there are too many, but none that is read."""
+    @contextlib.contextmanager
+    def reading(self, shell: ShellProcess) -> Generator[None]:
+        """Keep a shell that has ended, with its output, while a request reads it."""
+        try:
+            with shell.output.pinned():
+                yield
+        finally:
+            self._forget_excess()
+
+    def _forget_excess(self) -> None:
+        """Forget the shells that ended first, if too many are kept; none that a request reads."""
         excess = len(self._ended) - self.options.max_retained
         if excess > 0:
-            oldest = [shell for shell in self._ended if not shell.output.is_pinned][:excess]
-            for shell in oldest:
+            unread = (shell for shell in self._ended if not shell.output.is_pinned)
+            for shell in list(itertools.islice(unread, excess)):
                 self._forget(shell)
 
     def _forget(self, shell: ShellProcess) -> None:

@@ -255,7 +255,7 @@ def last_lines(
             b"\\exec %d<&- %d<&-\n" % (descriptor + 1, descriptor + 2),
             # As if it had started now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
-            # Unless the session has unset it. To ask bash would make it an integer.
+            # Unless the session has unset it. ([[ -v SECONDS ]] would make it an integer.)
             b"" if b"SECONDS" in state.declarations else b"SECONDS=0\n",
             recording,
             _exported(withheld, b"POSIXLY_CORRECT"),

@@ -70,7 +70,10 @@ class Recorder:
         self.reason = Unkept.UNREADABLE
 
     async def settle(self) -> None:
-        """Wait until the session has what the command left. Await this once, before the answer."""
+        """Wait until the session has what the command left. Await this before the answer.
+
+        A second call does nothing.
+        """
         left, self._unsettled = self._unsettled, None
         if left is not None:
             with anyio.CancelScope(shield=True):

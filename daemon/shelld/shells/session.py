@@ -20,6 +20,7 @@ from shelld import faults
 from shelld.shells.calls import Told, state_of_call, untouched, without_options_of_call
 from shelld.shells.dumps import DumpFiles
 from shelld.shells.state import (
+    CHECKED,
     ShellState,
     directory_of,
     exported,
@@ -161,8 +162,12 @@ class Session:
         if state is self.base and not changes:
             return state.env
         env = {name: value for name, value in state.env.items() if name not in state.later}
-        # Where bash cannot have the locale that is asked for, it stays with the one it was in.
-        env.update((name, self.base.env[name]) for name in state.later if name in self.base.env)
+        # Where bash does not know the locale that the session asks for, it stays with the daemon's.
+        env.update(
+            (name, self.base.env[name])
+            for name in state.later
+            if name.startswith(CHECKED) and name in self.base.env
+        )
         if state is not self.base:
             env.update(state.functions)
             env[b"PWD"] = state.cwd

@@ -49,7 +49,7 @@ MIN_AGE_S: Final = 15.0
 # and so many times as long as the fastest has taken, the processors are busy.
 SLOW_START_S: Final = 0.004
 SLOW_START_FACTOR: Final = 8
-# So long a command waits for the start of one. Its timeout counts only after that.
+# A command waits this long for a spare that has not started. Its timeout begins after that.
 MAX_START_WAIT_S: Final = 0.25
 # By so many, those that started slowly, or too late, may outnumber the others.
 MAX_SLOW_STARTS: Final = 4

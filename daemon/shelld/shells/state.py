@@ -149,7 +149,7 @@ _OPTION: Final = re.compile(
 )
 
 # Bash complains about a value of these that it does not know.
-_CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
+CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
 
 # Attributes that change what is assigned: to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
@@ -190,9 +190,9 @@ _ANSI_C_LETTERS: Final = {
 class ShellState(Struct, frozen=True):
     """The state of a bash: `env` has the exported variables, `script` and `options` make the rest.
 
-    Variables whose names are in `later` cannot be in the environment of a process that is started,
-    so the script sets them. The parts of the script are in the order in which bash has to run them.
-    `cwd` is empty if bash did not know its directory.
+    Variables whose names are in `later` cannot have their values in the environment of a process
+    that is started, so the script sets them. The parts of the script are in the order in which bash
+    has to run them. `cwd` is empty if bash did not know its directory.
     """
 
     cwd: bytes
@@ -407,7 +407,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
 
 
 def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
-    """Return the state with changed variables of `_CHECKED` set by the script, not the environment.
+    """Return the state with changed variables of `CHECKED` set by the script, not the environment.
 
     Bash complains at its start about a locale that it does not know, and about a BASH_COMPAT. It
     has done so once, in the command that set the variable.
@@ -415,7 +415,7 @@ def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState
     names = [
         name
         for name, value in state.env.items()
-        if name.startswith(_CHECKED) and value != base.get(name) and name not in state.later
+        if name.startswith(CHECKED) and value != base.get(name) and name not in state.later
     ]
     if not names:
         return state
@@ -462,7 +462,7 @@ def _line(declaration: re.Match[bytes]) -> bytes:
     if (value is None and name in _SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
         # The command has unset it first, and each bash sets it again.
         line = b"unset -v %s; %s" % (name, line)
-    if name.startswith(_CHECKED):
+    if name.startswith(CHECKED):
         # Bash has complained in the command that set it.
         return b"{ %s; } 2>/dev/null\n" % line[:-1]
     return line

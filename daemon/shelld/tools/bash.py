@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from shelld.guard import DANGEROUS_PATTERNS, Circumstances
 from shelld.guard.judgement import judge
-from shelld.methods.bash import dry_run, running
+from shelld.methods.bash import dry_run, run_for_answer
 from shelld.methods.bash_output import wait_and_read
 from shelld.methods.context import Context
 from shelld.options import DEFAULT_TIMEOUT_MS
@@ -132,7 +132,7 @@ read it. Prefer commands that print little."""
         session_cwd = None
         if bash_params.cwd is None:
             session_cwd = manager.look_at_session(bash_params.session).last_cwd
-        async with running(daemon, bash_params, timeout_ms) as shell:
+        async with run_for_answer(daemon, bash_params, timeout_ms) as shell:
             lines = _moved(shell, session_cwd)
             if bash_params.run_in_background:
                 return _started(shell, bash_params, lines)

@@ -88,7 +88,7 @@ class BashOutputTool(ExecutionTool):
 async def _news(daemon: Context, request: BashOutputParams, limit: int) -> ToolResult:
     shell = daemon.shell = daemon.daemon.manager.get(request.bash_id)
     readers = excerpt_readers(shell, limit)
-    with shell.output.pinned():
+    with daemon.daemon.manager.reading(shell):
         reads = await wait_and_read(shell, request, readers)
     is_cut = any(reader.is_cut for reader in readers.values())
     return _result(result_of(shell, reads), dropped_notice(reads), is_cut=is_cut)
