@@ -97,10 +97,10 @@ class _AsyncioWatch:
         self._until = math.inf
 
     async def wait(self, on_readable: Callable[[], bool], until: float = math.inf) -> None:
-        self._on_readable = on_readable
-        self._is_over = self._loop.create_future()
-        self.hurry(until)
         try:
+            self._on_readable = on_readable
+            self._is_over = self._loop.create_future()
+            self.hurry(until)
             if not self._is_registered:
                 self._loop.add_reader(self._descriptor, self._call)
                 self._is_registered = True

@@ -333,27 +333,27 @@ class Server:
 
     def _accept(self, message: Single, deliver: Deliver, batch: BatchReply | None = None) -> None:
         """Start one request, or answer it at once. `deliver` is called exactly once."""
-        if isinstance(message, Response):
-            deliver(None)
-            return
-        if isinstance(message, Invalid):
-            deliver(encode_error(message.id, message.error))
-            if self._hint:
-                write_without_waiting(2, self._hint)
-            return
         entry: InFlight | None = None
         try:
-            context = Context(self._daemon, self._notify, large_answers=self._large_answers)
-            if batch is not None:
-                context.has_room = batch.has_room
-            entry = InFlight(message, context, deliver)
-            self._begin(entry)
+            if isinstance(message, Response):
+                deliver(None)
+            elif isinstance(message, Invalid):
+                deliver(encode_error(message.id, message.error))
+                if self._hint:
+                    write_without_waiting(2, self._hint)
+            else:
+                context = Context(self._daemon, self._notify, large_answers=self._large_answers)
+                if batch is not None:
+                    context.has_room = batch.has_room
+                entry = InFlight(message, context, deliver)
+                self._begin(entry)
         except Exception as error:
             answer = answer_for(error, "a request")
+            raw_id = getattr(message, "id", None)
             if entry is not None:
                 self._settle(entry, encode_error(entry.raw_id, answer))
             else:
-                deliver(None if message.id is None else encode_error(message.id, answer))
+                deliver(None if raw_id is None else encode_error(raw_id, answer))
 
     def _begin(self, entry: InFlight) -> None:
         request = entry.request

@@ -169,6 +169,31 @@ async def test_a_wait_ends_although_its_end_has_failed_once(
     assert [type(failure) for failure in failures] == [MemoryError]
 
 
+async def test_a_wait_that_could_not_begin_is_told_nothing(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise MemoryError
+
+    def on_readable() -> bool:
+        read.append(os.read(pipe[0], 10))
+        return True
+
+    read: list[bytes] = []
+    watch = new_watch(pipe[0])
+    os.write(pipe[1], b"1")
+    await watch.wait(on_readable)
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_at", fail)
+    with pytest.raises(MemoryError):
+        await watch.wait(on_readable, until=event_loop_clock()() + 60)
+    monkeypatch.undo()
+    os.write(pipe[1], b"2")
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()
+    assert read == [b"1"]
+    watch.close()
+
+
 @both_event_loops
 async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) -> None:
     clock = event_loop_clock()

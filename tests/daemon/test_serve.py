@@ -310,6 +310,29 @@ async def test_batch_refuses_large_answers_once_it_holds_many(
     assert refused == [{"kind": "resource_exhausted", "limit": "memory"}] * 2
 
 
+async def test_a_member_of_a_batch_that_cannot_be_taken_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = iter([False, True])
+
+    class Unsure(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            if next(failures, False):
+                raise RuntimeError(SECRET)
+            return False
+
+    class Response(metaclass=Unsure):
+        """Stands for what is told apart first."""
+
+    monkeypatch.setattr("shelld.serve.Response", Response)
+    async with served() as peer:
+        peer.send([request("nothing", number) for number in range(3)])
+        answers = await peer.receive()
+    assert [answer["id"] for answer in answers] == [0, 1, 2]
+    assert answers[1]["error"]["data"]["kind"] == "internal_error"
+    assert [answers[number]["result"] for number in (0, 2)] == [None, None]
+
+
 async def test_a_batch_that_cannot_be_joined_gives_up_its_largest_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
