@@ -481,18 +481,20 @@ class Server:
         key = None if named is None else id_key(bytes(named))
         if key is None:
             return
-        # The first cancellation says how they are answered; later ones find nothing.
-        for entry in self._by_id.pop(key, ()):
+        for entry in tuple(self._by_id.get(key, ())):
             entry.cancellation = cancellation
             entry.context.is_over = True
             entry.stop()
             if entry in self._waiting:
                 answer = cancelled(entry.context.error_data)
                 self._settle(entry, encode_error(entry.raw_id, answer))
-            elif not entry.settled:
+            elif entry.overdue is None and not entry.settled:
                 patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
                 loop = asyncio.get_running_loop()
                 entry.overdue = loop.call_later(patience, self._give_up, entry)
+        # The first cancellation says how they are answered; later ones find nothing. If this one has
+        # failed, they can be cancelled again.
+        self._by_id.pop(key, None)
 
     def _give_up(self, entry: InFlight) -> None:
         """Answer a cancelled request that does not end, for example a tool that ignores it."""

@@ -28,6 +28,7 @@ from shelld.serve import (
     MAX_BACKLOG_BYTES,
     MAX_READ_FAILURES,
     MAX_STARTED_IN_A_ROW,
+    InFlight,
     Server,
 )
 from shelld.shells.manager import ShellManager
@@ -555,6 +556,23 @@ async def test_a_cancellation_is_not_compared_with_all_requests_in_flight(
     assert {answer["error"]["code"] for answer in answers} == {-32800}
     # A few for each: when it is entered, found and taken out again.
     assert comparisons < 10 * len(ids)
+
+
+async def test_what_a_failing_cancellation_has_left_can_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = iter([True])
+    stop = InFlight.stop
+
+    def fail_once(entry: InFlight) -> None:
+        if next(failures, False):
+            raise RuntimeError(SECRET)
+        stop(entry)
+
+    monkeypatch.setattr(InFlight, "stop", fail_once)
+    async with served() as peer:
+        peer.send(request("forever", 1), cancel(1), cancel(1))
+        assert (await peer.receive())["error"]["data"]["kind"] == "cancelled"
 
 
 async def test_an_id_that_was_cancelled_can_be_used_and_cancelled_again() -> None:
