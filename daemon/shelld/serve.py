@@ -492,7 +492,7 @@ class Server:
                 patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
                 loop = asyncio.get_running_loop()
                 entry.overdue = loop.call_later(patience, self._give_up, entry)
-        # The first cancellation says how they are answered; later ones find nothing. If this one has
+        # The first cancellation says how they are answered; later ones find nothing. If this one
         # failed, they can be cancelled again.
         self._by_id.pop(key, None)
 
