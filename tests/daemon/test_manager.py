@@ -29,7 +29,9 @@ from shelld.shells.manager import wait_for_start
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
 from shelld.shells.supervision import Supervision
+from shelld.tools import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.tools import ExecutionContext
 from support import Gate, children, is_alive, parent_of, wait_for
 
 
@@ -87,6 +89,31 @@ async def test_a_start_that_is_cancelled_when_it_is_over_leaves_no_command() -> 
                         await anyio.lowlevel.checkpoint()
                 scope.cancel()
         wait_for(lambda: not manager.list_running(), "the end of the command")
+    finally:
+        await ShellManager.reset()
+
+
+@pytest.mark.parametrize(
+    ("command", "in_background"), [("sleep 300", True), ("sleep 300 & true", False)]
+)
+async def test_a_tool_that_is_cancelled_when_it_is_over_leaves_no_command(
+    command: str, in_background: bool
+) -> None:
+    manager = ShellManager()
+    execute = partial(BashTool().execute, run_in_background=in_background)
+    try:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(execute, ExecutionContext("/"), command=command))
+                while not any(shell.pid for shell in manager.list_shells()):
+                    time.sleep(0.001)  # noqa: ASYNC251 - on purpose
+                    if not manager.list_shells():
+                        await anyio.lowlevel.checkpoint()
+                # The result is made in the manager's own thread, and has not come here.
+                time.sleep(0.2)  # noqa: ASYNC251 - on purpose
+                scope.cancel()
+        (shell,) = manager.list_shells()
+        wait_for(lambda: shell.is_empty, "the end of the command")
     finally:
         await ShellManager.reset()
 

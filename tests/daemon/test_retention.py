@@ -118,7 +118,7 @@ def test_the_room_of_all_is_taken_first_from_who_ended_the_longest_ago(
     retention.close()
 
 
-def test_nothing_is_taken_from_who_ended_while_it_is_read(spool_directory: str) -> None:
+def test_who_ended_and_is_read_gives_last_but_before_who_runs(spool_directory: str) -> None:
     retention = retention_of(spool_directory, total=10 * BLOCK_BYTES)
     running, first, second = (retention.open() for _ in range(3))
     fill(first, 3)
@@ -128,8 +128,8 @@ def test_nothing_is_taken_from_who_ended_while_it_is_read(spool_directory: str) 
         retention.finish(second)
         fill(running, 5)
         assert [output.stored_blocks for output in (first, second, running)] == [3, 0, 5]
-    fill(running, 3)
-    assert [output.stored_blocks for output in (first, second, running)] == [0, 0, 8]
+        fill(running, 3)
+        assert [output.stored_blocks for output in (first, second, running)] == [0, 0, 8]
     retention.close()
 
 

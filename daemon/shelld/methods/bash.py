@@ -63,9 +63,9 @@ async def run_for_answer(
     """Run a command as far as its caller waits: to its start, its end, or its timeout.
 
     The body of the `async with` makes the answer. Until it is left, a cancellation kills the
-    command with all that it started, and what an ended command wrote is not dropped to make room
-    for other shells. `timeout_ms` is for a foreground command without one in `params`; by default
-    it is the daemon's. Raises `RpcError`.
+    command with all that it started, and what other ended shells wrote is dropped before what this
+    one has. `timeout_ms` is for a foreground command without one in `params`; by default it is the
+    daemon's. Raises `RpcError`.
     """
     verdict = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -83,13 +83,12 @@ async def run_for_answer(
         warning=verdict.reason if verdict.verdict == "block" else None,
     )
     manager = context.daemon.manager
-    shell = await manager.start(request)
+    shell = context.shell = await manager.start(request)
     with manager.reading(shell):
         try:
             if params.run_in_background:
                 await wait_for_start(shell)
             else:
-                context.shell = shell
                 await shell.wait_until(partial(is_answerable, shell))
                 raise_failure(shell)
             if shell.recorder is not None:

@@ -3,8 +3,8 @@
 Owns the spool, and knows every shell's output from its start until it is forgotten. What runs over
 the limit of its own shell gives up its tail; what runs over that of all, or over what the disk
 holds, is taken first from the shells that ended, the longest ago first, and then from whichever
-holds the most. Nothing is taken from a shell that ended while a request reads it. No shell is
-refused room because of others, and none is forgotten here.
+holds the most. Of the shells that ended, those that a request reads come last. No shell is refused
+room because of others, and none is forgotten here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ShellOutput:
 
     @contextmanager
     def pinned(self) -> Generator[None]:
-        """Keep what this holds once the shell has ended, however much others write."""
+        """Give others what this holds only after the output of all other ended shells."""
         self._pins += 1
         try:
             yield
@@ -181,7 +181,8 @@ class Retention:
         self._spool.free(block)
 
     def _reclaim(self, error: str | None) -> bool:
-        oldest = next((output for output in self._ended if not output.is_pinned), None)
+        unread = (output for output in self._ended if not output.is_pinned)
+        oldest = next(unread, None) or next(iter(self._ended), None)
         if oldest is not None:
             del self._ended[oldest]
             oldest.give_up(oldest.stored_blocks, error)

@@ -110,6 +110,10 @@ read it. Prefer commands that print little."""
         verdict = judge(command, Circumstances(os.getcwd(), dict(os.environ)))
         return verdict.reason if verdict.verdict == "block" else None
 
+    def _discard(self, daemon: Context) -> None:
+        if daemon.shell is not None:
+            daemon.shell.discard()
+
     async def _dry_run(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
         return await self._with_daemon(self._judge, context, params)
 

@@ -107,6 +107,9 @@ class ExecutionTool(BaseTool):
     ) -> ToolResult:
         """Do the work, on the event loop of the shells. May raise `RpcError`."""
 
+    def _discard(self, daemon: Context) -> None:
+        """Undo what was done, as its caller was cancelled before the result came."""
+
     async def _with_daemon(self, body: Body, context: ExecutionContext, params: Any) -> ToolResult:
         try:
             if self._daemon is not None:
@@ -115,7 +118,14 @@ class ExecutionTool(BaseTool):
                 return await self._advised(daemon, body, context, params)
             manager = ShellManager()
             daemon = Context(Daemon(Options(), manager))
-            return await manager.run(self._advised, daemon, body, context, params)
+            return await manager.run(
+                self._advised,
+                daemon,
+                body,
+                context,
+                params,
+                discard=lambda _result: self._discard(daemon),
+            )
         except Exception as error:
             # Not what an unexpected one says: that can be anything.
             answer = answer_for(error, f"the tool {self.name}")
