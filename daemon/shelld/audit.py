@@ -10,6 +10,7 @@ rotated, it grows.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import stat
@@ -68,15 +69,16 @@ class AuditLog:
         return descriptor
 
     def write(self, record: AuditRecord) -> None:
-        line = encode(record) + b"\n"
-        if self._is_file and self._size and self._size + len(line) > self._max_bytes:
-            self._rotate()
         try:
+            line = encode(record) + b"\n"
+            if self._is_file and self._size and self._size + len(line) > self._max_bytes:
+                self._rotate()
             self._append(b"\n" + line if self._is_cut else line)
             self._cannot_write = False
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             if not self._cannot_write:
-                logger.warning("the audit log cannot be written (errno %s)", error.errno)
+                number = error.errno if isinstance(error, OSError) else errno.ENOMEM
+                logger.warning("the audit log cannot be written (errno %s)", number)
             self._cannot_write = True
 
     def _append(self, line: bytes) -> None:

@@ -102,6 +102,11 @@ def _room_of_empty_pipe(descriptor: int) -> int:
         return 0
 
 
+def _joined(pieces: list[memoryview]) -> memoryview:
+    """Return `pieces` as one. A single one, which may be large, is not copied."""
+    return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+
+
 class Output:
     """The stream of answers.
 
@@ -219,11 +224,14 @@ class Output:
             while self._queue and size + len(self._queue[0]) <= _WRITE_BYTES:
                 pieces.append(self._queue.popleft())
                 size += len(pieces[-1])
-        # A large one is never copied: the memory for that may not be there.
-        view = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+        with suppress(MemoryError):
+            # So that many small ones take one system call.
+            pieces = [_joined(pieces)]
         try:
-            while view:
-                view = view[self._write_some(view) :]
+            for piece in pieces:
+                view = piece
+                while view:
+                    view = view[self._write_some(view) :]
         except OSError as error:
             self._note_failure(error)
         with self._lock:

@@ -154,3 +154,20 @@ def test_a_fifo_that_is_full_loses_lines_and_never_waits(
     assert [line.getMessage() for line in caplog.records] == [
         f"the audit log cannot be written (errno {errno.EAGAIN})"
     ]
+
+
+def test_a_shortage_of_memory_loses_a_line_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_record: AuditRecord) -> bytes:
+        raise MemoryError
+
+    log = AuditLog(tmp_path / "log", 1_000_000)
+    with monkeypatch.context() as short:
+        short.setattr("shelld.audit.encode", fail)
+        log.write(record("lost"))
+    log.write(record("kept"))
+    log.close()
+    assert caplog.messages == [f"the audit log cannot be written (errno {errno.ENOMEM})"]
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert '"kept"' in line

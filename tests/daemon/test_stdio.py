@@ -133,6 +133,33 @@ async def test_a_pipe_that_its_reader_made_smaller_never_blocks() -> None:
     os.close(write)
 
 
+async def test_answers_that_cannot_be_joined_are_written_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = 0
+
+    def fail(_pieces: list[memoryview]) -> memoryview:
+        nonlocal failures
+        failures += 1
+        raise MemoryError
+
+    monkeypatch.setattr("shelld.stdio._joined", fail)
+    read, write = os.pipe()
+    output = Output(write)
+    expected = b"".join(b"%06d" % number for number in range(50_000))
+    with anyio.fail_after(10):
+        for start in range(0, len(expected), 1000):
+            output.write(expected[start : start + 1000])
+        data = await anyio.to_thread.run_sync(read_all, read, len(expected))
+        await output.wait_empty()
+    assert data == expected
+    assert failures
+    assert not output.is_broken
+    os.close(read)
+    output.close()
+    os.close(write)
+
+
 async def test_a_file_takes_everything(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
     output = Output(descriptor)
