@@ -9,6 +9,7 @@ import pytest
 from shelld.methods.bash import bash, is_answerable, run_for_answer
 from shelld.methods.context import Context, Daemon, LargeAnswers
 from shelld.options import Options
+from shelld.output.retention import ShellOutput
 from shelld.shells import ShellManager
 from shelld.shells.process import ShellProcess
 from shelld_protocol.errors import RpcError, resource_exhausted
@@ -27,16 +28,21 @@ def test_released_command_is_answered_once_started() -> None:
 async def test_output_is_pinned_until_the_answer_is_made() -> None:
     async with ShellManager() as manager:
         context = Context(Daemon(Options(), manager))
-        async with run_for_answer(context, BashParams("true")) as shell:
+        outputs: list[ShellOutput] = []
+
+        async def is_pinned(shell: ShellProcess) -> bool:
             assert shell.has_ended
-            output = shell.output
-            pinned = [output.is_pinned]
-        pinned.append(output.is_pinned)
-        assert pinned == [True, False]
+            outputs.append(shell.output)
+            return shell.output.is_pinned
+
+        async def fail(shell: ShellProcess) -> None:
+            assert await is_pinned(shell)
+            raise resource_exhausted("memory", "no room")
+
+        assert await run_for_answer(context, BashParams("true"), is_pinned)
         with pytest.raises(RpcError, match="no room"):
-            async with run_for_answer(context, BashParams("true")) as shell:
-                raise resource_exhausted("memory", "no room")
-        assert not shell.output.is_pinned
+            await run_for_answer(context, BashParams("true"), fail)
+        assert [output.is_pinned for output in outputs] == [False, False]
 
 
 async def test_a_start_in_the_background_that_is_cancelled_leaves_no_command(
@@ -96,14 +102,17 @@ async def test_a_cancellation_before_the_answer_kills_what_is_left(
         context = Context(Daemon(Options(), manager))
         params = BashParams("sleep 300 & true", run_in_background=in_background)
         shells: list[ShellProcess] = []
+
+        async def cancel(shell: ShellProcess) -> None:
+            shells.append(shell)
+            assert not shell.is_empty
+            context.is_over = True
+            scope.cancel()
+            if checks:
+                await anyio.lowlevel.checkpoint()
+
         with anyio.CancelScope() as scope:
-            async with run_for_answer(context, params) as shell:
-                shells.append(shell)
-                assert not shell.is_empty
-                context.is_over = True
-                scope.cancel()
-                if checks:
-                    await anyio.lowlevel.checkpoint()
+            await run_for_answer(context, params, cancel)
         assert scope.cancelled_caught
         assert shells[0].is_empty
         assert not shells[0].survivors

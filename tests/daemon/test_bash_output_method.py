@@ -127,13 +127,16 @@ async def test_a_shell_that_is_read_is_kept_until_it_was_read(is_cancelled: bool
         first = await bash(context, BashParams("echo first"))
         assert isinstance(first, BashResult)
         shell = manager.get(first.bash_id)
+
+        async def look(_: ShellProcess) -> None:
+            assert len(manager.list_shells()) == 2
+            if is_cancelled:
+                scope.cancel()
+                await checkpoint()
+
         with manager.reading(shell):
             with anyio.CancelScope() as scope:
-                async with run_for_answer(context, BashParams("true")):
-                    assert len(manager.list_shells()) == 2
-                    if is_cancelled:
-                        scope.cancel()
-                        await checkpoint()
+                await run_for_answer(context, BashParams("true"), look)
             with anyio.fail_after(20):
                 # A shell may be answered before it is let go.
                 while manager.list_shells() != [shell]:

@@ -123,13 +123,13 @@ def test_who_ended_and_is_read_gives_last_but_before_who_runs(spool_directory: s
     running, first, second = (retention.open() for _ in range(3))
     fill(first, 3)
     fill(second, 3)
-    with first.pinned():
-        retention.finish(first)
-        retention.finish(second)
-        fill(running, 5)
-        assert [output.stored_blocks for output in (first, second, running)] == [3, 0, 5]
-        fill(running, 3)
-        assert [output.stored_blocks for output in (first, second, running)] == [0, 0, 8]
+    first.pin()
+    retention.finish(first)
+    retention.finish(second)
+    fill(running, 5)
+    assert [output.stored_blocks for output in (first, second, running)] == [3, 0, 5]
+    fill(running, 3)
+    assert [output.stored_blocks for output in (first, second, running)] == [0, 0, 8]
     retention.close()
 
 

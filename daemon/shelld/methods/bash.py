@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -36,6 +36,8 @@ from shelld_protocol.structs import GuardVerdict
 
 logger = logging.getLogger("shelld.guard")
 
+T = TypeVar("T")
+
 MAX_RESULT_BYTES = 1024 * 1024
 
 
@@ -44,28 +46,21 @@ async def bash(
 ) -> BashResult | BackgroundResult | DryRunResult:
     if params.dry_run:
         return await dry_run(context, params)
-    async with run_for_answer(context, params) as shell:
-        if params.run_in_background or (shell.released and not shell.has_ended):
-            return _background_result(shell, params)
-        result = await _foreground_result(context, shell, params)
-    if shell.status is ShellStatus.TIMEOUT and shell.timeout_ms is not None:
-        data = msgspec.to_builtins(result)
-        if shell.survivors:
-            data["survivors"] = shell.survivors
-        raise timed_out(shell.timeout_ms, data)
-    return result
+    return await run_for_answer(context, params, partial(_result, context, params))
 
 
-@asynccontextmanager
 async def run_for_answer(
-    context: Context, params: BashParams, timeout_ms: int | None = None
-) -> AsyncGenerator[ShellProcess]:
+    context: Context,
+    params: BashParams,
+    make_answer: Callable[[ShellProcess], Awaitable[T]],
+    timeout_ms: int | None = None,
+) -> T:
     """Run a command as far as its caller waits: to its start, its end, or its timeout.
 
-    The body of the `async with` makes the answer. Until it is left, a cancellation kills the
-    command with all that it started, and what other ended shells wrote is dropped before what this
-    one has. `timeout_ms` is for a foreground command without one in `params`; by default it is the
-    daemon's. Raises `RpcError`.
+    Returns what `make_answer` does. Until then a cancellation kills the command with all that it
+    started, and what other ended shells wrote is dropped before what this one has. `timeout_ms` is
+    for a foreground command without one in `params`; by default it is the daemon's. Raises
+    `RpcError`.
     """
     verdict = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -84,22 +79,25 @@ async def run_for_answer(
     )
     manager = context.daemon.manager
     shell = context.shell = await manager.start(request)
-    with manager.reading(shell):
-        try:
-            if params.run_in_background:
-                await wait_for_start(shell)
-            else:
-                await shell.wait_until(partial(is_answerable, shell))
-                raise_failure(shell)
-            if shell.recorder is not None:
-                await shell.recorder.settle()
-            yield shell
-            if context.is_over:
-                # Its cancellation came with the news that this task was waiting for.
-                await anyio.lowlevel.checkpoint()
-        except anyio.get_cancelled_exc_class():
-            await _kill(context, shell)
-            raise
+    manager.begin_reading(shell)
+    try:
+        if params.run_in_background:
+            await wait_for_start(shell)
+        else:
+            await shell.wait_until(partial(is_answerable, shell))
+            raise_failure(shell)
+        if shell.recorder is not None:
+            await shell.recorder.settle()
+        answer = await make_answer(shell)
+        if context.is_over:
+            # Its cancellation came with the news that this task was waiting for.
+            await anyio.lowlevel.checkpoint()
+    except anyio.get_cancelled_exc_class():
+        await _kill(context, shell)
+        raise
+    finally:
+        manager.end_reading(shell)
+    return answer
 
 
 def _timeout_policy(
@@ -135,6 +133,20 @@ def is_answerable(shell: ShellProcess) -> bool:
         return shell.status is not ShellStatus.TIMEOUT or bool(shell.survivors)
     # A command that goes on in the background may not have been started yet.
     return shell.released and shell.pid is not None
+
+
+async def _result(
+    context: Context, params: BashParams, shell: ShellProcess
+) -> BashResult | BackgroundResult:
+    if params.run_in_background or (shell.released and not shell.has_ended):
+        return _background_result(shell, params)
+    result = await _foreground_result(context, shell, params)
+    if shell.status is ShellStatus.TIMEOUT and shell.timeout_ms is not None:
+        data = msgspec.to_builtins(result)
+        if shell.survivors:
+            data["survivors"] = shell.survivors
+        raise timed_out(shell.timeout_ms, data)
+    return result
 
 
 async def _foreground_result(

@@ -10,8 +10,6 @@ room because of others, and none is forgotten here.
 from __future__ import annotations
 
 import errno
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final
 
 from shelld.output.spool import Spool
@@ -58,14 +56,15 @@ class ShellOutput:
         # How many requests read it.
         self._pins = 0
 
-    @contextmanager
-    def pinned(self) -> Generator[None]:
-        """Give others what this holds only after the output of all other ended shells."""
+    def pin(self) -> None:
+        """Give others what this holds only after the output of all other ended shells.
+
+        Until `unpin` was called as often.
+        """
         self._pins += 1
-        try:
-            yield
-        finally:
-            self._pins -= 1
+
+    def unpin(self) -> None:
+        self._pins -= 1
 
     @property
     def is_pinned(self) -> bool:

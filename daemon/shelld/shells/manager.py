@@ -285,11 +285,18 @@ class ShellManager:
     @contextlib.contextmanager
     def reading(self, shell: ShellProcess) -> Generator[None]:
         """Keep a shell that has ended, with its output, while a request reads it."""
+        self.begin_reading(shell)
         try:
-            with shell.output.pinned():
-                yield
+            yield
         finally:
-            self._forget_excess()
+            self.end_reading(shell)
+
+    def begin_reading(self, shell: ShellProcess) -> None:
+        shell.output.pin()
+
+    def end_reading(self, shell: ShellProcess) -> None:
+        shell.output.unpin()
+        self._forget_excess()
 
     def _forget_excess(self) -> None:
         """Forget the shells that ended first, if too many are kept; none that a request reads."""

@@ -99,10 +99,11 @@ class Supervision:
             launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
         }
         self._timeout: TimeoutPolicy | None = None
-        self._on_start = on_start
-        self._started = False
+        # None once it was called.
+        self._on_start: Callable[[], None] | None = on_start
         self._on_end = on_end
-        self._release = release
+        # None once it was called.
+        self._release: Callable[[Supervision, Channel | None], None] | None = release
         self._pool = pool
         self._oom_kills = oom_kills
         self._oom_kills_before = 0
@@ -112,7 +113,6 @@ class Supervision:
         self._tree_empty = False
         # And all that it wrote has been taken.
         self._is_over = False
-        self._is_given_back = False
         self._wait_status: int | None = None
         self._was_signalled = False
         self._kill_event: ShellEvent | None = None
@@ -252,7 +252,7 @@ class Supervision:
     def give_up(self, _error: BaseException) -> None:
         """Report that `run` has failed, and do what it has not done; the runner kills the tree."""
         faults.report("the supervision of a shell")
-        if not self._is_given_back:
+        if self._release is not None:
             self._runner_lost = True
         self._end_as_lost()
         self._finish()
@@ -328,9 +328,9 @@ class Supervision:
         shell.notify()
 
     def _give_back(self) -> None:
-        if not self._is_given_back:
-            self._is_given_back = True
-            self._release(self, self._channel if self._is_intact else None)
+        release, self._release = self._release, None
+        if release is not None:
+            release(self, self._channel if self._is_intact else None)
 
     def _next_deadline(self) -> float:
         return min(self._timeout_at, self._answer_at, self._stuck_at, self._held_until)
@@ -419,7 +419,7 @@ class Supervision:
         The keeper died with the request for it. A runner says READY before it looks for a command.
         A command that is to be killed is not started any more.
         """
-        if self._channel.peer is not None or self._started or not self._launches_left:
+        if self._channel.peer is not None or self._on_start is None or not self._launches_left:
             return False
         if self.is_being_ended:
             return False
@@ -509,9 +509,9 @@ class Supervision:
         self._start_is_over()
 
     def _start_is_over(self) -> None:
-        if not self._started:
-            self._started = True
-            self._on_start()
+        on_start, self._on_start = self._on_start, None
+        if on_start is not None:
+            on_start()
 
     def _look_for_oom(self, wait_status: int) -> None:
         # By itself, or as what bash tells of the last process that it waited for.

@@ -136,7 +136,8 @@ read it. Prefer commands that print little."""
         session_cwd = None
         if bash_params.cwd is None:
             session_cwd = manager.look_at_session(bash_params.session).last_cwd
-        async with run_for_answer(daemon, bash_params, timeout_ms) as shell:
+
+        async def result(shell: ShellProcess) -> ToolResult:
             lines = _moved(shell, session_cwd)
             if bash_params.run_in_background:
                 return _started(shell, bash_params, lines)
@@ -145,6 +146,8 @@ read it. Prefer commands that print little."""
             limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
             next_cwd = shown(manager.look_at_session(bash_params.session).next_cwd)
             return await _ended(shell, bash_params, limit, lines, next_cwd)
+
+        return await run_for_answer(daemon, bash_params, result, timeout_ms)
 
 
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
