@@ -14,6 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import anyio
@@ -44,6 +45,9 @@ class CommandUsage(Struct, frozen=True):
     max_rss_bytes: int = 0
 
 
+NO_USAGE: Final = CommandUsage()
+
+
 class _Waiter(NamedTuple):
     condition: Callable[[], bool]
     met: Wakeup
@@ -68,6 +72,7 @@ class BashProcess(NamedTuple):
     returncode: int | None
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class ShellProcess:
     """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
 
@@ -77,58 +82,56 @@ class ShellProcess:
     made by hand has no process, and is what its attributes are set to.
     """
 
-    description: str | None = None
-    session: str | None = None
-    verdict = ""
-    warning: str | None = None
-    timeout_ms: int | None = None
+    id: str = ""
+    command: str = ""
+    working_dir: str = ""
+    _: KW_ONLY
+    output: ShellOutput = field(default_factory=ShellOutput)
+    # Nothing that the command started is left, or nothing was started.
+    is_empty: bool = True
+    stdout: OutputStream = field(init=False)
+    stderr: OutputStream = field(init=False)
+    description: str | None = field(default=None, init=False)
+    session: str | None = field(default=None, init=False)
+    verdict: str = field(default="", init=False)
+    warning: str | None = field(default=None, init=False)
+    timeout_ms: int | None = field(default=None, init=False)
     # Somebody waits for its end.
-    in_foreground = False
+    in_foreground: bool = field(default=False, init=False)
     # From SIGTERM to SIGKILL.
-    grace_ms = 1_000
+    grace_ms: int = field(default=1_000, init=False)
+    pid: int | None = field(default=None, init=False)
+    exit_code: int | None = field(default=None, init=False)
+    signal: str | None = field(default=None, init=False)
+    usage: CommandUsage = field(default=NO_USAGE, init=False)
+    # Pids that were alive after bash had ended, as last seen.
+    leftover: list[int] = field(default_factory=list, init=False)
+    # Pids that were alive after the last kill's deadline.
+    survivors: list[int] = field(default_factory=list, init=False)
+    # Why it ended as it did, where that is not what it looks like.
+    reason: EndReason | None = field(default=None, init=False)
+    # (errno, what) if nothing could be started.
+    failure: tuple[int, str] | None = field(default=None, init=False)
+    # The timeout has passed and was to move the shell to the background.
+    released: bool = field(default=False, init=False)
+    created_at: float = field(init=False)
+    started_at: float | None = field(default=None, init=False)
+    # Took down what the command has left, if that was to be kept and it ended by itself.
+    recorder: Recorder | None = field(default=None, init=False)
+    supervision: Supervisor | None = field(default=None, init=False)
+    home: Home | None = field(default=None, init=False)
+    _began: float = field(init=False)
+    _lasted: float = field(default=math.nan, init=False)
+    _completed_at: float | None = field(default=None, init=False)
+    # When that was, as of time.monotonic().
+    _completed_on_clock: float = field(default=math.inf, init=False)
+    _status: ShellStatus = field(default=ShellStatus.PENDING, init=False)
+    _waiters: list[_Waiter] = field(default_factory=list["_Waiter"], init=False)
 
-    def __init__(
-        self,
-        id: str = "",  # noqa: A002
-        command: str = "",
-        working_dir: str = "",
-        *,
-        output: ShellOutput | None = None,
-    ) -> None:
-        self.id = id
-        self.command = command
-        self.working_dir = working_dir
-        self.output = output or ShellOutput()
+    def __post_init__(self) -> None:
         self.stdout = self.output.stdout
         self.stderr = self.output.stderr
-        self.pid: int | None = None
-        self.exit_code: int | None = None
-        self.signal: str | None = None
-        self.usage = CommandUsage()
-        # Pids that were alive after bash had ended, as last seen.
-        self.leftover: list[int] = []
-        # Pids that were alive after the last kill's deadline.
-        self.survivors: list[int] = []
-        # Why it ended as it did, where that is not what it looks like.
-        self.reason: EndReason | None = None
-        # (errno, what) if nothing could be started.
-        self.failure: tuple[int, str] | None = None
-        # The timeout has passed and was to move the shell to the background.
-        self.released = False
-        # Nothing that the command started is left, or nothing was started.
-        self.is_empty = output is None
         self.begin()
-        self.started_at: float | None = None
-        self._completed_at: float | None = None
-        # When that was, as of time.monotonic().
-        self._completed_on_clock = math.inf
-        # Took down what the command has left, if that was to be kept and it ended by itself.
-        self.recorder: Recorder | None = None
-        self.supervision: Supervisor | None = None
-        self.home: Home | None = None
-        self._status = ShellStatus.PENDING
-        self._lasted = math.nan
-        self._waiters: list[_Waiter] = []
 
     @property
     def status(self) -> ShellStatus:

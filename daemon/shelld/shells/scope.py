@@ -212,7 +212,7 @@ class Scope:
             channel = self.pool.acquire()
             output = self.retention.open()
             supervision = Supervision(
-                ShellProcess(output=output),
+                ShellProcess(output=output, is_empty=False),
                 channel,
                 launch,
                 pool=self.pool,
