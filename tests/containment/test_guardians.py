@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from oracles import Cgroup, Freezer, start_tracer
+from oracles import TRACER, Cgroup, Freezer, start_tracer
 from support import (
     RawDaemon,
+    altered_daemon,
     children,
     descendants,
     is_alive,
@@ -20,6 +22,9 @@ from support import (
     raw_daemon,
     wait_for,
 )
+
+# Does not wait as long for a runner to be forked.
+HASTY_DAEMON = altered_daemon({"shelld.shells.supervision.START_TIMEOUT_S": 3})
 
 
 @pytest.fixture(params=["cgroup", "subreaper"])
@@ -256,3 +261,25 @@ def test_a_runner_that_its_command_traces_leaves_nothing(daemon: RawDaemon, end:
             wait_for(lambda: not any(map(is_alive, [keeper, *family])), "the end of all")
     finally:
         kill_all([pid for pid in family if is_alive(pid)])
+
+
+@pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
+def test_a_keeper_that_a_command_traces_is_replaced(mechanism: str) -> None:
+    with raw_daemon("--containment", mechanism, command=HASTY_DAEMON) as daemon:
+        running = [daemon.background("sleep 300") for _ in range(3)]
+        keeper = keeper_of(daemon)
+        runners = children(keeper)
+        tracer = daemon.background(f"{sys.executable} {TRACER} {keeper}")
+        told = daemon.call("bash_output", {"bash_id": tracer, "wait": 20_000})["stdout"]
+        if told != "stopped":
+            pytest.skip(f"no debugger may be attached: {told}")
+        # More at once than there are idle runners, so that some have to be made.
+        requests = [daemon.request("bash", {"command": "sleep 0.1"}) for _ in range(12)]
+        for request_id in requests:
+            assert daemon.answer(request_id)["result"]["exitCode"] == 0
+        assert keeper not in [parent_of(pid) for pid in runners if is_alive(pid)]
+        for bash_id in (*running, tracer):
+            result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+            assert (result["status"], result["survivors"]) == ("killed", [])
+        wait_for(lambda: not is_alive(keeper), "the end of the keeper")
+        assert daemon.bash("echo next")["stdout"] == "next\n"

@@ -85,7 +85,8 @@ def write_all(descriptor: int, content: bytes) -> None:
 class Channel:
     """One end. Owns its socket, and the descriptors received but not yet handed out.
 
-    `peer` is what the runner at the other end said of itself with READY.
+    `peer` is what the runner at the other end said of itself with READY. `keeper`: the pid of the
+    keeper that was asked for this runner.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -93,6 +94,7 @@ class Channel:
         self._buffer = bytearray()
         self._descriptors: list[int] = []
         self.peer: RunnerInfo | None = None
+        self.keeper: int | None = None
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:

@@ -157,6 +157,20 @@ class RunnerPool:
                 self._keeper.send((STOP_RUNNER, pid))
                 self._continue_keeper()
 
+    def replace_keeper_of(self, channel: Channel) -> None:
+        """SIGKILL a keeper that makes no runner, unless that has been done, and start another.
+
+        It may be stopped by a command, as a debugger does that.
+        """
+        if self.adopts:
+            self._reap()
+        if self._keeper_pid is not None and channel.keeper == self._keeper_pid:
+            with contextlib.suppress(OSError):
+                os.kill(self._keeper_pid, signal.SIGKILL)
+            # Its end may be seen much later: it is not reaped before its tracer lets it go.
+            self._adopted.add(self._keeper_pid)
+            self._replace_keeper()
+
     def _has_lost_its_keeper(self, runner: int) -> bool:
         """Whether its keeper has ended, or does not listen any more.
 
@@ -322,6 +336,7 @@ class RunnerPool:
                     # their commands.
                     keeper = self._other_keeper(self._keeper)
                     keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
+                channel.keeper = self._keeper_pid
                 self._continue_keeper()
             except BaseException:
                 channel.close()

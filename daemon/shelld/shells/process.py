@@ -105,9 +105,9 @@ class ShellProcess:
     signal: str | None = field(default=None, init=False)
     usage: CommandUsage = field(default=NO_USAGE, init=False)
     # Pids that were alive after bash had ended, as last seen.
-    leftover: list[int] = field(default_factory=list, init=False)
+    leftover: list[int] = field(init=False)
     # Pids that were alive after the last kill's deadline.
-    survivors: list[int] = field(default_factory=list, init=False)
+    survivors: list[int] = field(init=False)
     # Why it ended as it did, where that is not what it looks like.
     reason: EndReason | None = field(default=None, init=False)
     # (errno, what) if nothing could be started.
@@ -126,11 +126,14 @@ class ShellProcess:
     # When that was, as of time.monotonic().
     _completed_on_clock: float = field(default=math.inf, init=False)
     _status: ShellStatus = field(default=ShellStatus.PENDING, init=False)
-    _waiters: list[_Waiter] = field(default_factory=list["_Waiter"], init=False)
+    _waiters: list[_Waiter] = field(init=False)
 
     def __post_init__(self) -> None:
         self.stdout = self.output.stdout
         self.stderr = self.output.stderr
+        self.leftover = []
+        self.survivors = []
+        self._waiters = []
         self.begin()
 
     @property

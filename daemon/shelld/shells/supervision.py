@@ -365,7 +365,9 @@ class Supervision:
     def _give_up_on_runner(self) -> None:
         shell, runner = self.shell, self._channel.peer
         bash = [] if shell.pid is None or self._wait_status is not None else [shell.pid]
-        if runner is not None and not self._runner_lost:
+        if runner is None and not self._runner_lost and self._replace_keeper():
+            self._stuck_at = self._clock() + START_TIMEOUT_S
+        elif runner is not None and not self._runner_lost:
             self._pool.stop_runner(runner.pid)
             self._wait_for_keeper()
         elif survivors := shell.leftover or bash:
@@ -373,6 +375,12 @@ class Supervision:
             shell.survivors = shell.leftover = survivors
         else:
             self._runner_lost = self._orphaned = True
+
+    def _replace_keeper(self) -> bool:
+        """Whether the command is with another runner, as the keeper has made none."""
+        self._pool.replace_keeper_of(self._channel)
+        self._poller.unregister(self._channel.fileno())
+        return self._launch_again()
 
     def _time_out(self) -> None:
         # A command that has ended by now, but was not answered yet, was in time.
