@@ -24,7 +24,7 @@ from support import (
 )
 
 # Does not wait as long for a runner to be forked.
-HASTY_DAEMON = altered_daemon({"shelld.shells.supervision.START_TIMEOUT_S": 3})
+HASTY_DAEMON = altered_daemon({"shelld.shells.life.START_TIMEOUT_S": 3})
 
 
 @pytest.fixture(params=["cgroup", "subreaper"])

@@ -15,9 +15,10 @@ from shelld.methods.context import Daemon
 from shelld.options import Options
 from shelld.shells import ShellManager, ShellProcess, ShellStatus
 from shelld.shells.launch import StartRequest
+from shelld.shells.life import Life
 from shelld.shells.pipe import Pipe
 from shelld.shells.spare import Spares
-from shelld.shells.supervision import Supervision
+from shelld.shells.supervisor import Supervisor
 from shelld.toolbox import Toolbox
 from shelld.tools.bash import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
@@ -41,24 +42,26 @@ def fails_once(
 
 async def end_of(shell: ShellProcess) -> None:
     with anyio.fail_after(20):
-        await shell.wait_until(lambda: shell.is_empty)
+        await shell.wait_until(lambda: shell.is_empty and shell.has_ended)
 
 
 @pytest.mark.parametrize(
     "place",
     [
         (Pipe, "pump"),
-        (Supervision, "_advance"),
-        (Supervision, "_next_deadline"),
-        (Supervision, "_handle"),
-        (Supervision, "_start_is_over"),
+        (Supervisor, "_advance"),
+        (Supervisor, "_meet_deadlines"),
+        (Life, "receive"),
+        (Life, "take"),
     ],
     ids=lambda place: place[1],
 )
 async def test_a_failed_supervision_ends_its_own_shell_only(
     monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
 ) -> None:
-    def is_not_other(owner: Pipe | Supervision, *_: object, **__: object) -> bool:
+    def is_not_other(owner: Pipe | Supervisor | Life, *_: object, **__: object) -> bool:
+        if isinstance(owner, Supervisor):
+            owner = owner.life
         return isinstance(owner, Pipe) or owner.shell is not other
 
     before = faults.count()
@@ -80,14 +83,14 @@ async def test_a_failed_supervision_ends_its_own_shell_only(
 async def test_a_supervision_whose_kill_fails_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(_supervision: Supervision) -> None:
+    def fail(_supervisor: Supervisor) -> None:
         raise ValueError("unforeseen")
 
     before = faults.count()
     async with ShellManager() as manager:
         with monkeypatch.context() as patch:
-            patch.setattr(Supervision, "_advance", fail)
-            patch.setattr(Supervision, "_kill_unseen", fail)
+            patch.setattr(Supervisor, "_advance", fail)
+            patch.setattr(Supervisor, "_kill_unseen", fail)
             shell = await manager.start(StartRequest("sleep 300"))
             ended = False
 
@@ -110,7 +113,7 @@ async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.stdout.store.written > 0)
             pid = int(shell.stdout.store.read(0, 100).data)
-            monkeypatch.setattr(Supervision, "_advance", fails_once(vars(Supervision)["_advance"]))
+            monkeypatch.setattr(Supervisor, "_advance", fails_once(vars(Supervisor)["_advance"]))
             await shell.end_tree(15, 300)
         assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
         assert not is_alive(pid)

@@ -22,13 +22,15 @@ import pytest
 
 from shelld.keeper.channel import EMPTY, EXITED, LOST, READY, STARTED, Channel
 from shelld.keeper.pool import SPARE, RunnerPool
-from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervision
+from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervisor
+from shelld.shells.course import Event
 from shelld.shells.launch import StartRequest, TimeoutPolicy
+from shelld.shells.life import Life
 from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.manager import wait_for_start
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
-from shelld.shells.supervision import Supervision
+from shelld.shells.supervisor import Supervisor
 from shelld.tools import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.tools import ExecutionContext
@@ -247,11 +249,11 @@ async def test_a_kill_that_comes_while_orphans_are_ended_is_not_waited_for_in_va
 
         async def kill_orphans(*args: Any) -> list[int]:
             survivors = await orphans.kill_orphans(*args)
-            assert shell.supervision is not None
-            shell.supervision.begin_kill(signal.SIGTERM, 60_000, ShellEvent.KILLED)
+            assert shell.killer is not None
+            shell.killer.begin_kill(signal.SIGTERM, 60_000, ShellEvent.KILLED)
             return survivors
 
-        monkeypatch.setattr(supervision, "kill_orphans", kill_orphans)
+        monkeypatch.setattr(supervisor, "kill_orphans", kill_orphans)
         os.kill(parent_of(runner), signal.SIGKILL)
         os.kill(runner, signal.SIGKILL)
         with anyio.fail_after(20):
@@ -412,8 +414,8 @@ async def test_a_command_killed_before_its_start_is_never_started(
     async with ShellManager() as manager:
         with next_runner(monkeypatch):
             shell = await manager.start(StartRequest(f"touch {tmp_path}/ran"))
-            assert shell.supervision is not None
-            shell.supervision.begin_kill(signal.SIGTERM, 60_000, event)
+            assert shell.killer is not None
+            shell.killer.begin_kill(signal.SIGTERM, 60_000, event)
         # Its runner is gone, and another one could be had.
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.is_empty)
@@ -458,13 +460,14 @@ async def test_a_start_whose_runner_is_lost_is_not_cancelled(
 
 def report_timeouts(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:
     """An event for the moment after a timeout has had its effect."""
-    has_passed, time_out = anyio.Event(), vars(Supervision)["_time_out"]
+    has_passed, meet_deadline = anyio.Event(), Life.meet_deadline
 
-    def report(supervision: Supervision) -> None:
-        time_out(supervision)
-        has_passed.set()
+    def report(life: Life, name: Event) -> None:
+        meet_deadline(life, name)
+        if name is Event.TIMEOUT_DUE:
+            has_passed.set()
 
-    monkeypatch.setattr(Supervision, "_time_out", report)
+    monkeypatch.setattr(Life, "meet_deadline", report)
     return has_passed
 
 
@@ -496,11 +499,13 @@ async def test_a_command_that_ended_unread_is_not_overdue(monkeypatch: pytest.Mo
             runner.send((STARTED, os.getpid()))
             await shell.wait_until(lambda: shell.is_running)
             runner.send((EXITED, 0, 0, 0, 0, False, [], True))
-            assert isinstance(shell.supervision, Supervision)
-            vars(Supervision)["_time_out"](shell.supervision)
+            life = shell.killer
+            assert isinstance(life, Life)
+            life.deadlines.set(Event.TIMEOUT_DUE, 0)
+            vars(Supervisor)["_meet_deadlines"](Supervisor(life, RunnerPool()))
             assert not shell.released
-            # A deadline that is met wakes the supervision, which this call has not done.
-            shell.supervision.let_go()
+            # The task that waits does not know of it yet.
+            life.links.wake_at(0)
             await shell.wait_until(lambda: shell.is_empty)
         assert shell.status is ShellStatus.COMPLETED
 

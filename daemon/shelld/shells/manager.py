@@ -236,8 +236,7 @@ class ShellManager:
         killed, as nobody would know of it.
         """
         shell = await self.start(request)
-        if shell.supervision is not None:
-            shell.supervision.hold()
+        shell.hold()
         try:
             await wait_for_start(shell)
         except anyio.get_cancelled_exc_class():

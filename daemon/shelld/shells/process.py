@@ -53,16 +53,12 @@ class _Waiter(NamedTuple):
     met: Wakeup
 
 
-class Supervisor(Protocol):
-    """What a shell asks of its supervision."""
+class Killer(Protocol):
+    """What a shell asks of who can kill it."""
 
-    def begin_kill(self, number: int, grace_ms: int, event: ShellEvent) -> None: ...
+    def begin_kill(self, number: int, grace_ms: int, reason: ShellEvent) -> None: ...
 
     def discard(self) -> None: ...
-
-    def hold(self) -> None: ...
-
-    def let_go(self) -> None: ...
 
 
 class BashProcess(NamedTuple):
@@ -118,7 +114,8 @@ class ShellProcess:
     started_at: float | None = field(default=None, init=False)
     # Took down what the command has left, if that was to be kept and it ended by itself.
     recorder: Recorder | None = field(default=None, init=False)
-    supervision: Supervisor | None = field(default=None, init=False)
+    # None once nothing is left to kill.
+    killer: Killer | None = field(default=None, init=False)
     home: Home | None = field(default=None, init=False)
     _began: float = field(init=False)
     _lasted: float = field(default=math.nan, init=False)
@@ -127,6 +124,8 @@ class ShellProcess:
     _completed_on_clock: float = field(default=math.inf, init=False)
     _status: ShellStatus = field(default=ShellStatus.PENDING, init=False)
     _waiters: list[_Waiter] = field(init=False)
+    # Its caller is to see it running, however short it is.
+    _is_held: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.stdout = self.output.stdout
@@ -138,12 +137,13 @@ class ShellProcess:
 
     @property
     def status(self) -> ShellStatus:
-        return self._status
+        held = self._is_held and self._status not in LIVE
+        return ShellStatus.RUNNING if held else self._status
 
     @status.setter
     def status(self, status: ShellStatus) -> None:
         """Raises ValueError for a step that is not in the table, or if there is a process."""
-        if self.supervision is not None:
+        if self.killer is not None:
             raise ValueError("what has a process has the state of that")
         if (self._status, status) not in STEPS:
             raise ValueError(f"a {self._status.value} shell cannot become {status.value}")
@@ -152,11 +152,11 @@ class ShellProcess:
     @property
     def is_running(self) -> bool:
         """Whether its bash runs; false before the start, too."""
-        return self._status is ShellStatus.RUNNING
+        return self.status is ShellStatus.RUNNING
 
     @property
     def has_ended(self) -> bool:
-        return self._status not in LIVE
+        return self.status not in LIVE
 
     @property
     def process(self) -> BashProcess | None:
@@ -165,6 +165,8 @@ class ShellProcess:
 
     @property
     def _returncode(self) -> int | None:
+        if not self.has_ended:
+            return None
         if self.signal is not None:
             return -_signal_number(self.signal)
         return self.exit_code
@@ -210,7 +212,7 @@ class ShellProcess:
         return await self._at_home(self._wait, timeout)
 
     async def _wait(self, timeout: float | None) -> int:
-        if not self.has_ended and self.supervision is None:
+        if self._status in LIVE and self.killer is None:
             raise RuntimeError("there is no process to wait for")
         with anyio.move_on_after(timeout):
             await self.wait_until(lambda: self.has_ended)
@@ -301,11 +303,20 @@ class ShellProcess:
     def last_read_stderr(self, offset: int) -> None:
         self.stderr.read_position = offset
 
+    def hold(self) -> None:
+        """Show it as running until `let_go`."""
+        self._is_held = True
+
     def let_go(self) -> None:
-        """Let its end be told, after a start that holds that back."""
-        supervision = self.supervision
-        if supervision is not None and self.home is not None:
-            self.home.call_soon(supervision.let_go)
+        """Show it as it is, after `hold`."""
+        if self.home is None:
+            self._let_go()
+        else:
+            self.home.call_soon(self._let_go)
+
+    def _let_go(self) -> None:
+        self._is_held = False
+        self.notify()
 
     async def _at_home(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
         return await (function(*args) if self.home is None else self.home.call(function, *args))
@@ -335,8 +346,9 @@ class ShellProcess:
 
     def discard(self) -> None:
         """Have the whole tree killed, without waiting for that."""
-        if self.supervision is not None:
-            self.supervision.discard()
+        self._is_held = False
+        if self.killer is not None:
+            self.killer.discard()
 
     async def end_tree(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
@@ -346,9 +358,10 @@ class ShellProcess:
         Returns the pids that are still alive a second after the grace, else []. `event` says
         what the shell ends with if this is what ends it.
         """
-        if self.supervision is not None and not self.is_empty:
+        self._is_held = False
+        if self.killer is not None and not self.is_empty:
             self.survivors = []
-            self.supervision.begin_kill(number, grace_ms, event)
+            self.killer.begin_kill(number, grace_ms, event)
             await self.wait_until(lambda: self.is_empty or bool(self.survivors))
         return self.survivors
 
@@ -381,6 +394,12 @@ class ShellProcess:
         """The command runs, or has run; `pid` is None if it was gone before it could be known."""
         self.started_at = time.time()
         self._status = next_status(self._status, ShellEvent.STARTED)
+
+    def become_empty(self) -> None:
+        """Nothing is left of it."""
+        self.is_empty = True
+        self.killer = None
+        self.notify()
 
     def stop_clock(self) -> None:
         """Bash has ended now, although its outcome is still to be settled."""

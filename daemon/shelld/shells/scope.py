@@ -22,17 +22,21 @@ from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
 from shelld.output.retention import Retention, ShellOutput
-from shelld.readiness import PollerPool
+from shelld.readiness import PollerPool, event_loop_clock
 from shelld.shells.home import Home
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import CommandLaunch, Launch, StartRequest
+from shelld.shells.life import START_TIMEOUT_S, Life, Moment
+from shelld.shells.links import Links
 from shelld.shells.oom import OomKills
 from shelld.shells.options import ManagerOptions
+from shelld.shells.outcome import Outcome
+from shelld.shells.pipe import Pipe
 from shelld.shells.process import ShellProcess
 from shelld.shells.session import Session, Sessions
 from shelld.shells.spare import Spare, SpareLaunch, Spares
 from shelld.shells.state import first_state
-from shelld.shells.supervision import START_TIMEOUT_S, Supervision
+from shelld.shells.supervisor import Supervisor
 from shelld.workers import Workers
 from shelld_protocol.errors import session_closed, shutting_down
 
@@ -80,9 +84,10 @@ class Scope:
         self._is_open = True
         self._runner_info: RunnerInfo | None = None
         self._pollers = PollerPool()
-        self._supervisors = Workers(tasks, Supervision.run, Supervision.give_up)
+        self._clock = event_loop_clock()
+        self._tasks = Workers(tasks, Supervisor.run, Supervisor.give_up)
         # What has a channel that is not in the pool.
-        self._supervised: set[Supervision] = set()
+        self._lives: set[Life] = set()
 
     def stop_starting(self) -> None:
         """From here on nothing is started."""
@@ -102,8 +107,8 @@ class Scope:
 
         Runners know by the end of their channels that who they work for has ended.
         """
-        for supervision in self._supervised:
-            supervision.abandon()
+        for life in self._lives:
+            life.abandon()
         self.pool.abandon()
 
     async def start(self, request: StartRequest) -> ShellProcess:
@@ -117,10 +122,10 @@ class Scope:
         try:
             if spare is not None and self._start_in(spare, request, session):
                 self._prepare_next(self.spares.command_started, session, spare)
-                return spare.supervision.shell
+                return spare.life.shell
         except BaseException:
             if spare is not None:
-                spare.supervision.discard()
+                spare.life.discard()
             raise
         await self._starting.acquire()
         return self._start_new(request, session)
@@ -150,45 +155,44 @@ class Scope:
 
     def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
         """Whether a spare shell runs the command now. If this raises, the caller discards it."""
-        supervision, shell = spare.supervision, spare.supervision.shell
+        life, shell = spare.life, spare.life.shell
         self._check_open(session)
         working_dir = session.resolve(request.cwd)
         shell.begin()
         try:
             if not spare.launch.is_in_place(request):
                 # No failure of spare shells: the directory has changed, and theirs was left behind.
-                supervision.discard()
+                life.discard()
                 return False
             spare.launch.run(request)
         except OSError:
             # Somebody has ended it, say.
-            supervision.discard()
+            life.discard()
             self.spares.note_use(succeeded=False)
             return False
         # It runs. What follows is done meanwhile.
         shell.assign(self._ids.next(), request, working_dir)
-        supervision.command_runs(request)
+        life.command_runs(request)
         self.spares.note_use(succeeded=True)
-        self._enter(supervision, by_spare=True)
+        self._enter(life, by_spare=True)
         return True
 
     def _start_new(self, request: StartRequest, session: Session) -> ShellProcess:
         """Hand over and own: no await from here to the start of the task."""
         try:
             self._check_open(session)
-            launch = CommandLaunch(request, session, self._options.bash)
-            supervision = self._supervise(launch, on_start=self._starting.release)
+            life = self._supervise(CommandLaunch(request, session, self._options.bash))
         except BaseException:
             self._starting.release()
             raise
         try:
-            supervision.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
-            supervision.set_timeout(request.timeout)
-            self._enter(supervision, by_spare=False)
+            life.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
+            life.set_timeout(request.timeout)
+            self._enter(life, by_spare=False)
         except BaseException:
-            supervision.discard()
+            life.discard()
             raise
-        return supervision.shell
+        return life.shell
 
     def _check_open(self, session: Session) -> None:
         """Raise `RpcError` if commands, or those of this session, ended while a start waited."""
@@ -201,34 +205,22 @@ class Scope:
         launch = SpareLaunch(session, self._options.bash)
         return Spare(launch, self._supervise(launch))
 
-    def _supervise(
-        self, launch: Launch, on_start: Callable[[], None] = lambda: None
-    ) -> Supervision:
+    def _supervise(self, launch: Launch) -> Life:
         """Hand over to a runner, and start the task that watches over what becomes of it."""
         channel: Channel | None = None
         output: ShellOutput | None = None
-        supervision: Supervision | None = None
+        supervisor: Supervisor | None = None
         try:
             channel = self.pool.acquire()
             output = self.retention.open()
-            supervision = Supervision(
-                ShellProcess(output=output, is_empty=False),
-                channel,
-                launch,
-                pool=self.pool,
-                pollers=self._pollers,
-                oom_kills=self._oom_kills,
-                on_start=on_start,
-                on_end=self._on_end,
-                release=self._released,
-            )
+            supervisor = Supervisor(self._life(launch, channel, output), self.pool)
             launch.hand_over(channel)
-            self._supervised.add(supervision)
-            self._supervisors.start(supervision)
+            self._lives.add(supervisor.life)
+            self._tasks.start(supervisor)
         except BaseException:
-            if supervision is not None:
-                self._supervised.discard(supervision)
-                supervision.cancel_start()
+            if supervisor is not None:
+                self._lives.discard(supervisor.life)
+                supervisor.cancel_start()
             if output is not None:
                 self.retention.forget(output)
             if channel is not None:
@@ -236,35 +228,57 @@ class Scope:
                 channel.close()
             launch.close()
             raise
-        return supervision
+        return supervisor.life
 
-    def _enter(self, supervision: Supervision, *, by_spare: bool) -> None:
-        shell = supervision.shell
-        shell.supervision = supervision
+    def _life(self, launch: Launch, channel: Channel, output: ShellOutput) -> Life:
+        shell = ShellProcess(output=output, is_empty=False)
+        pipes = [
+            Pipe(launch.stdout, output, shell.stdout),
+            Pipe(launch.stderr, output, shell.stderr),
+        ]
+        return Life(
+            shell,
+            launch,
+            Links(channel, pipes, self._pollers),
+            pool=self.pool,
+            outcome=Outcome(self._oom_kills),
+            clock=self._clock,
+            listen=self._listen,
+        )
+
+    def _enter(self, life: Life, *, by_spare: bool) -> None:
+        shell = life.shell
+        shell.killer = life
         shell.home = self.home
         shell.grace_ms = self._options.grace_ms
         self._on_enter(shell, by_spare=by_spare)
 
-    def _released(self, supervision: Supervision, channel: Channel | None) -> None:
-        self._supervised.discard(supervision)
-        try:
-            if channel is not None:
-                self.pool.release(channel)
-        finally:
-            if supervision.launch.is_waiting:
-                self._spare_has_ended(supervision)
-            else:
-                self._shell_has_ended(supervision.shell)
+    def _listen(self, moment: Moment, life: Life) -> None:
+        """Follow the life of a command, or of a spare shell."""
+        if moment is Moment.ENDED:
+            self._on_end(life.shell)
+        elif moment is Moment.STARTED:
+            if not life.launch.is_waiting:
+                self._starting.release()
+        elif life.launch.is_waiting:
+            self._spare_is_empty(life)
+        else:
+            self._shell_is_empty(life)
 
-    def _spare_has_ended(self, supervision: Supervision) -> None:
+    def _spare_is_empty(self, life: Life) -> None:
         # It has run no command, and never will.
         try:
-            self.spares.has_ended(supervision)
+            self._give_back(life)
         finally:
-            self.retention.forget(supervision.shell.output)
+            try:
+                self.spares.has_ended(life)
+            finally:
+                self.retention.forget(life.shell.output)
 
-    def _shell_has_ended(self, shell: ShellProcess) -> None:
+    def _shell_is_empty(self, life: Life) -> None:
+        shell = life.shell
         try:
+            self._give_back(life)
             if shell.failure is None:
                 self.retention.finish(shell.output)
         finally:
@@ -272,6 +286,12 @@ class Scope:
         is_open = self._is_open and self.sessions.has(shell.session)
         if shell.in_foreground and shell.failure is None and is_open:
             self._prepare_next(self.spares.command_ended, self.sessions.get(shell.session))
+
+    def _give_back(self, life: Life) -> None:
+        """Give the runner back to the pool, if it can take another command."""
+        self._lives.discard(life)
+        if life.is_intact:
+            self.pool.release(life.links.channel)
 
     def _prepare_next(self, prepare: Callable[..., None], *args: object) -> None:
         try:

@@ -30,9 +30,9 @@ from shelld.keeper.channel import write_all
 from shelld.shells.dumps import CAN_RECORD
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.launch import Launch, StartRequest
+from shelld.shells.life import Life
 from shelld.shells.prelude import last_lines, startable, waiting_prelude
 from shelld.shells.session import Session
-from shelld.shells.supervision import Supervision
 from shelld.shells.text import to_bytes
 
 DEFAULT_SPARE_SHELLS: Final = 4
@@ -211,7 +211,7 @@ class SpareLaunch(Launch):
 
 class Spare(NamedTuple):
     launch: SpareLaunch
-    supervision: Supervision
+    life: Life
 
     @property
     def age(self) -> float:
@@ -220,7 +220,7 @@ class Spare(NamedTuple):
 
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it can run this request, and is not being ended."""
-        return not self.supervision.is_being_ended and self.launch.suits(session, request)
+        return not self.life.is_being_ended and self.launch.suits(session, request)
 
 
 class StartTimes:
@@ -237,7 +237,7 @@ class StartTimes:
 class Spares:
     """Those that wait, by session. `limit` 0: none.
 
-    `start` starts one, with its supervision. Nothing here raises: without a bash that waits, one is
+    `start` starts one. Nothing here raises: without a bash that waits, one is
     started for the command.
     """
 
@@ -315,7 +315,7 @@ class Spares:
         session.slow_starts = max(0, session.slow_starts + (1 if is_slow else -1))
         session.slow_since = time.monotonic()
         if not launch.has_started:
-            shell = spare.supervision.shell
+            shell = spare.life.shell
             with anyio.move_on_after(MAX_START_WAIT_S) as wait:
                 await shell.wait_until(lambda: launch.has_started or shell.is_empty)
             # Others have had their turn meanwhile.
@@ -337,17 +337,17 @@ class Spares:
         if self._failures == MAX_FAILURES:
             self.close()
 
-    def has_ended(self, supervision: Supervision) -> None:
+    def has_ended(self, life: Life) -> None:
         """Learn that one is gone, perhaps without having been told to."""
         for spare in self._waiting:
-            if spare.supervision is supervision:
+            if spare.life is life:
                 self._waiting.remove(spare)
-                if supervision.shell.failure is None:
+                if life.shell.failure is None:
                     self.note_use(succeeded=False)
                 return
 
     def _end(self, spare: Spare) -> None:
-        spare.supervision.discard()
+        spare.life.discard()
         self._waiting.remove(spare)
 
     def end(self, name: str | None) -> None:

@@ -1,0 +1,288 @@
+"""The life of a command, from the request for a runner until nothing is left of it: a table.
+
+Pure: no I/O, no clock, nothing that waits. `supervisor` reports events and performs actions.
+
+Theory
+======
+
+Who takes part
+--------------
+
+*bash* runs the command. Its parent is a *runner*, which reaps bash, finds and kills what bash has
+started, and proves that nothing is left. The *keeper* is the parent of all runners. When a runner
+dies, the keeper does its work and reports on the same channel. When the keeper is dead too, the
+daemon does it: it *kills orphans*.
+
+What each state knows
+---------------------
+
+=========== ====================================================================================
+SPARE       A runner has been asked to start a spare shell. Nobody waits for it.
+WAITING     The spare shell runs, and has no command yet.
+STARTING    A runner has been asked to start the command. Its pid is unknown.
+RUNNING     Bash runs the command.
+EXITED      Bash has ended, and how is known. The answer waits for the last output.
+LEFTOVER    The answer is out. Processes that bash has started may be alive.
+OVER        Nothing is left, or what survived is named. Nothing happens any more.
+=========== ====================================================================================
+
+A command's life is SPARE, WAITING, RUNNING, or STARTING, RUNNING; then EXITED, LEFTOVER, OVER, of
+which each may be skipped. A spare shell that is not used goes from SPARE or WAITING to OVER and has
+no outcome. No state is entered twice, and the order never changes: see `LATER`.
+
+Why each deadline exists
+------------------------
+
+START_DUE    The keeper may not run: a command can stop it as a debugger does. Without this
+             deadline every later command would wait for ever.
+TIMEOUT_DUE  The command's own time limit. A command that has ended was in time, even if its answer
+             is not out yet.
+OUTPUT_DUE   ``> >(tee log)``: bash does not wait for tee. Without this wait the last lines would be
+             missing; without this deadline a background process that keeps the pipe open would
+             hold the answer back.
+KILL_DUE     A runner that was told to kill may itself be stopped.
+KEEPER_DUE   The keeper, asked to take the runner's place, may be stopped as well.
+
+A deadline counts only in the states that `DEADLINES` lists for it. It is dropped with the step into
+any other state, so none can be met too late.
+
+What can race with what
+-----------------------
+
+* A kill and the end of bash. The runner orders them: a kill that arrives after bash has ended does
+  not change the outcome, because the runner reports whether it had signalled bash.
+* The death of the runner and all its news. The channel keeps what was sent before, so EXITED is
+  seen before LOST or CHANNEL_ENDED. A runner that dies before it could send STARTED leaves a
+  command that has run all the same: it ends as killed.
+* LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If it dies too, the channel
+  ends, and that is the last event but ORPHANS_KILLED.
+* The request for a runner and the death of the keeper. No runner has said READY, so no command has
+  run, and it is safe to ask another keeper: RUNNER_ABSENT.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+
+class State(enum.StrEnum):
+    SPARE = enum.auto()
+    WAITING = enum.auto()
+    STARTING = enum.auto()
+    RUNNING = enum.auto()
+    EXITED = enum.auto()
+    LEFTOVER = enum.auto()
+    OVER = enum.auto()
+
+
+class Event(enum.StrEnum):
+    # From the runner.
+    STARTED = enum.auto()
+    """Bash was started."""
+    START_FAILED = enum.auto()
+    """Bash could not be started, and nothing is left of the attempt."""
+    STOPPED = enum.auto()
+    """Bash was stopped by a signal."""
+    BASH_EXITED = enum.auto()
+    """Bash has ended. What it has started may be alive."""
+    EXITED_EMPTY = enum.auto()
+    """Bash has ended, and nothing is left."""
+    EMPTY = enum.auto()
+    """Nothing is left. Bash, if it was running, has been killed."""
+    SURVIVED = enum.auto()
+    """The kill deadline has passed, and some processes are alive; they are named in the record."""
+    # From the keeper, or known by the end of the channel.
+    LOST = enum.auto()
+    """The runner has died. The keeper takes its place."""
+    CHANNEL_ENDED = enum.auto()
+    """Nobody is at the other end of the channel."""
+    RUNNER_ABSENT = enum.auto()
+    """The same, and nobody ever was. Another runner may be asked for."""
+    # From the daemon.
+    KILL_ASKED = enum.auto()
+    """Somebody wants the command dead, or its timeout has passed."""
+    TOLD = enum.auto()
+    """The spare shell was told its command."""
+    PIPES_CLOSED = enum.auto()
+    """Nobody can write any more output."""
+    ORPHANS_KILLED = enum.auto()
+    """What was left was killed by the daemon, or is named in the record."""
+    NEVER_STARTED = enum.auto()
+    """No runner could be had, so nothing was started."""
+    # Deadlines.
+    START_DUE = enum.auto()
+    TIMEOUT_DUE = enum.auto()
+    OUTPUT_DUE = enum.auto()
+    KILL_DUE = enum.auto()
+    KEEPER_DUE = enum.auto()
+
+
+class Action(enum.StrEnum):
+    NOTE_WAITING = enum.auto()
+    """The spare shell can be told a command."""
+    NOTE_START = enum.auto()
+    """The command runs, or has run."""
+    NOTE_FAILURE = enum.auto()
+    """The command could not be started for want of a process."""
+    SEND_KILL = enum.auto()
+    """Ask the runner for a kill: set KILL_DUE."""
+    DISCARD = enum.auto()
+    """Kill a spare shell that cannot be used."""
+    ASK_AGAIN = enum.auto()
+    """Ask for another runner."""
+    TIME_OUT = enum.auto()
+    """Kill the command, or move it to the background."""
+    AWAIT_OUTPUT = enum.auto()
+    """Give what bash has left a moment to write: set OUTPUT_DUE."""
+    ASSUME_KILLED = enum.auto()
+    """Nobody can tell how bash ended. It was sent SIGKILL."""
+    END = enum.auto()
+    """Settle the outcome and tell it."""
+    NOTE_LOST_LEFTOVER = enum.auto()
+    """What bash has left is killed with its runner."""
+    AWAIT_KEEPER = enum.auto()
+    """The keeper kills what is left: set KEEPER_DUE."""
+    STOP_RUNNER = enum.auto()
+    """Have a runner killed that does not act."""
+    GIVE_UP_ON_KEEPER = enum.auto()
+    """Name what may be alive, or kill orphans."""
+    KILL_ORPHANS = enum.auto()
+    """Kill what is left without a runner or a keeper."""
+
+
+class Step(NamedTuple):
+    state: State
+    actions: tuple[Action, ...] = ()
+
+
+# The deadlines that count in a state.
+DEADLINES: Final[dict[State, frozenset[Event]]] = {
+    State.SPARE: frozenset({Event.START_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
+    State.WAITING: frozenset({Event.KILL_DUE, Event.KEEPER_DUE}),
+    State.STARTING: frozenset(
+        {Event.START_DUE, Event.TIMEOUT_DUE, Event.KILL_DUE, Event.KEEPER_DUE}
+    ),
+    State.RUNNING: frozenset({Event.TIMEOUT_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
+    State.EXITED: frozenset({Event.OUTPUT_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
+    State.LEFTOVER: frozenset({Event.KILL_DUE, Event.KEEPER_DUE}),
+    State.OVER: frozenset(),
+}
+
+# The states that can follow a state.
+LATER: Final[dict[State, frozenset[State]]] = {
+    State.SPARE: frozenset({State.WAITING, State.OVER}),
+    State.WAITING: frozenset({State.RUNNING, State.OVER}),
+    State.STARTING: frozenset({State.RUNNING, State.OVER}),
+    State.RUNNING: frozenset({State.EXITED, State.LEFTOVER, State.OVER}),
+    State.EXITED: frozenset({State.LEFTOVER, State.OVER}),
+    State.LEFTOVER: frozenset({State.OVER}),
+    State.OVER: frozenset(),
+}
+
+_KILLED: Final = (Action.ASSUME_KILLED, Action.END)
+
+TABLE: Final[dict[State, dict[Event, Step]]] = {
+    State.SPARE: {
+        Event.STARTED: Step(State.WAITING, (Action.NOTE_WAITING,)),
+        Event.START_FAILED: Step(State.OVER),
+        Event.EMPTY: Step(State.OVER),
+        Event.SURVIVED: Step(State.SPARE),
+        Event.LOST: Step(State.SPARE, (Action.AWAIT_KEEPER,)),
+        Event.CHANNEL_ENDED: Step(State.SPARE, (Action.KILL_ORPHANS,)),
+        Event.RUNNER_ABSENT: Step(State.SPARE, (Action.ASK_AGAIN,)),
+        Event.PIPES_CLOSED: Step(State.SPARE),
+        Event.ORPHANS_KILLED: Step(State.OVER),
+        Event.NEVER_STARTED: Step(State.OVER),
+        Event.START_DUE: Step(State.SPARE, (Action.STOP_RUNNER,)),
+        Event.KILL_ASKED: Step(State.SPARE, (Action.SEND_KILL,)),
+        Event.KILL_DUE: Step(State.SPARE, (Action.STOP_RUNNER,)),
+        Event.KEEPER_DUE: Step(State.SPARE, (Action.GIVE_UP_ON_KEEPER,)),
+    },
+    State.WAITING: {
+        Event.TOLD: Step(State.RUNNING, (Action.NOTE_START,)),
+        # It would not run the command that it is told.
+        Event.STOPPED: Step(State.WAITING, (Action.DISCARD,)),
+        Event.BASH_EXITED: Step(State.WAITING),
+        Event.EXITED_EMPTY: Step(State.OVER),
+        Event.EMPTY: Step(State.OVER),
+        Event.SURVIVED: Step(State.WAITING),
+        Event.LOST: Step(State.WAITING, (Action.AWAIT_KEEPER,)),
+        Event.CHANNEL_ENDED: Step(State.WAITING, (Action.KILL_ORPHANS,)),
+        Event.PIPES_CLOSED: Step(State.WAITING),
+        Event.ORPHANS_KILLED: Step(State.OVER),
+        Event.KILL_ASKED: Step(State.WAITING, (Action.SEND_KILL,)),
+        Event.KILL_DUE: Step(State.WAITING, (Action.STOP_RUNNER,)),
+        Event.KEEPER_DUE: Step(State.WAITING, (Action.GIVE_UP_ON_KEEPER,)),
+    },
+    State.STARTING: {
+        Event.STARTED: Step(State.RUNNING, (Action.NOTE_START,)),
+        Event.START_FAILED: Step(State.OVER),
+        Event.EMPTY: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
+        Event.SURVIVED: Step(State.STARTING),
+        Event.LOST: Step(State.STARTING, (Action.AWAIT_KEEPER,)),
+        Event.CHANNEL_ENDED: Step(State.STARTING, (Action.KILL_ORPHANS,)),
+        Event.RUNNER_ABSENT: Step(State.STARTING, (Action.ASK_AGAIN,)),
+        Event.PIPES_CLOSED: Step(State.STARTING),
+        # The command may have killed its runner faster than that could report the start.
+        Event.ORPHANS_KILLED: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
+        Event.NEVER_STARTED: Step(State.OVER, (Action.NOTE_FAILURE,)),
+        Event.START_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),
+        Event.TIMEOUT_DUE: Step(State.STARTING, (Action.TIME_OUT,)),
+        Event.KILL_ASKED: Step(State.STARTING, (Action.SEND_KILL,)),
+        Event.KILL_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),
+        Event.KEEPER_DUE: Step(State.STARTING, (Action.GIVE_UP_ON_KEEPER,)),
+    },
+    State.RUNNING: {
+        Event.STOPPED: Step(State.RUNNING),
+        Event.BASH_EXITED: Step(State.EXITED, (Action.AWAIT_OUTPUT,)),
+        Event.EXITED_EMPTY: Step(State.OVER, (Action.END,)),
+        Event.EMPTY: Step(State.OVER, _KILLED),
+        # Bash is among those that survive.
+        Event.SURVIVED: Step(State.LEFTOVER, _KILLED),
+        Event.LOST: Step(State.RUNNING, (Action.AWAIT_KEEPER,)),
+        Event.CHANNEL_ENDED: Step(State.RUNNING, (Action.KILL_ORPHANS,)),
+        Event.PIPES_CLOSED: Step(State.RUNNING),
+        Event.ORPHANS_KILLED: Step(State.OVER, _KILLED),
+        Event.TIMEOUT_DUE: Step(State.RUNNING, (Action.TIME_OUT,)),
+        Event.KILL_ASKED: Step(State.RUNNING, (Action.SEND_KILL,)),
+        Event.KILL_DUE: Step(State.RUNNING, (Action.STOP_RUNNER,)),
+        Event.KEEPER_DUE: Step(State.RUNNING, (Action.GIVE_UP_ON_KEEPER,)),
+    },
+    State.EXITED: {
+        Event.EMPTY: Step(State.OVER, (Action.END,)),
+        Event.SURVIVED: Step(State.EXITED),
+        Event.LOST: Step(State.EXITED, (Action.NOTE_LOST_LEFTOVER, Action.AWAIT_KEEPER)),
+        Event.CHANNEL_ENDED: Step(State.EXITED, (Action.NOTE_LOST_LEFTOVER, Action.KILL_ORPHANS)),
+        Event.PIPES_CLOSED: Step(State.LEFTOVER, (Action.END,)),
+        Event.ORPHANS_KILLED: Step(State.OVER, (Action.END,)),
+        Event.OUTPUT_DUE: Step(State.LEFTOVER, (Action.END,)),
+        Event.KILL_ASKED: Step(State.EXITED, (Action.SEND_KILL,)),
+        Event.KILL_DUE: Step(State.EXITED, (Action.STOP_RUNNER,)),
+        Event.KEEPER_DUE: Step(State.EXITED, (Action.GIVE_UP_ON_KEEPER,)),
+    },
+    State.LEFTOVER: {
+        # Bash survived a kill, and has ended after all.
+        Event.BASH_EXITED: Step(State.LEFTOVER),
+        Event.EXITED_EMPTY: Step(State.OVER),
+        Event.EMPTY: Step(State.OVER),
+        Event.STOPPED: Step(State.LEFTOVER),
+        Event.SURVIVED: Step(State.LEFTOVER),
+        Event.LOST: Step(State.LEFTOVER, (Action.NOTE_LOST_LEFTOVER, Action.AWAIT_KEEPER)),
+        Event.CHANNEL_ENDED: Step(State.LEFTOVER, (Action.NOTE_LOST_LEFTOVER, Action.KILL_ORPHANS)),
+        Event.PIPES_CLOSED: Step(State.LEFTOVER),
+        Event.ORPHANS_KILLED: Step(State.OVER),
+        Event.KILL_ASKED: Step(State.LEFTOVER, (Action.SEND_KILL,)),
+        Event.KILL_DUE: Step(State.LEFTOVER, (Action.STOP_RUNNER,)),
+        Event.KEEPER_DUE: Step(State.LEFTOVER, (Action.GIVE_UP_ON_KEEPER,)),
+    },
+    State.OVER: {},
+}
+
+
+def next_step(state: State, event: Event) -> Step:
+    """Return the state after `event`, and what is to be done. Raises ValueError if it cannot be."""
+    try:
+        return TABLE[state][event]
+    except KeyError:
+        raise ValueError(f"{event.name} cannot happen in the state {state.name}") from None

@@ -1,0 +1,47 @@
+"""Moments by which something must have happened, each by the name of the event that it causes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+
+from shelld.shells.course import Event
+
+
+class Deadlines:
+    """`clock` tells the time, in seconds; so are all moments here."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._due: dict[Event, float] = {}
+
+    @property
+    def next(self) -> float:
+        """The earliest of all moments; infinite if there is none."""
+        return min(self._due.values(), default=math.inf)
+
+    def set(self, name: Event, seconds: float) -> None:
+        """Let a deadline be that far away, whatever it was."""
+        self._due[name] = self._clock() + seconds
+
+    def set_at_most(self, name: Event, seconds: float) -> None:
+        """Let a deadline be that far away, or nearer if it is nearer already."""
+        self._due[name] = min(self._clock() + seconds, self._due.get(name, math.inf))
+
+    def drop(self, *names: Event) -> None:
+        for name in names:
+            self._due.pop(name, None)
+
+    def keep(self, names: Collection[Event]) -> None:
+        """Drop all but these."""
+        for name in [name for name in self._due if name not in names]:
+            del self._due[name]
+
+    def take_due(self) -> Event | None:
+        """Return a deadline that has passed, and drop it; None if there is none."""
+        now = self._clock()
+        for name, moment in self._due.items():
+            if moment <= now:
+                del self._due[name]
+                return name
+        return None

@@ -1,0 +1,69 @@
+"""How bash ended, and why: what the runner reported, and what is assumed where nobody can tell."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+from shelld import faults
+from shelld.shells.lifecycle import ShellEvent
+from shelld.shells.oom import OomKills
+from shelld.shells.process import ShellProcess
+from shelld.shells.recorder import Recorder
+
+# What a command that was killed for want of memory exits with: by itself, or as what bash says of
+# the last process that it waited for.
+_SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+class Outcome:
+    """`kill_reason` is the first reason for which a kill was asked for."""
+
+    def __init__(self, oom_kills: OomKills) -> None:
+        self.kill_reason: ShellEvent | None = None
+        # Of wait(2); None as long as bash runs.
+        self._wait_status: int | None = None
+        # By the runner, before it ended.
+        self._was_signalled = False
+        self._oom_kills = oom_kills
+        self._oom_kills_before = 0
+
+    @property
+    def is_known(self) -> bool:
+        return self._wait_status is not None
+
+    def command_starts(self) -> None:
+        self._oom_kills_before = self._oom_kills.count()
+
+    def bash_exited(self, shell: ShellProcess, wait_status: int, *, was_signalled: bool) -> None:
+        """Note what the runner has reported."""
+        self._wait_status, self._was_signalled = wait_status, was_signalled
+        if wait_status and not was_signalled:
+            died = os.waitstatus_to_exitcode(wait_status) in _SIGKILLED
+            if died and self._oom_kills.count() > self._oom_kills_before:
+                shell.reason = "oom"
+
+    def assume_killed(self) -> None:
+        """Bash was sent SIGKILL. Either nobody can tell how it ended, or it survives."""
+        self._wait_status, self._was_signalled = signal.SIGKILL, True
+
+    def settle(self, shell: ShellProcess, recorder: Recorder | None) -> None:
+        """End the shell, once. Keeps what the command has left, if it ended by itself."""
+        assert self._wait_status is not None
+        event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None
+        if recorder is not None:
+            if event is None and not shell.released:
+                _keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))
+                shell.recorder = recorder
+            recorder.close()
+        shell.end(self._wait_status, event)
+
+
+def _keep_state(recorder: Recorder, *, has_exited: bool) -> None:
+    try:
+        recorder.keep(has_exited=has_exited)
+    except Exception:
+        # The next command starts from the state before.
+        faults.report("the state of a session")
+        recorder.give_up()

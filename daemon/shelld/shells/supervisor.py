@@ -1,0 +1,156 @@
+"""The task that watches over one command, or one spare shell, until nothing is left of it.
+
+Waits for output, for messages and for deadlines, and gives them to the command's `Life`. Whatever
+raises there ends this one shell, as "lost", and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from typing import Final
+
+import anyio
+
+from shelld import faults
+from shelld.keeper.channel import EMPTY, EXITED, FAILED, KILL, Message
+from shelld.keeper.pool import RunnerPool
+from shelld.shells.course import Event
+from shelld.shells.life import KILL_TIMEOUT_S, Life, Moment
+from shelld.shells.orphans import kill_orphans
+
+_EMPTY: Final = frozenset({EMPTY, FAILED})
+
+
+class Supervisor:
+    def __init__(self, life: Life, pool: RunnerPool) -> None:
+        self.life = life
+        self._links = life.links
+        self._pool = pool
+
+    async def run(self) -> None:
+        """Supervise until nothing is left of the command.
+
+        If our own code fails, the command is killed and its shell ends as "lost". Then this raises,
+        and `give_up` is to be called.
+        """
+        try:
+            await self._supervise()
+        except Exception:
+            self.life.runner_is_lost = True
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._kill_unseen()
+            finally:
+                self.life.end_as_lost()
+            raise
+        finally:
+            self._finish()
+
+    def give_up(self, _error: BaseException) -> None:
+        """Report that `run` has failed, and do what it has not done; the runner kills the tree."""
+        faults.report("the supervision of a shell")
+        if not self.life.is_told(Moment.EMPTY):
+            self.life.runner_is_lost = True
+        self.life.end_as_lost()
+        self._finish()
+
+    def cancel_start(self) -> None:
+        """Let go of everything that is ours, because `run` will not be called."""
+        launch = self.life.launch
+        self._links.give_back_poller(is_intact=False)
+        if launch.is_handed_over:
+            self._links.close_pipes()
+            if launch.recorder is not None:
+                launch.recorder.close()
+
+    async def _supervise(self) -> None:
+        life = self.life
+        while not life.is_over:
+            if not life.has_orphans:
+                # `_advance` wakes waiters first, so the answer is sent before the clean-up.
+                await self._links.wait(self._advance, life.deadlines.next)
+            if life.has_orphans:
+                shell = life.shell
+                peer = self._links.channel.peer
+                life.orphans_killed(await kill_orphans(self._pool, peer, shell.pid))
+            if not life.is_over:
+                self._meet_deadlines()
+                self._advance()
+
+    def _advance(self) -> bool:
+        """Take what has arrived; True if there is nothing more to wait for."""
+        life = self.life
+        if not life.is_over:
+            self._read()
+        if life.shell.failure is None:
+            # After a failure the shell is first forgotten, so that no waiter can look it up.
+            life.shell.notify()
+        return life.is_over or life.has_orphans
+
+    def _read(self) -> None:
+        for message in self._links.read():
+            if message is None:
+                self.life.channel_ended()
+            else:
+                self.life.receive(message)
+        if self._links.pipes_are_closed:
+            self.life.pipes_closed()
+
+    def _meet_deadlines(self) -> None:
+        """Meet those that have passed, or were set, whatever has ended the wait."""
+        while (due := self.life.deadlines.take_due()) is not None:
+            if due is Event.TIMEOUT_DUE:
+                # A command that has ended by now, but whose end was not read, was in time.
+                self._read()
+            self.life.meet_deadline(due)
+
+    async def _kill_unseen(self) -> None:
+        """Have the runner kill the tree, and wait for its word that nothing is left.
+
+        In vain, the runner still kills it on the end of its channel.
+        """
+        channel = self._links.channel
+        with contextlib.suppress(OSError):
+            # If it cannot be sent, the channel is at its end.
+            channel.send((KILL, int(signal.SIGKILL), 0))
+        with anyio.move_on_after(KILL_TIMEOUT_S):
+            is_empty = self.life.is_over
+            while not is_empty:
+                await anyio.wait_readable(channel)
+                messages = channel.receive()
+                if messages is None:
+                    shell = self.life.shell
+                    shell.survivors = await kill_orphans(self._pool, channel.peer, shell.pid)
+                    return
+                is_empty = any(_tells_empty(message) for message, _ in messages)
+
+    def _finish(self) -> None:
+        """Let go of everything; each step is taken, whatever happens in the others.
+
+        Taken again, a step does only what it has not done.
+        """
+        life = self.life
+        # In the opposite order.
+        with contextlib.ExitStack() as steps:
+            steps.callback(life.tell, Moment.EMPTY)
+            steps.callback(life.shell.become_empty)
+            steps.callback(self._close)
+            steps.callback(life.tell, Moment.STARTED)
+
+    def _close(self) -> None:
+        is_intact = self.life.is_intact
+        launch = self.life.launch
+        self._links.give_back_poller(is_intact=is_intact)
+        self._links.close_pipes()
+        if launch.recorder is not None:
+            launch.recorder.close()
+        if not is_intact:
+            self._links.channel.close()
+        launch.close()
+
+
+def _tells_empty(message: Message) -> bool:
+    """Whether a runner says that it has nothing left."""
+    kind = message[0]
+    return kind in _EMPTY or (kind == EXITED and bool(message[-1]))
