@@ -24,7 +24,7 @@ from support import (
 )
 
 # Does not wait as long for a runner to be forked.
-HASTY_DAEMON = altered_daemon({"shelld.shells.supervision.START_TIMEOUT_S": 3})
+HASTY_DAEMON = altered_daemon({"shelld.shells.supervision.START_TIMEOUT_S": 10})
 
 
 @pytest.fixture(params=["cgroup", "subreaper"])
@@ -274,7 +274,7 @@ def test_a_keeper_that_a_command_traces_is_replaced(mechanism: str) -> None:
         if told != "stopped":
             pytest.skip(f"no debugger may be attached: {told}")
         # More at once than there are idle runners, so that some have to be made.
-        requests = [daemon.request("bash", {"command": "sleep 0.1"}) for _ in range(12)]
+        requests = [daemon.request("bash", {"command": "sleep 0.1"}) for _ in range(10)]
         for request_id in requests:
             assert daemon.answer(request_id)["result"]["exitCode"] == 0
         assert keeper not in [parent_of(pid) for pid in runners if is_alive(pid)]
