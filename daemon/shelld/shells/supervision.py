@@ -366,8 +366,8 @@ class Supervision:
         shell, runner = self.shell, self._channel.peer
         bash = [] if shell.pid is None or self._wait_status is not None else [shell.pid]
         if runner is None and not self._runner_lost and self._replace_keeper():
-            self._stuck_at = self._clock() + START_TIMEOUT_S
-        elif runner is not None and not self._runner_lost:
+            return
+        if runner is not None and not self._runner_lost:
             self._pool.stop_runner(runner.pid)
             self._wait_for_keeper()
         elif survivors := shell.leftover or bash:
@@ -439,6 +439,8 @@ class Supervision:
         except OSError:
             return False
         self._poller.register(self._channel.fileno(), READABLE)
+        # All that wait for one keeper are late at the same moment. The next one has its own time.
+        self._stuck_at = self._clock() + START_TIMEOUT_S
         return True
 
     def _leftover_is_lost(self) -> None:
