@@ -58,6 +58,9 @@ START_TIMEOUT_S: Final = 15.0
 # For who has started a command to look at how it runs.
 HOLD_S: Final = 1.0
 
+# A deadline that is met so late was missed because this process did not run.
+PAUSE_S: Final = 1.0
+
 # How often a command is given to a runner that turns out to have never been there.
 MAX_LAUNCHES: Final = 3
 
@@ -359,15 +362,25 @@ class Supervision:
             self._timeout_at = math.inf
             self._time_out()
         if now >= self._stuck_at:
+            self._meet_stuck(now)
+
+    def _meet_stuck(self, now: float) -> None:
+        if now - self._stuck_at > PAUSE_S:
+            # This process was stopped, and the others perhaps, too: they get a moment.
+            self._stuck_at = now + PAUSE_S
+            return
+        # The news may be there and unread.
+        self._read_ready()
+        if now >= self._stuck_at:
             self._stuck_at = math.inf
             self._give_up_on_runner()
 
     def _give_up_on_runner(self) -> None:
         shell, runner = self.shell, self._channel.peer
         bash = [] if shell.pid is None or self._wait_status is not None else [shell.pid]
-        if runner is None and not self._runner_lost and self._replace_keeper():
-            return
-        if runner is not None and not self._runner_lost:
+        if runner is None and not self._runner_lost:
+            self._replace_keeper()
+        elif runner is not None and not self._runner_lost:
             self._pool.stop_runner(runner.pid)
             self._wait_for_keeper()
         elif survivors := shell.leftover or bash:
@@ -376,11 +389,14 @@ class Supervision:
         else:
             self._runner_lost = self._orphaned = True
 
-    def _replace_keeper(self) -> bool:
-        """Whether the command is with another runner, as the keeper has made none."""
-        self._pool.replace_keeper_of(self._channel)
-        self._poller.unregister(self._channel.fileno())
-        return self._launch_again()
+    def _replace_keeper(self) -> None:
+        """Give the command to another runner, as the keeper has made none."""
+        channel = self._channel
+        # A runner that is there after all takes no command from now on, or has said READY.
+        channel.shut_down()
+        self._pool.replace_keeper_of(channel)
+        while self._channel is channel and not self._orphaned:
+            self._receive()
 
     def _time_out(self) -> None:
         # A command that has ended by now, but was not answered yet, was in time.
