@@ -103,7 +103,7 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
             return _decode(DryRunResult, result)
         if options.get("run_in_background"):
             return _decode(BackgroundResult, result)
-        if options.get("on_timeout") == "background" and not _has_exit_code(result):
+        if options.get("on_timeout") is not None and not _has_exit_code(result):
             return _decode(BackgroundResult, result)
         return _decode(BashResult, result)
 

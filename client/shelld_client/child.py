@@ -43,6 +43,9 @@ LAST_WORDS_S: Final = 0.2
 READ_BYTES: Final = 64 * 1024
 STDERR_TAIL_BYTES: Final = 8192
 
+# What a size on the daemon's command line can end in.
+_UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
+
 
 _children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
@@ -242,9 +245,17 @@ def message_limit(command: Sequence[str]) -> int:
     for word, following in zip(command, [*command[1:], ""], strict=True):
         option, _, value = word.partition("=")
         if option == "--max-message-bytes":
-            with suppress(ValueError):
-                limit = int(value or following)
+            limit = _bytes(value or following) or limit
     return limit
+
+
+def _bytes(size: str) -> int | None:
+    """Return a number of bytes as the daemon reads it, such as ``64M``; None if it is none."""
+    factor = _UNITS.get(size[-1:].upper())
+    digits = size if factor is None else size[:-1]
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(digits) * (factor or 1)
 
 
 class SpawnedClient:

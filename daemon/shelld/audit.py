@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
 import os
 import stat
@@ -53,12 +54,15 @@ class AuditLog:
         self._max_bytes = max_bytes
         # So that a warning is given once, and not for each line.
         self._cannot_write = self._cannot_rotate = False
+        # Device and inode, by which others that write to the same log are noticed.
+        self._identity = 0, 0
         self._descriptor = self._open()
 
     def _open(self) -> int:
         descriptor = open_log(str(self._path), 0o600, os.O_NOFOLLOW)
         status = os.fstat(descriptor)
         self._is_file = stat.S_ISREG(status.st_mode)
+        self._identity = status.st_dev, status.st_ino
         self._size = status.st_size
         # The log holds commands: an older file with a wider mode is narrowed.
         if self._is_file:
@@ -71,8 +75,10 @@ class AuditLog:
     def write(self, record: AuditRecord) -> None:
         try:
             line = encode(record) + b"\n"
-            if self._is_file and self._size and self._size + len(line) > self._max_bytes:
-                self._rotate()
+            if self._is_file:
+                self._follow()
+                if self._size and self._size + len(line) > self._max_bytes:
+                    self._rotate()
             self._append(b"\n" + line if self._is_cut else line)
             self._cannot_write = False
         except (OSError, MemoryError) as error:
@@ -91,7 +97,33 @@ class AuditLog:
             view = view[written:]
             self._is_cut = line[len(line) - len(view) - 1] != ord("\n")
 
+    def _follow(self) -> None:
+        """See what others have written, and go on in the new file if one has rotated the log."""
+        # Where nothing can be opened, the old file goes on.
+        with contextlib.suppress(OSError):
+            try:
+                status = os.stat(self._path, follow_symlinks=False)
+                self._size = status.st_size
+                is_same = (status.st_dev, status.st_ino) == self._identity
+            except FileNotFoundError:
+                is_same = False
+            if not is_same:
+                self._reopen()
+
+    def _reopen(self) -> None:
+        descriptor = self._open()
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
     def _rotate(self) -> None:
+        try:
+            # Until the old file is closed. Nobody waits: the one that has it rotates for all.
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:
+            # Where there are no locks, nobody else is noticed.
+            pass
         try:
             self._begin_new_file()
             self._cannot_rotate = False
@@ -107,9 +139,7 @@ class AuditLog:
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):
                 source.rename(self._numbered(number))
-        descriptor = self._open()
-        os.close(self._descriptor)
-        self._descriptor = descriptor
+        self._reopen()
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

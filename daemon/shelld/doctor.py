@@ -16,14 +16,17 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import anyio
 
 from shelld.guard import Circumstances
 from shelld.guard.judgement import judge
+from shelld.guard.policy_file import PolicyError, load
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
+from shelld.logs import open_log
 from shelld.methods.bash import bash
 from shelld.methods.context import Context, Daemon, manager_options
 from shelld.methods.shells import kill_shell
@@ -93,7 +96,10 @@ def doctor(arguments: Sequence[str]) -> int:
 
 
 async def _examine(options: Options) -> list[Diagnosis]:
-    diagnoses = [_system(), _open_files(options), _processes(options), _spool(options), _guard()]
+    diagnoses = [
+        *(_system(), _open_files(options), _processes(options), _spool(options)),
+        *(_guard(options), *_files(options), *_environment()),
+    ]
     checks: list[Callable[[Patient], Awaitable[Diagnosis]]] = [
         *(_bash, _sessions, _waiting, _containment, _cgroup),
     ]
@@ -164,7 +170,9 @@ def _spool(options: Options) -> Diagnosis:
     return Diagnosis("spool", "ok", found)
 
 
-def _guard() -> Diagnosis:
+def _guard(options: Options) -> Diagnosis:
+    if options.guard in {"off", "warn"}:
+        return Diagnosis("guard", "note", options.guard, "dangerous commands run")
     here = Circumstances("/", {"HOME": "/root"})
     verdicts = [
         judge(command, here).verdict for command in ("echo / | xargs rm -r", "echo rm -r /")
@@ -172,6 +180,38 @@ def _guard() -> Diagnosis:
     if verdicts == ["block", "allow"]:
         return Diagnosis("guard", "ok", "knows a dangerous command in disguise")
     return Diagnosis("guard", "problem", "cannot parse commands", "dangerous ones may run")
+
+
+def _files(options: Options) -> list[Diagnosis]:
+    """Return what the daemon cannot read or write; without that it does not start."""
+    diagnoses: list[Diagnosis] = []
+    if options.guard_rules is not None:
+        try:
+            load(Path(options.guard_rules))
+        except PolicyError as error:
+            diagnoses.append(Diagnosis("guard rules", "problem", str(error)))
+    for name, path in (("audit log", options.audit_log), ("log file", options.log_file)):
+        if path is None:
+            continue
+        exists = os.path.lexists(path)
+        try:
+            os.close(open_log(path, 0o600, os.O_NOFOLLOW if name == "audit log" else 0))
+        except OSError as error:
+            found = os.strerror(error.errno or 0)
+            diagnoses.append(Diagnosis(name, "problem", found, "the daemon does not start"))
+        else:
+            if not exists:
+                os.unlink(path)
+    return diagnoses
+
+
+def _environment() -> list[Diagnosis]:
+    if "BASH_ENV" not in os.environ:
+        return []
+    # Only for the trials: what it prints would be taken for their output.
+    path = os.environ.pop("BASH_ENV")
+    meaning = "each bash reads it first, and none is started ahead of need"
+    return [Diagnosis("BASH_ENV", "note", path, meaning)]
 
 
 # -- what can be done -------------------------------------------------------------------------

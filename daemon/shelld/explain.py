@@ -55,11 +55,22 @@ def explain(arguments: Sequence[str]) -> int:
         except PolicyError as error:
             sys.stderr.write(f"shelld: {error}\n")
             return 2
-    circumstances = Circumstances(os.getcwd(), dict(os.environ))
+    circumstances = Circumstances(_current_directory(), dict(os.environ))
     verdict = judge(command, circumstances, policy, traces=True)
     lines = [f"{verdict.verdict}: {verdict.reason}" if verdict.reason else verdict.verdict]
     if verdict.rule is not None:
         lines += [f"rule: {verdict.rule}", f"segment: {verdict.segment}"]
     lines += [f"  {line}" for line in verdict.trace]
-    sys.stdout.write("\n".join(lines) + "\n")
+    text = "\n".join(lines)
+    # Whatever the terminal can show.
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     return _EXIT_CODES[verdict.verdict]
+
+
+def _current_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        # It was deleted.
+        return os.environ.get("PWD", "/")

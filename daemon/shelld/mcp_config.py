@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -61,6 +62,8 @@ HOSTS: Final = {
     "windsurf": _Host("~/.codeium/windsurf/mcp_config.json", _servers("mcpServers")),
     "zed": _Host("~/.config/zed/settings.json", _servers("context_servers", source="custom")),
 }
+# Options whose value is the name of a file.
+_FILES: Final = frozenset({"--audit-log", "--bash", "--guard-rules", "--log-file", "--spool-dir"})
 # What most others read.
 _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 
@@ -78,10 +81,24 @@ def mcp_config(arguments: Sequence[str]) -> int:
     named = parser.parse_args(arguments).host
     # A mistake is better found now than by the host.
     parse_options(options)
+    options = _absolute(options)
     host = _ANY if named is None else HOSTS[named]
     sys.stderr.write(f"# for {host.file}\n")
     sys.stdout.write(host.snippet([*_this_program(), *options]) + "\n")
     return 0
+
+
+def _absolute(options: Sequence[str]) -> list[str]:
+    """Return options whose files are found from any directory."""
+    absolute: list[str] = []
+    for word in options:
+        option, equals, value = word.partition("=")
+        if equals and option in _FILES:
+            absolute.append(f"{option}={os.path.abspath(value)}")
+        else:
+            names_file = bool(absolute) and absolute[-1] in _FILES
+            absolute.append(os.path.abspath(word) if names_file else word)
+    return absolute
 
 
 def _this_program() -> list[str]:

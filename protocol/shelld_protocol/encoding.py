@@ -13,7 +13,20 @@ import msgspec
 # Most messages have room in it.
 _START_BYTES: Final = 1_024
 
-_encoder: Final = msgspec.json.Encoder()
+
+def _plain(value: Any) -> Any:
+    """Return the value of a subclass, such as NumPy's float64, as JSON has it."""
+    # Not `str(value)` and so on, which a subclass can define to be something else.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def encode(value: Any, encoder: msgspec.json.Encoder = _encoder) -> bytes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import signal
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal, cast
 
 import anyio
 import pytest
@@ -84,6 +86,10 @@ async def test_closing_a_session_kills_what_runs_in_it(shell: AsyncClient) -> No
         await shell.close_session("mine")
 
 
+class Way(enum.Enum):
+    BACKGROUND = "background"
+
+
 async def test_every_option_of_bash_arrives(shell: AsyncClient, tmp_path: Path) -> None:
     result = await shell.bash(
         r"cat; printf '\e[1m%s' $A; pwd",
@@ -97,7 +103,8 @@ async def test_every_option_of_bash_arrives(shell: AsyncClient, tmp_path: Path) 
     assert result.stdout == f"in \x1b[1mb{tmp_path}\n"
     dry = await shell.bash("touch x", dry_run=True)
     assert dry.dry_run
-    moved = await shell.bash("sleep 300", timeout=1000, on_timeout="background")
+    way = cast("Literal['background']", Way.BACKGROUND)
+    moved = await shell.bash("sleep 300", timeout=1000, on_timeout=way)
     assert isinstance(moved, BackgroundResult)
     quick = await shell.bash("echo x", timeout=60_000, on_timeout="background")
     assert not isinstance(quick, BackgroundResult)

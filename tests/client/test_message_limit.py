@@ -78,6 +78,10 @@ async def test_a_daemon_with_a_higher_limit_gets_more(spawn: Spawn) -> None:
         (["--max-message-bytes"], DEFAULT_MAX_MESSAGE_BYTES),
         (["--max-message-bytes", "--stdio"], DEFAULT_MAX_MESSAGE_BYTES),
         (["--max-message-bytes=many"], DEFAULT_MAX_MESSAGE_BYTES),
+        (["--max-message-bytes=-5"], DEFAULT_MAX_MESSAGE_BYTES),
+        (["--max-message-bytes", "200M"], 200 * 2**20),
+        (["--max-message-bytes=8k"], 8 * 2**10),
+        (["--max-message-bytes=1G"], 2**30),
     ],
 )
 def test_a_limit_is_read_off_the_command_line(arguments: list[str], expected: int) -> None:

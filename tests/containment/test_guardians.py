@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from support import (
 )
 
 # Does not wait as long for a runner to be forked.
-HASTY_DAEMON = altered_daemon({"shelld.shells.life.START_TIMEOUT_S": 3})
+HASTY_DAEMON = altered_daemon({"shelld.shells.life.START_TIMEOUT_S": 5})
 
 
 @pytest.fixture(params=["cgroup", "subreaper"])
@@ -274,12 +275,40 @@ def test_a_keeper_that_a_command_traces_is_replaced(mechanism: str) -> None:
         if told != "stopped":
             pytest.skip(f"no debugger may be attached: {told}")
         # More at once than there are idle runners, so that some have to be made.
-        requests = [daemon.request("bash", {"command": "sleep 0.1"}) for _ in range(12)]
+        requests = [daemon.request("bash", {"command": "sleep 0.1"}) for _ in range(10)]
         for request_id in requests:
-            assert daemon.answer(request_id)["result"]["exitCode"] == 0
+            answer = daemon.answer(request_id)
+            assert "result" in answer, answer
+            assert answer["result"]["exitCode"] == 0
         assert keeper not in [parent_of(pid) for pid in runners if is_alive(pid)]
         for bash_id in (*running, tracer):
             result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
             assert (result["status"], result["survivors"]) == ("killed", [])
         wait_for(lambda: not is_alive(keeper), "the end of the keeper")
         assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+@pytest.mark.parametrize("whole_family", [False, True], ids=["daemon alone", "whole family"])
+def test_a_daemon_that_was_stopped_for_long_runs_no_command_twice(
+    tmp_path: Path, whole_family: bool
+) -> None:
+    hasty = altered_daemon(
+        {"shelld.shells.life.START_TIMEOUT_S": 2, "shelld.shells.supervisor.PAUSE_S": 0.2}
+    )
+    with raw_daemon(command=hasty) as daemon:
+        daemon.call("ping")
+        stopped = [daemon.pid, *(descendants(daemon.pid) if whole_family else [])]
+        requests = [
+            daemon.request("bash", {"command": f"echo {number} >> {tmp_path}/ran; sleep 0.1"})
+            for number in range(40)
+        ]
+        time.sleep(0.1)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        # The length of the pause is what the test is about.
+        time.sleep(3)
+        for pid in reversed(stopped):
+            os.kill(pid, signal.SIGCONT)
+        for request_id in requests:
+            assert daemon.answer(request_id)["result"]["exitCode"] == 0
+    assert sorted(map(int, (tmp_path / "ran").read_text().split())) == list(range(40))

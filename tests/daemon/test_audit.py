@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from shelld.audit import AuditLog, AuditRecord
+from shelld_protocol.encoding import encode
 
 
 def record(command: str) -> AuditRecord:
@@ -171,3 +173,50 @@ def test_a_shortage_of_memory_loses_a_line_and_is_told(
     assert caplog.messages == [f"the audit log cannot be written (errno {errno.ENOMEM})"]
     (line,) = (tmp_path / "log").read_text().splitlines()
     assert '"kept"' in line
+
+
+def commands_in(path: Path) -> set[str]:
+    """The commands in a log and all its older files."""
+    files = path.parent.glob(f"{path.name}*")
+    return {json.loads(line)["command"] for file in files for line in file.read_text().splitlines()}
+
+
+def test_two_logs_of_one_path_lose_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    size = len(encode(record("first"))) + 1
+    # Four records in each file.
+    ours, theirs = (AuditLog(path, 4 * size) for _ in range(2))
+    for number in range(3):
+        ours.write(record(f"our {number}"))
+        ours.write(record(f"and {number}"))
+    # They have written nothing meanwhile, and their file was renamed.
+    theirs.write(record("the 0"))
+    ours.write(record("our 3"))
+    assert path.read_text().count("\n") == 4
+    for log in (ours, theirs):
+        log.close()
+    expected = {*(f"our {number}" for number in range(4)), *(f"and {n}" for n in range(3))}
+    assert commands_in(path) == {*expected, "the 0"}
+
+
+def test_a_log_that_another_one_rotates_is_not_rotated_twice(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = AuditLog(path, 1)
+    log.write(record("first"))
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        log.write(record("second"))
+    assert path.read_text().count("\n") == 2
+    log.write(record("third"))
+    log.close()
+    assert path.read_text().count("\n") == 1
+
+
+def test_a_log_that_was_deleted_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = AuditLog(path, 10_000)
+    log.write(record("first"))
+    path.unlink()
+    log.write(record("second"))
+    log.close()
+    assert commands_in(path) == {"second"}

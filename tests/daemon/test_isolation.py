@@ -113,7 +113,7 @@ async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.stdout.store.written > 0)
             pid = int(shell.stdout.store.read(0, 100).data)
-            monkeypatch.setattr(Supervisor, "_advance", fails_once(vars(Supervisor)["_advance"]))
+            monkeypatch.setattr(Life, "receive", fails_once(Life.receive))
             await shell.end_tree(15, 300)
         assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
         assert not is_alive(pid)

@@ -57,7 +57,7 @@ async def test_a_shell_runs_and_ends() -> None:
         shell = await manager.create_shell("echo $A; exit 4", "/", {"A": "b"})
         assert shell.pid is not None
         with anyio.fail_after(10):
-            await shell.wait_until(lambda: shell.is_empty)
+            await shell.wait_until(lambda: shell.is_empty and shell.has_ended)
         assert (shell.status, shell.exit_code, output_of(shell)) == (ShellStatus.FAILED, 4, b"b\n")
         assert manager.get_shell(shell.id) is shell
         assert manager.get_shell("shell_xyz") is None

@@ -7,14 +7,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import pytest
 
+from shelld.methods.bash import bash
+from shelld.methods.context import Context, Daemon
+from shelld.options import Options
 from shelld.shells import ShellManager, ShellProcess, ShellStatus
 from shelld.shells.launch import StartRequest
 from shelld.shells.options import ManagerOptions
 from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.shell_methods import BashParams
 from support import children, in_threads, is_alive, wait_for
 
 
@@ -51,6 +56,33 @@ async def test_resetting_inside_the_scope_leaves_its_end_harmless() -> None:
         with pytest.raises(RpcError) as caught:
             await manager.create_shell("true", "/")
         assert caught.value.kind is ErrorKind.SHUTTING_DOWN
+
+
+async def test_what_the_block_raises_leaves_the_scope_as_it_is() -> None:
+    with pytest.raises(RpcError, match="ENOENT"):
+        async with ShellManager() as manager:
+            await manager.create_shell("true", "/nonexistent")
+
+
+async def test_a_relative_directory_is_where_the_program_is_now(
+    manager: ShellManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await manager.create_shell("true", "/")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shell = await manager.create_shell("pwd", "below")
+    assert await shell.wait(20) == 0
+    assert shell.get_new_output() == f"{tmp_path}/below\n"
+
+
+async def test_one_shell_at_a_time_is_enough_for_commands_in_a_row() -> None:
+    async with ShellManager(ManagerOptions(max_shells=1, spare_shells=0)) as manager:
+        context = Context(Daemon(Options(), manager))
+        for _ in range(20):
+            await bash(context, BashParams("true"))
+        await manager.start(StartRequest("sleep 300"))
+        with pytest.raises(RpcError, match="Too many shells"):
+            await bash(context, BashParams("true"))
 
 
 async def test_a_manager_can_be_entered_again() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +114,27 @@ def test_the_program_explains_words_as_one_command(
     shown = capsys.readouterr().out
     assert (explain([line]), capsys.readouterr().out) == (code, shown)
     assert code == int(line.startswith("rm"))
+
+
+def test_the_program_explains_in_a_directory_that_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert explain(["ls"]) == 0
+
+
+def test_the_program_explains_what_the_terminal_cannot_show() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-P", "-m", "shelld", "explain", "rm -rf / # \u4e16"]
+    ended = subprocess.run(command, capture_output=True, check=False, env=environment)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+    command[-1] = "echo \u4e16"
+    ended = subprocess.run(command, capture_output=True, check=False, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert rb"\u4e16" in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,16 @@ CHECKS = [
 ]
 
 
-def examine(*options: str) -> tuple[int, dict[str, Json]]:
+def examine(*options: str, more: Sequence[str] = ()) -> tuple[int, dict[str, Json]]:
+    """Exit code, and what was found by check. `more`: what is told besides the usual checks."""
     command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor", "--json", "--"]
     ended = subprocess.run(
         [*command, *options], capture_output=True, text=True, timeout=50, check=False
     )
     assert ended.stderr == ""
     found: list[Json] = json.loads(ended.stdout)
-    assert [each["check"] for each in found] == CHECKS
+    assert [each["check"] for each in found if each["check"] not in more] == CHECKS
+    assert {*more} <= {each["check"] for each in found}
     return ended.returncode, {each["check"]: each for each in found}
 
 
@@ -66,6 +69,50 @@ def test_a_spool_directory_that_cannot_be_written_is_told() -> None:
     code, found = examine("--spool-dir", "/proc")
     assert code == 1
     assert problems(found) == {"spool"}
+
+
+@pytest.mark.parametrize(
+    ("option", "check"),
+    [
+        ("--audit-log", "audit log"),
+        ("--log-file", "log file"),
+        ("--guard-rules", "guard rules"),
+    ],
+)
+def test_a_file_without_which_the_daemon_does_not_start_is_told(option: str, check: str) -> None:
+    code, found = examine(option, "/proc/nonexistent", more=[check])
+    assert code == 1
+    assert problems(found) == {check}
+
+
+def test_it_leaves_no_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    code, _ = examine("--audit-log", str(path), "--log-file", str(path))
+    assert code == 0
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("mode", ["off", "warn"])
+def test_a_guard_that_blocks_nothing_is_told(mode: str) -> None:
+    _, found = examine("--guard", mode)
+    assert (found["guard"]["state"], found["guard"]["found"]) == ("note", mode)
+
+
+def test_a_startup_file_that_prints_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "startup"
+    path.write_text("echo hello\n")
+    monkeypatch.setenv("BASH_ENV", str(path))
+    code, found = examine(more=["BASH_ENV"])
+    assert code == 0
+    assert (found["BASH_ENV"]["state"], found["BASH_ENV"]["found"]) == ("note", str(path))
+
+
+def test_one_shell_at_a_time_is_enough() -> None:
+    code, found = examine("--max-shells", "1")
+    assert code == 0
+    assert problems(found) == set()
 
 
 def test_it_is_readable_for_people() -> None:

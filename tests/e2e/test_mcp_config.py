@@ -46,6 +46,13 @@ def test_what_is_printed_starts_a_daemon_from_anywhere(host: str | None, tmp_pat
     daemon.close()
 
 
+def test_files_are_named_by_their_paths(tmp_path: Path) -> None:
+    options = ["--guard-rules", "rules.toml", "--audit-log=log", "--guard", "warn"]
+    command = command_in(json.loads(mcp_config("--", *options, cwd=tmp_path).stdout))
+    expected = ["--guard-rules", f"{tmp_path}/rules.toml", f"--audit-log={tmp_path}/log"]
+    assert command[-5:] == [*expected, "--guard", "warn"]
+
+
 def test_the_installed_program_is_named_by_its_path() -> None:
     ended = subprocess.run([SCRIPT, "mcp-config"], capture_output=True, text=True, check=True)
     assert command_in(json.loads(ended.stdout)) == [str(SCRIPT)]

@@ -273,7 +273,7 @@ def test_a_tool_that_fails_is_not_logged_unless_asked_for(tmp_path: Path) -> Non
 def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDaemon) -> None:
     names = [tool["function"]["name"] for tool in plugged.call("list_tools")["tools"]]
     assert names[:4] == ["Bash", "BashOutput", "KillShell", "Reverse"]
-    assert names[4:] == ["Unshowable", "Nested", "Ending", "Staying"]
+    assert names[4:] == ["Unshowable", "Unhashable", "Nested", "Ending", "Staying"]
     assert call(plugged, "Reverse", {"text": "abc"}) == {
         "success": True,
         "output": "cba",
@@ -286,6 +286,7 @@ def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDa
     assert call(plugged, "Unshowable", {"text": "x"})["error"] == (
         "The result of Unshowable has no JSON"
     )
+    assert call(plugged, "Unhashable", {"text": "x"})["output"] == ["x", 0.5, 15]
     assert call(plugged, "Nested", {"text": "x"})["error"] == "The result of Nested has no JSON"
     stderr = plugged.read_stderr().decode()
     for name, reason in (

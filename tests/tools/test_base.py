@@ -253,6 +253,24 @@ def test_an_unknown_format_is_refused() -> None:
         Sample().to_schema("cobol")  # type: ignore[arg-type] # pyright: ignore
 
 
+@pytest.mark.parametrize("size", [None, 7.5, "x", -1, True])
+async def test_a_context_whose_size_is_none_fails(size: Any) -> None:
+    tool = Sample()
+    result = await tool.execute(ExecutionContext("/", max_output_size=size), message="hi")
+    assert result.error == (
+        "Invalid value for max_output_size: must be a whole number of characters"
+    )
+    assert tool.calls == []
+
+
+@pytest.mark.parametrize("directory", [None, 7, b"/"])
+async def test_a_context_whose_directory_is_none_fails(directory: Any) -> None:
+    tool = Sample()
+    result = await tool.execute(ExecutionContext(directory), message="hi")
+    assert result.error == "Invalid value for working_dir: must be text or a path"
+    assert tool.calls == []
+
+
 @pytest.mark.parametrize("timeout", [math.nan, -1, -0.001, -math.inf])
 async def test_a_timeout_that_is_no_time_fails(timeout: float) -> None:
     tool = Sample()

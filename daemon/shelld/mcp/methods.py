@@ -139,4 +139,6 @@ def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text_of(result: ToolResult) -> str:
     """Return what the model reads; that it is an error, `isError` says."""
-    return result.to_display() if result.error is None else result.error
+    if not result.success and result.error is not None:
+        return result.error
+    return ToolResult.ok(result.output).to_display()

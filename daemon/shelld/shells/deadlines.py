@@ -37,11 +37,17 @@ class Deadlines:
         for name in [name for name in self._due if name not in names]:
             del self._due[name]
 
-    def take_due(self) -> Event | None:
-        """Return a deadline that has passed, and drop it; None if there is none."""
+    def passed(self) -> tuple[Event, float] | None:
+        """Return a deadline that has passed, and how long ago; None if there is none."""
         now = self._clock()
         for name, moment in self._due.items():
             if moment <= now:
-                del self._due[name]
-                return name
+                return name, now - moment
         return None
+
+    def take(self, name: Event) -> bool:
+        """Drop a deadline if it has passed; return whether it has."""
+        has_passed = self._due.get(name, math.inf) <= self._clock()
+        if has_passed:
+            del self._due[name]
+        return has_passed

@@ -340,9 +340,10 @@ class Life:
             self.runner_is_lost = True
             self.take(Event.LOST)
         else:
+            # A runner that is there after all takes no command from now on, or has said READY. The
+            # end of the channel is the next event.
+            self.links.channel.shut_down()
             self._pool.replace_keeper_of(self.links.channel)
-            self.links.ignore_channel()
-            self.channel_ended()
 
     def _give_up_on_keeper(self) -> None:
         shell = self.shell

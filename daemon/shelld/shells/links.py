@@ -71,10 +71,6 @@ class Links:
         self.channel = channel
         self._poller.register(channel.fileno(), READABLE)
 
-    def ignore_channel(self) -> None:
-        """Listen to the channel no more."""
-        self._poller.unregister(self.channel.fileno())
-
     def give_back_poller(self, *, is_intact: bool) -> None:
         """Let go of the poller, before any descriptor is closed. `is_intact`: it can be reused."""
         watched, self._watched = self._watched, None

@@ -26,7 +26,7 @@ from typing import ClassVar, Final, TypeVar
 
 import anyio
 import anyio.to_thread
-from anyio.lowlevel import current_token
+from anyio.lowlevel import checkpoint, current_token
 
 from shelld import faults
 from shelld.keeper.channel import RunnerInfo
@@ -50,6 +50,9 @@ EXIT_KILL_S: Final = 0.3
 
 # How often ended shells are looked through for expired ones, and runners for those not needed.
 _SWEEP_S: Final = 15.0
+
+# Of the event loop, from the end of a shell of which nothing is left to its release.
+_TURNS_TO_RELEASE: Final = 4
 
 
 class ShellManager:
@@ -151,7 +154,13 @@ class ShellManager:
         traceback: TracebackType | None,
     ) -> bool | None:
         entered, self._entered = self._entered, None
-        return None if entered is None else await entered.__aexit__(kind, error, traceback)
+        try:
+            return None if entered is None else await entered.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as group:
+            if error is None or group.exceptions != (error,):
+                raise
+            # Nothing but what the block itself has raised, which is raised again as it is.
+            return False
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
@@ -223,7 +232,7 @@ class ShellManager:
         is killed. Raises `RpcError`: invalid_params, spawn_failed and what else `start` does.
         """
         check_text(command, working_dir, env)
-        request = StartRequest(command, cwd=working_dir, env=env)
+        request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         shell = await self.run(self._start_held, request, discard=ShellProcess.discard)
         # Not before its caller waits for something else.
         do_soon(current_token(), shell.let_go)
@@ -252,7 +261,12 @@ class ShellManager:
         """
         scope = self._running_scope
         limit = self.options.max_shells
-        if len(self._live) + self._starting_count >= limit:
+        for _ in range(_TURNS_TO_RELEASE):
+            if len(self._live) + self._starting_count < limit:
+                break
+            # Shells whose end was told just now may be about to be released.
+            await checkpoint()
+        else:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
         self._starting_count += 1
         try:
@@ -423,6 +437,15 @@ class ShellManager:
             self._forget_older_than(self.options.retain_seconds)
             scope.spares.trim()
             scope.pool.trim()
+
+
+def _absolute(working_dir: str) -> str:
+    """Return a directory relative to where the program is now, not where it was once."""
+    try:
+        return os.path.abspath(working_dir)
+    except FileNotFoundError:
+        # Where it is now was deleted.
+        return working_dir
 
 
 def _ignore(_shell: ShellProcess) -> None:

@@ -175,7 +175,11 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     if shares_trap:
         dump = rb"\builtin unset -f trap; " + dump
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
-    action = rb"! { %s; } 2>&- 2>/dev/null >>%s %s" % (dump, path.encode(), trace)
+    # A child that a signal ends between fork and exec runs its parent's trap on EXIT. There the
+    # path names no descriptor, so that it writes nothing.
+    directory, _, descriptor = path.encode().rpartition(b"/")
+    own_path = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
+    action = rb"! { %s; } 2>&- 2>/dev/null >>%s %s" % (dump, own_path, trace)
     line = b"\\builtin trap %s EXIT\n" % quote(action)
     if not shares_trap:
         return line

@@ -19,6 +19,12 @@ from shelld.shells.course import Event
 from shelld.shells.life import KILL_TIMEOUT_S, Life, Moment
 from shelld.shells.orphans import kill_orphans
 
+# A deadline that is met so late was missed because this process did not run.
+PAUSE_S: Final = 1.0
+
+# Deadlines by which another process must have done something.
+_OF_OTHERS: Final = frozenset({Event.START_DUE, Event.KILL_DUE, Event.KEEPER_DUE})
+
 _EMPTY: Final = frozenset({EMPTY, FAILED})
 
 
@@ -99,11 +105,17 @@ class Supervisor:
 
     def _meet_deadlines(self) -> None:
         """Meet those that have passed, or were set, whatever has ended the wait."""
-        while (due := self.life.deadlines.take_due()) is not None:
-            if due is Event.TIMEOUT_DUE:
-                # A command that has ended by now, but whose end was not read, was in time.
-                self._read()
-            self.life.meet_deadline(due)
+        deadlines = self.life.deadlines
+        while (passed := deadlines.passed()) is not None:
+            name, late_by = passed
+            if late_by > PAUSE_S and name in _OF_OTHERS:
+                # This process was stopped, and the others perhaps, too: they get a moment.
+                deadlines.set(name, PAUSE_S)
+                continue
+            # What has happened in time may be unread, and may put the deadline off.
+            self._read()
+            if deadlines.take(name):
+                self.life.meet_deadline(name)
 
     async def _kill_unseen(self) -> None:
         """Have the runner kill the tree, and wait for its word that nothing is left.

@@ -12,6 +12,7 @@ import asyncio
 import copy
 import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
@@ -94,9 +95,8 @@ class BaseTool(abc.ABC):
             is_valid, problem = self.validate_params(**params)
             if not is_valid:
                 return ToolResult.fail(problem or "Invalid parameters")
-            # The comparison is false for NaN, too.
-            if not context.timeout >= 0:
-                return ToolResult.fail("Invalid value for timeout: must be 0 or more seconds")
+            if (problem := _problem_with(context)) is not None:
+                return ToolResult.fail(problem)
             params = self._filled(params)
             result: object = None
             limit = self.time_limit(context, params)
@@ -169,6 +169,22 @@ class BaseTool(abc.ABC):
         from shelld.tools.langchain import to_langchain_tool  # noqa: PLC0415
 
         return to_langchain_tool(self, context)
+
+
+def _problem_with(context: ExecutionContext) -> str | None:
+    """Return what is wrong with a context, which a program may have made of anything."""
+    # The comparison is false for NaN, too.
+    if not context.timeout >= 0:
+        return "Invalid value for timeout: must be 0 or more seconds"
+    size = cast("object", context.max_output_size)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        return "Invalid value for max_output_size: must be a whole number of characters"
+    directory = cast("object", context.working_dir)
+    if isinstance(directory, os.PathLike):
+        directory = cast("object", os.fspath(cast("os.PathLike[str]", directory)))
+    if not isinstance(directory, str):
+        return "Invalid value for working_dir: must be text or a path"
+    return None
 
 
 def checked(tool_name: str, result: object) -> ToolResult:

@@ -18,6 +18,7 @@ from shelld.shells.process import ShellProcess, join_streams
 from shelld.shells.text import shown
 from shelld.tools.execution import DEFAULT_SESSION, ExecutionTool
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
+from shelld_protocol.errors import invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 from shelld_protocol.structs import MAX_TIMEOUT_MS, EndReason
 from shelld_protocol.tools import ExecutionContext, ToolResult
@@ -50,6 +51,8 @@ _STATE_REASONS: Final[Mapping[str, str]] = {
 
 class BashTool(ExecutionTool):
     """`MAX_OUTPUT_SIZE` is in characters of output; the notice that some is left out comes on top.
+
+    A subclass may have other limits: `DEFAULT_TIMEOUT_MS` then counts in place of the daemon's.
 
     A command that fails is a failed result, whose error is a sentence and then its output.
     """
@@ -87,7 +90,7 @@ class BashTool(ExecutionTool):
     @property
     def description(self) -> str:
         default = self.DEFAULT_TIMEOUT_MS
-        if self._daemon is not None:
+        if self._daemon is not None and default == DEFAULT_TIMEOUT_MS:
             default = self._daemon.options.default_timeout
         return f"""\
 Runs a command in bash; returns what it wrote, and its exit code if that is not 0.
@@ -132,6 +135,12 @@ read it. Prefer commands that print little."""
         timeout_ms = None
         if not math.isinf(context.timeout):
             timeout_ms = max(1, round(min(context.timeout, _LONGEST_TIMEOUT_S) * 1000))
+        elif self.DEFAULT_TIMEOUT_MS != DEFAULT_TIMEOUT_MS:
+            timeout_ms = self.DEFAULT_TIMEOUT_MS
+        if (bash_params.timeout or 0) > self.MAX_TIMEOUT_MS:
+            raise invalid_params(
+                f"Invalid value for timeout: must be at most {self.MAX_TIMEOUT_MS}"
+            )
         manager = daemon.daemon.manager
         session_cwd = None
         if bash_params.cwd is None:
@@ -153,9 +162,10 @@ read it. Prefer commands that print little."""
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
     session = params.pop("session", None) or context.session_id or DEFAULT_SESSION
     cwd = params.pop("cwd", None)
-    if context.working_dir:
-        cwd = f"{context.working_dir}/{cwd}" if cwd and not cwd.startswith("/") else cwd
-        cwd = cwd or context.working_dir
+    # A program may have given a path.
+    if working_dir := os.fspath(context.working_dir):
+        cwd = f"{working_dir}/{cwd}" if cwd and not cwd.startswith("/") else cwd
+        cwd = cwd or working_dir
     return BashParams(**params, session=session, cwd=cwd)
 
 

@@ -45,10 +45,9 @@ def load_plugins(registry: ToolRegistry) -> list[Schemas]:
     registered: list[Schemas] = []
     for entry_point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
-            schemas = {tool: schemas_of(tool) for tool in _load(entry_point)}
-            usable = {tool: schema for tool, schema in schemas.items() if schema is not None}
-            registry.register_many(usable)
-            registered += usable.values()
+            schemas = [(tool, schemas_of(tool)) for tool in _load(entry_point)]
+            registry.register_many([tool for tool, schema in schemas if schema is not None])
+            registered += [schema for _, schema in schemas if schema is not None]
         except BaseException as error:
             if faults.shortage(error) is not None:
                 # Not the plug-in's fault: all tools are loaded again later.

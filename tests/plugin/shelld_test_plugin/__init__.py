@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -45,6 +47,25 @@ class Unshowable(Reverse):
 
     async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
         return ToolResult.ok(object())
+
+
+@dataclasses.dataclass
+class Unhashable(Reverse):
+    """A tool whose result has values of subclasses, as those of NumPy are."""
+
+    class Text(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            return "something else"
+
+    @property
+    def name(self) -> str:
+        return "Unhashable"
+
+    async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
+        values = [self.Text(params["text"]), type("Number", (float,), {})(0.5), signal.SIGTERM]
+        return ToolResult.ok(values)
 
 
 class Nested(Unshowable):
@@ -133,7 +154,7 @@ class Staying(Reverse):
 
 
 def several() -> list[BaseTool]:
-    return [Unshowable(), Nested(), Ending(), Staying()]
+    return [Unshowable(), Unhashable(), Nested(), Ending(), Staying()]
 
 
 def broken() -> NoReturn:
