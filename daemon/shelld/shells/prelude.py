@@ -177,9 +177,12 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
     # A child that a signal ends between fork and exec runs its parent's trap on EXIT. There the
     # path names no descriptor, so that it writes nothing.
-    directory, _, descriptor = path.encode().rpartition(b"/")
-    own_path = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
-    action = rb"! { %s; } 2>&- 2>/dev/null >>%s %s" % (dump, own_path, trace)
+    # Where the command may set traps, our own function runs this in a child of its own, too.
+    file = path.encode()
+    if not shares_trap:
+        directory, _, descriptor = file.rpartition(b"/")
+        file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
+    action = rb"! { %s; } 2>&- 2>/dev/null >>%s %s" % (dump, file, trace)
     line = b"\\builtin trap %s EXIT\n" % quote(action)
     if not shares_trap:
         return line
