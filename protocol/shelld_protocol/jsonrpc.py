@@ -185,9 +185,14 @@ def encode_result(raw_id: bytes, result: Any) -> bytes:
 
 
 def encode_error(raw_id: bytes, error: RpcError) -> bytes:
-    """Encode an error reply. Cannot fail: data that cannot be encoded becomes internal_error."""
+    """Encode an error reply: data that cannot be encoded becomes internal_error.
+
+    An id that there is no memory for becomes null. Raises MemoryError if that is not enough.
+    """
     try:
         return _encode_error(raw_id, error)
+    except MemoryError:
+        return _encode_error(NULL_ID, error)
     except (TypeError, ValueError, RecursionError):
         return _encode_error(raw_id, internal_error())
 
