@@ -308,6 +308,10 @@ def raw_daemon(*args: str, stderr_is_silent: bool = True, **options: Any) -> Gen
     daemon = RawDaemon(*args, **options)
     try:
         yield daemon
+    except BaseException as error:
+        status = daemon.process.poll()
+        error.add_note(f"exit status of the daemon: {status}; stderr: {daemon.read_stderr()!r}")
+        raise
     finally:
         daemon.close()
     if stderr_is_silent:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
 
 import msgspec
 
 from shelld_client.errors import ProtocolError, refused_here
 from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.encoding import decode
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -38,6 +39,8 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
+
+_members_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 AnyBashResult = BashResult | BackgroundResult | DryRunResult
 
@@ -199,7 +202,7 @@ def _members(name: str, value: object) -> dict[str, Any]:
 
 def _has_exit_code(result: bytes) -> bool:
     try:
-        return "exitCode" in msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+        return "exitCode" in decode(result, _members_decoder)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
 

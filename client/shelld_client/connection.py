@@ -41,7 +41,7 @@ from shelld_client.errors import (
 )
 from shelld_client.reentrant import may_wait
 from shelld_protocol import errors
-from shelld_protocol.encoding import encode
+from shelld_protocol.encoding import decode, encode
 from shelld_protocol.framing import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NEED_DATA,
@@ -348,7 +348,7 @@ def _plain(value: object) -> object:
 def _decode(data: bytes) -> _Message | None:
     """Return a message, or None if `data` is no message of JSON-RPC."""
     try:
-        return _decoder.decode(data)
+        return decode(data, _decoder)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

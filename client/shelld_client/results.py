@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
+
+from shelld_protocol.encoding import PLAIN, decode
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -24,13 +27,18 @@ _PLAIN: Final[dict[type[inspect.Type], type[Any]]] = {
 }
 
 
+@cache
+def _decoder_of(shape: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
+    return msgspec.json.Decoder(shape)
+
+
 def decode_result(shape: type[S], data: bytes) -> S:
     """Return `data` (JSON) as a `shape`. Raises `msgspec.DecodeError` if it is none."""
     try:
-        return msgspec.json.decode(data, type=shape)
+        return cast("S", decode(data, _decoder_of(shape)))
     except msgspec.ValidationError:
         # Rare, so it may be slow.
-        return cast("S", _built(inspect.type_info(shape), msgspec.json.decode(data)))
+        return cast("S", _built(inspect.type_info(shape), decode(data, PLAIN)))
 
 
 def from_members(members: dict[str, Any], default: S) -> S:

@@ -35,6 +35,7 @@ from shelld.logs import write_without_waiting
 from shelld.methods.context import Context, Daemon, LargeAnswers
 from shelld.stdio import Input, Output
 from shelld.workers import Worker, Workers, scope_is_cancelled
+from shelld_protocol.encoding import decode
 from shelld_protocol.errors import (
     RpcError,
     cancelled,
@@ -475,7 +476,7 @@ class Server:
     def _cancel(self, request: Request) -> None:
         member, cancellation = CANCEL_METHODS[request.method]
         try:
-            named = _cancel_params.decode(request.params).get(member)
+            named = decode(request.params, _cancel_params).get(member)
         except msgspec.DecodeError:
             return
         key = None if named is None else id_key(bytes(named))

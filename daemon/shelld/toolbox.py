@@ -45,6 +45,9 @@ T = TypeVar("T")
 # After the start, when the first commands have had their turn.
 LOAD_DELAY_S: Final = 0.3
 
+# How often those who wait for the tools look whether the thread that loads them still runs.
+_LOOK_INTERVAL_S: Final = 1.0
+
 
 class _Stage(Generic[T]):
     """A part of the loading. `outcome` is set before `is_over`."""
@@ -66,6 +69,8 @@ class _Stage(Generic[T]):
 
 class _Loading:
     """One attempt to load the tools: the daemon's own first, then those of plug-ins."""
+
+    thread: threading.Thread
 
     def __init__(self) -> None:
         self.own: _Stage[ToolExecutor] = _Stage()
@@ -104,7 +109,16 @@ class Toolbox:
         return executor
 
     async def _outcome_of(self, loading: _Loading, stage: _Stage[T]) -> T:
-        await stage.is_over.wait()
+        while not stage.outcome.done():
+            is_alive = loading.thread.is_alive()
+            if not is_alive and not stage.outcome.done():
+                # Without memory for its first lines, a thread ends and tells nobody.
+                stage.outcome.set_exception(
+                    faults.answer_for(MemoryError(), "the loading of the tools")
+                )
+                break
+            with anyio.move_on_after(_LOOK_INTERVAL_S):
+                await stage.is_over.wait()
         if stage.outcome.exception() is not None and self._loading is loading:
             self._loading = None
         return stage.outcome.result()
@@ -117,7 +131,8 @@ class Toolbox:
             loading.all.end(loop, lambda: self._load_plugins(loading.own.outcome.result()))
 
         # Not a thread that the daemon's end would wait for: a plug-in may do anything.
-        threading.Thread(target=load, name="shelld-tools", daemon=True).start()
+        loading.thread = threading.Thread(target=load, name="shelld-tools", daemon=True)
+        loading.thread.start()
         self._loading = loading
         return loading
 

@@ -124,9 +124,10 @@ class FrameReader:
             return FrameError.NO_MEMORY
         if not self._buffer or (self.framing is None and not self._detect()):
             return NEED_DATA
-        if self.framing is Framing.LINES:
-            return self._next_line()
-        return self._next_body()
+        try:
+            return self._next_line() if self.framing is Framing.LINES else self._next_body()
+        except MemoryError:
+            return FrameError.NO_MEMORY
 
     def _detect(self) -> bool:
         buffer = self._buffer
@@ -146,8 +147,8 @@ class FrameReader:
 
     def _next_line(self) -> bytes | FrameError | NeedData:
         while True:
-            line = self._take_line()
-            if line is None:
+            end = self._end_of_line()
+            if end is None:
                 if self._skipping_line:
                     self._drop_buffer()
                 elif len(self._buffer) > self._limit:
@@ -158,38 +159,38 @@ class FrameReader:
                 return NEED_DATA
             if self._skipping_line:
                 self._skipping_line = False
-                continue
-            if len(line) > self._limit:
-                self.refused_head = line[:_HEAD_BYTES]
+                self._remove(end + 1)
+            elif end > self._limit:
+                self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
+                self._remove(end + 1)
                 return FrameError.TOO_LARGE
-            line = line.strip(_BLANK)
-            if line:
+            elif line := self._take(end, end + 1).strip(_BLANK):
                 return line
 
-    def _take_line(self) -> bytes | None:
-        """Remove and return the next line without its end, or None while it is unfinished."""
-        buffer = self._buffer
-        end = buffer.find(b"\n", self._searched)
-        if end < 0:
-            if not (self._eof and buffer):
-                self._searched = len(buffer)
-                return None
-            return self._take(len(buffer))
-        line = self._take(end)
-        del buffer[:1]
-        return line
+    def _end_of_line(self) -> int | None:
+        """Return how long the next line is without its end, or None while it is unfinished."""
+        end = self._buffer.find(b"\n", self._searched)
+        if end >= 0:
+            return end
+        size = len(self._buffer)
+        if self._eof and size:
+            return size
+        self._searched = size
+        return None
 
-    def _take(self, size: int) -> bytes:
-        """Remove and return the next bytes; they are lost if there is no memory for the copy."""
+    def _take(self, size: int, removed: int) -> bytes:
+        """Return the next `size` bytes; remove `removed` bytes, also if that raises MemoryError."""
         try:
             return bytes(memoryview(self._buffer)[:size])
         except MemoryError:
-            self._out_of_memory = True
             self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
-            return b""
+            raise
         finally:
-            del self._buffer[:size]
-            self._searched = 0
+            self._remove(removed)
+
+    def _remove(self, size: int) -> None:
+        del self._buffer[:size]
+        self._searched = 0
 
     def _drop_buffer(self) -> None:
         self._buffer.clear()
@@ -208,8 +209,8 @@ class FrameReader:
             if self._body_length is not None:
                 if len(self._buffer) < self._body_length:
                     return NEED_DATA
-                body = self._take(self._body_length)
-                self._body_length = None
+                length, self._body_length = self._body_length, None
+                body = self._take(length, length)
                 if body.strip(_BLANK):
                     return body
                 continue
@@ -219,13 +220,13 @@ class FrameReader:
 
     def _read_header_line(self) -> FrameError | NeedData | None:
         """Consume one header line; None means: look again at what is due now."""
-        line = None if self._eof and b"\n" not in self._buffer else self._take_line()
-        if line is None:
+        end = None if self._eof and b"\n" not in self._buffer else self._end_of_line()
+        if end is None:
             if len(self._buffer) <= MAX_HEADER_LINE_BYTES:
                 return NEED_DATA
             self._drop_buffer()
             return self._header_error()
-        line = line.strip(_BLANK)
+        line = self._take(end, end + 1).strip(_BLANK)
         if line:
             self._header_seen = True
             name, _, value = line.partition(b":")

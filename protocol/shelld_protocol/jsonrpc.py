@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from shelld_protocol.encoding import encode
+from shelld_protocol.encoding import decode, encode
 from shelld_protocol.errors import RpcError, internal_error, invalid_request, parse_error
 
 NULL_ID: Final = b"null"
@@ -151,12 +151,12 @@ def _decode_single(data: bytes) -> Single:
     if reason is not None:
         return Invalid(invalid_request(reason), reply_id)
     params = bytes(envelope.params) or b"null"
-    return Request(_string_decoder.decode(envelope.method), params, raw_id or None)
+    return Request(decode(envelope.method, _string_decoder), params, raw_id or None)
 
 
 def _why_invalid(envelope: _Envelope, id_is_valid: bool) -> str | None:
     version = envelope.jsonrpc
-    if bytes(version)[:1] != b'"' or _string_decoder.decode(version) != "2.0":
+    if bytes(version)[:1] != b'"' or decode(version, _string_decoder) != "2.0":
         return 'jsonrpc must be "2.0"'
     if not id_is_valid:
         return "id must be a string, a number or null"
@@ -172,7 +172,7 @@ def id_key(raw_id: bytes) -> IdKey | None:
     if raw_id == NULL_ID:
         return ("null", None)
     if raw_id[:1] == b'"':
-        return ("string", _string_decoder.decode(raw_id))
+        return ("string", decode(raw_id, _string_decoder))
     if _JSON_NUMBER.fullmatch(raw_id):
         # Numbers are compared as text: 1 and 1.0 are two ids, and no size is too big.
         return ("number", raw_id)
@@ -185,9 +185,14 @@ def encode_result(raw_id: bytes, result: Any) -> bytes:
 
 
 def encode_error(raw_id: bytes, error: RpcError) -> bytes:
-    """Encode an error reply. Cannot fail: data that cannot be encoded becomes internal_error."""
+    """Encode an error reply: data that cannot be encoded becomes internal_error.
+
+    An id that there is no memory for becomes null. Raises MemoryError if that is not enough.
+    """
     try:
         return _encode_error(raw_id, error)
+    except MemoryError:
+        return _encode_error(NULL_ID, error)
     except (TypeError, ValueError, RecursionError):
         return _encode_error(raw_id, internal_error())
 

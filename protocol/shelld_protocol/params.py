@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from shelld_protocol.encoding import PLAIN, decode
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.parameters import Parameter, parameters_of
 from shelld_protocol.structs import Params
@@ -31,7 +32,7 @@ def decode_params(params_type: type[P], raw: bytes) -> P:
     """Decode `raw` (a JSON object, array or null). Raises `RpcError` (invalid_params)."""
     if raw[:1] == b"{":
         try:
-            return cast("P", _decoder(params_type).decode(raw))
+            return cast("P", decode(raw, _decoder(params_type)))
         except msgspec.ValidationError:
             pass
     return _decode_leniently(params_type, raw)
@@ -70,7 +71,7 @@ def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
 
 def _by_name(parameters: dict[str, Parameter], raw: bytes) -> dict[str, msgspec.Raw]:
     if raw[:1] == b"{":
-        return _raw_object.decode(raw)
+        return decode(raw, _raw_object)
     if raw[:1] != b"[":
         return {}
     values = _raw_array.decode(raw)
@@ -86,7 +87,7 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
     name = within + parameter.model.name
     model = msgspec.structs.replace(parameter.model, name=name) if within else parameter.model
     try:
-        value = msgspec.json.decode(raw)
+        value = decode(raw, PLAIN)
         if model.type == "number" and type(value) is int:
             value = float(value)
     except (msgspec.ValidationError, UnicodeDecodeError, OverflowError):

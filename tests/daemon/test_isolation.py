@@ -146,9 +146,18 @@ class _NoThread(threading.Thread):
         raise RuntimeError("can't start new thread")
 
 
+class _ThreadWithoutMemory(threading.Thread):
+    def run(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     ("thread", "kind"),
-    [(_NoThread, ErrorKind.RESOURCE_EXHAUSTED), (threading.Thread, ErrorKind.INTERNAL_ERROR)],
+    [
+        (_NoThread, ErrorKind.RESOURCE_EXHAUSTED),
+        (_ThreadWithoutMemory, ErrorKind.RESOURCE_EXHAUSTED),
+        (threading.Thread, ErrorKind.INTERNAL_ERROR),
+    ],
 )
 async def test_tools_that_cannot_be_loaded_are_loaded_for_the_next_request(
     monkeypatch: pytest.MonkeyPatch, thread: type[threading.Thread], kind: ErrorKind

@@ -66,16 +66,23 @@ async def test_a_shell_runs_and_ends() -> None:
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_cancelled_start_leaves_no_command(turns: int) -> None:
+    # On a busy machine a start can be over before it is cancelled.
+    started: list[ShellProcess] = []
+
+    async def start() -> None:
+        started.append(await manager.create_shell("sleep 300", "/"))
+
     async with ShellManager() as manager:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(manager.create_shell, "sleep 300", "/")
+                tasks.start_soon(start)
                 for _ in range(turns):
                     await anyio.lowlevel.checkpoint()
                 scope.cancel()
         with anyio.fail_after(20):
             for shell in manager.list_running():
-                await shell.wait_until(partial(getattr, shell, "is_empty"))
+                if shell not in started:
+                    await shell.wait_until(partial(getattr, shell, "is_empty"))
 
 
 async def test_a_start_that_is_cancelled_when_it_is_over_leaves_no_command() -> None:

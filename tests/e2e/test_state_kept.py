@@ -336,12 +336,13 @@ def test_an_open_quote_in_a_trap_shows_nothing_of_ours(daemon: RawDaemon) -> Non
 
 
 @pytest.mark.parametrize("signal_name", ["TERM", "HUP", "INT"])
+@pytest.mark.parametrize("own_trap", ["", "trap : EXIT; ", "trap : USR1; ", "trap : DEBUG; "])
 def test_a_job_that_is_killed_at_once_does_not_tell_its_own_state(
-    daemon: RawDaemon, session: str, signal_name: str
+    daemon: RawDaemon, session: str, own_trap: str, signal_name: str
 ) -> None:
     # A child that gets a signal before it has become its program runs the trap of its parent.
     for number in range(15):
-        command = f"(sleep 100; echo late) & V={number}; kill -{signal_name} $!"
+        command = f"{own_trap}(sleep 100; echo late) & V={number}; kill -{signal_name} $!"
         result = daemon.bash(command, session=session)
         assert reason_of(result) is None
         assert daemon.bash("echo $V", session=session)["stdout"] == f"{number}\n"

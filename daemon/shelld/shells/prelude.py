@@ -38,8 +38,7 @@ _LEAVES_POSIX: Final = rb"\builtin set +o posix; "
 # any other; __shelld_u is 1.
 #
 # With a DEBUG trap, our part of the trap on EXIT runs in a subshell, which does not inherit it. The
-# status of our part is 1, so that `!` also comes before the subshell: then `set -e` and a trap on
-# ERR ignore it.
+# parent opens the file, within `{ }`, because a child may not.
 #
 # The command's part of the trap on EXIT must not read ours as its own. A here-document need not
 # have an end, so `eval` runs a part with one. A backslash at the end stands for itself, so it is
@@ -53,7 +52,7 @@ trap() {
   { \builtin local -; \builtin set -B +eukx; } 2>&-;
   \builtin local __shelld_s=0 __shelld_a __shelld_k __shelld_t __shelld_f= __shelld_u=;
   \builtin local -a __shelld_n __shelld_r;
-  \builtin local __shelld_d=ACTION;
+  \builtin local __shelld_d=DUMP;
   if [[ ${1-} == -- ]]; then \builtin shift; fi;
   if (($# == 0)) || [[ $1 == -p ]]; then
     if (($#)); then \builtin shift; fi;
@@ -112,14 +111,14 @@ trap() {
   fi;
   if [[ ! $__shelld_u ]]; then
     if [[ ${BASHPID-$$} != $$ ]]; then \builtin return "$__shelld_s"; fi;
-    if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="! ( $__shelld_d )"; fi;
+    if [[ ${TABLE[DEBUG]-} ]]; then __shelld_d="( $__shelld_d )"; fi;
     __shelld_t=${TABLE[EXIT]-};
     if [[ $__shelld_t == *"<<"* ]]; then __shelld_t="\\builtin eval ${__shelld_t@Q}"; fi;
     __shelld_k=${__shelld_t##*[!\\]};
     if ((${#__shelld_k} % 2)); then __shelld_t+=\\; fi;
     \builtin declare -gA TABLE;
     TABLE+=(TEXTS);
-    \builtin trap -- "$__shelld_t"$'\n'"$__shelld_d" EXIT;
+    \builtin trap -- "$__shelld_t"$'\n'"! { $__shelld_d; } "REDIRECTIONS EXIT;
   fi;
   if [[ $- == *T* && ${TABLE[RETURN]-} ]]; then __shelld_f+=T; fi;
   if [[ $__shelld_f ]]; then
@@ -178,19 +177,20 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     # A child that a signal ends between fork and exec runs its parent's trap on EXIT. There the
     # path names no descriptor, so that it writes nothing.
     directory, _, descriptor = path.encode().rpartition(b"/")
-    own_path = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
-    action = rb"! { %s; } 2>&- 2>/dev/null >>%s %s" % (dump, own_path, trace)
-    line = b"\\builtin trap %s EXIT\n" % quote(action)
+    file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
+    redirections = rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
+    line = b"\\builtin trap %s EXIT\n" % quote(b"! { %s; } %s" % (dump, redirections))
     if not shares_trap:
         return line
     texts = {b"GLOBALS": quote(GLOBALS), b"BEFORE": quote(before_dump)}
-    after_another = action.replace(texts[b"GLOBALS"], _in_table(b"GLOBALS"))
+    dump = dump.replace(texts[b"GLOBALS"], _in_table(b"GLOBALS"))
     if before_dump:
         run = rb"\builtin eval %s; " % _in_table(b"BEFORE")
-        after_another = after_another.replace(_LEAVES_POSIX + before_dump, _LEAVES_POSIX + run, 1)
-    wrapper = _WRAPPER.replace(b"ACTION", quote(after_another))
+        dump = dump.replace(_LEAVES_POSIX + before_dump, _LEAVES_POSIX + run, 1)
     table = b" ".join(b"[%s]=%s" % item for item in texts.items())
-    return b"%s\n%s" % (wrapper.replace(b"TEXTS", table), line)
+    wrapper = _WRAPPER.replace(b"REDIRECTIONS", quote(redirections))
+    wrapper = wrapper.replace(b"DUMP", quote(dump)).replace(b"TEXTS", table)
+    return b"%s\n%s" % (wrapper, line)
 
 
 def _in_table(name: bytes) -> bytes:

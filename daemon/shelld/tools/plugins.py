@@ -15,12 +15,10 @@ from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from typing import Any, Final, TypeAlias, get_args
 
-import msgspec
-
 from shelld import faults
 from shelld.tools.base import BaseTool
 from shelld.tools.registry import ToolRegistry
-from shelld_protocol.encoding import encode
+from shelld_protocol.encoding import PLAIN, decode, encode
 from shelld_protocol.tool_methods import ToolFormat
 
 logger = logging.getLogger("shelld.plugins")
@@ -63,7 +61,7 @@ def schemas_of(tool: BaseTool) -> Schemas | None:
         schemas: Schemas = {}
         for name in get_args(ToolFormat):
             # Kept as plain values, so that no code of the tool runs when they are asked for.
-            schemas[name] = msgspec.json.decode(encode(tool.to_schema(name)))
+            schemas[name] = decode(encode(tool.to_schema(name)), PLAIN)
         for text in (tool.name, tool.description):
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError("name and description must be str")
