@@ -6,75 +6,34 @@ the actions. Nothing here waits: `supervisor` finds out what has happened, and c
 
 from __future__ import annotations
 
-import contextlib
-import enum
 import errno
 import logging
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-from shelld import faults
 from shelld.keeper.channel import (
-    EMPTY,
-    EXITED,
-    FAILED,
     FILE_LOST,
-    KILL,
-    KILL_DEADLINE_MS,
-    LEFTOVER,
     LOST,
-    STARTED,
-    STOPPED,
-    SURVIVORS,
     Message,
 )
-from shelld.keeper.pool import RunnerPool
 from shelld.shells.course import DEADLINES, Action, Event, State, next_step
-from shelld.shells.deadlines import Deadlines
+from shelld.shells.deadlines import (
+    KILL_TIMEOUT_S,
+    LEFTOVER_OUTPUT_GRACE_S,
+    START_TIMEOUT_S,
+    Deadlines,
+)
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.links import Links
+from shelld.shells.moments import Moment, Moments
+from shelld.shells.news import note
 from shelld.shells.outcome import Outcome
-from shelld.shells.process import CommandUsage, ShellProcess
+from shelld.shells.process import ShellProcess
 
 logger = logging.getLogger("shelld.shells")
-
-# OUTPUT_DUE. Measured: 5 ms is nearly always enough, 50 ms always was.
-LEFTOVER_OUTPUT_GRACE_S: Final = 0.05
-
-# START_DUE. A machine that forks a thousand runners at once takes a few seconds; a keeper that a
-# command has stopped takes for ever.
-START_TIMEOUT_S: Final = 15.0
-
-# KILL_DUE, after the grace, and KEEPER_DUE: half a second more than a runner gives itself.
-KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
-
-# How often a command is given to a runner that turns out to have never been there.
-MAX_LAUNCHES: Final = 3
-
-
-_EVENTS: Final[Mapping[int, Event]] = {
-    STARTED: Event.STARTED,
-    FAILED: Event.START_FAILED,
-    STOPPED: Event.STOPPED,
-    SURVIVORS: Event.SURVIVED,
-    EMPTY: Event.EMPTY,
-    LOST: Event.LOST,
-}
-
-
-class Moment(enum.IntEnum):
-    """What others learn of a shell, in this order.
-
-    STARTED: bash was started, or never will be. ENDED: the outcome is known; never told of a spare
-    shell, or of a command that could not be started. EMPTY: nothing is left of it.
-    """
-
-    STARTED = enum.auto()
-    ENDED = enum.auto()
-    EMPTY = enum.auto()
 
 
 class Life:
@@ -86,7 +45,6 @@ class Life:
         launch: Launch,
         links: Links,
         *,
-        pool: RunnerPool,
         outcome: Outcome,
         clock: Callable[[], float],
         listen: Callable[[Moment, Life], None],
@@ -95,20 +53,16 @@ class Life:
         self.launch = launch
         self.links = links
         self.deadlines = Deadlines(clock)
+        self.moments = Moments(lambda moment: listen(moment, self))
         self.state = State.SPARE if launch.is_waiting else State.STARTING
         # Nothing is to be read before orphans have been killed.
         self.has_orphans = False
         # Another command must not be given to this runner.
         self.runner_is_lost = False
-        self._pool = pool
         self._outcome = outcome
-        self._listen = listen
         # What has happened and was not considered yet.
         self._events: deque[Event] = deque()
-        # The last moment that was told; 0 before the first.
-        self._told = 0
         self._is_taking = False
-        self._launches_left = MAX_LAUNCHES - 1
         self._timeout: TimeoutPolicy | None = None
         # The timeout has passed before the start, and is to move the command to the background.
         self._is_overdue = False
@@ -166,14 +120,16 @@ class Life:
         if self._is_taking:
             return
         self._is_taking = True
-        while self._events and not self.is_over:
-            before = self.state
-            self.state, actions = next_step(before, self._events.popleft())
-            if self.state is not before:
-                self.deadlines.keep(DEADLINES[self.state])
-            for action in actions:
-                self._PERFORM[action](self)
-        self._is_taking = False
+        try:
+            while self._events and not self.is_over:
+                before = self.state
+                self.state, actions = next_step(before, self._events.popleft())
+                if self.state is not before:
+                    self.deadlines.keep(DEADLINES[self.state])
+                for action in actions:
+                    self._PERFORM[action](self)
+        finally:
+            self._is_taking = False
 
     def meet_deadline(self, name: Event) -> None:
         """A deadline has passed."""
@@ -202,46 +158,23 @@ class Life:
     @property
     def _nobody_came(self) -> bool:
         """Whether no runner has ever been there. It says READY before it looks for a command."""
-        return self.links.channel.peer is None and not self._told and not self.is_being_ended
+        return (
+            self.links.channel.peer is None
+            and not self.moments.is_told(Moment.STARTED)
+            and not self.is_being_ended
+        )
 
     def receive(self, message: Message) -> None:
         """Take what the runner says, or the keeper in its place."""
-        shell = self.shell
         kind = message[0]
-        if kind == STARTED:
-            shell.pid = message[1]
-        elif kind == EXITED:
-            self._bash_exited(message)
-            return
-        elif kind == FAILED:
-            shell.failure = message[1:]
-        elif kind == LEFTOVER:
-            shell.leftover = message[1]
-        elif kind == SURVIVORS:
-            shell.survivors = shell.leftover = message[1]
-        elif kind == EMPTY:
-            shell.leftover = []
-        elif kind == LOST:
-            logger.info("%s lost its runner", shell.id)
+        if kind == LOST:
             self.runner_is_lost = True
         elif kind == FILE_LOST:
             # How the command ended, perhaps. The runner ends when the channel does.
             self.links.channel.shut_down()
-        event = _EVENTS.get(kind)
+        event = note(message, self.shell, self._outcome)
         if event is not None:
             self.take(event)
-
-    def _bash_exited(self, message: Message) -> None:
-        shell = self.shell
-        _, wait_status, user, system, rss, was_signalled, leftover, is_empty = message
-        shell.leftover = leftover or []
-        if not self._outcome.is_known:
-            shell.stop_clock()
-            shell.usage = CommandUsage(user, system, rss)
-            self._outcome.bash_exited(shell, wait_status, was_signalled=was_signalled)
-        if leftover is None:
-            self._note_lost_leftover()
-        self.take(Event.EXITED_EMPTY if is_empty else Event.BASH_EXITED)
 
     def _set_deadline(self, name: Event, seconds: float) -> None:
         self.deadlines.set(name, seconds)
@@ -256,7 +189,7 @@ class Life:
         except OSError:
             # It has ended, or may not be told anything.
             self.discard()
-        self.tell(Moment.STARTED)
+        self.moments.tell(Moment.STARTED)
 
     def _note_start(self) -> None:
         shell = self.shell
@@ -266,31 +199,24 @@ class Life:
         if not shell.in_foreground:
             self.launch.close()
         self._release_if_overdue()
-        self.tell(Moment.STARTED)
+        self.moments.tell(Moment.STARTED)
 
     def _note_failure(self) -> None:
         self.shell.failure = (errno.EAGAIN, "exec")
 
     def _send_kill(self) -> None:
         number, grace_ms = self._kill
-        with contextlib.suppress(OSError):
-            # If it cannot be sent the runner is gone, which is about to be seen.
-            self.links.channel.send((KILL, int(number), grace_ms))
+        self.links.send_kill(number, grace_ms)
         self.deadlines.set_at_most(Event.KILL_DUE, grace_ms / 1000 + KILL_TIMEOUT_S)
         self.links.wake_at(self.deadlines.next)
 
     def _ask_again(self) -> None:
         """Give the command to another runner; if none can be had, it has failed."""
-        if self._launches_left:
-            self._launches_left -= 1
-            with contextlib.suppress(OSError):
-                channel = self._pool.acquire()
-                self.launch.hand_over(channel)
-                self.links.replace_channel(channel)
-                self._set_deadline(Event.START_DUE, START_TIMEOUT_S)
-                return
-        self.runner_is_lost = True
-        self.take(Event.CHANNEL_ENDED)
+        if self.links.launch_again(self.launch):
+            self._set_deadline(Event.START_DUE, START_TIMEOUT_S)
+        else:
+            self.runner_is_lost = True
+            self.take(Event.CHANNEL_ENDED)
 
     def _time_out(self) -> None:
         assert self._timeout is not None
@@ -334,16 +260,9 @@ class Life:
         self._set_deadline(Event.KEEPER_DUE, KILL_TIMEOUT_S)
 
     def _stop_runner(self) -> None:
-        runner = self.links.channel.peer
-        if runner is not None:
-            self._pool.stop_runner(runner.pid)
+        if self.links.stop_runner():
             self.runner_is_lost = True
             self.take(Event.LOST)
-        else:
-            # A runner that is there after all takes no command from now on, or has said READY. The
-            # end of the channel is the next event.
-            self.links.channel.shut_down()
-            self._pool.replace_keeper_of(self.links.channel)
 
     def _give_up_on_keeper(self) -> None:
         shell = self.shell
@@ -378,22 +297,9 @@ class Life:
 
     # -- telling others ---------------------------------------------------------------------
 
-    def tell(self, moment: Moment) -> None:
-        """Tell a moment, once, unless a later one was told."""
-        if moment <= self._told:
-            return
-        self._told = moment
-        try:
-            self._listen(moment, self)
-        except Exception:
-            faults.report(f"what follows on {moment.name} of a shell")
-
-    def is_told(self, moment: Moment) -> bool:
-        return self._told >= moment
-
     def tell_end(self) -> None:
         logger.info("%s ended: %s", self.shell.id, self.shell.status)
-        self.tell(Moment.ENDED)
+        self.moments.tell(Moment.ENDED)
 
     def end_as_lost(self) -> None:
         """Our own code has failed, and the tree was killed: end whatever has not ended."""

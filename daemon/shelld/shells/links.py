@@ -6,18 +6,29 @@ once the command is over.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from typing import Final
 
-from shelld.keeper.channel import Channel, Message
+from shelld.keeper.channel import KILL, Channel, Message
+from shelld.keeper.pool import RunnerPool
 from shelld.readiness import READABLE, PollerPool, WatchedPoller
+from shelld.shells.launch import Launch
 from shelld.shells.pipe import Pipe
+
+# How often a command is given to a runner that turns out to have never been there.
+MAX_LAUNCHES: Final = 3
 
 
 class Links:
     """`pipes` are registered from the start, also those of a command that is not handed over."""
 
-    def __init__(self, channel: Channel, pipes: list[Pipe], pollers: PollerPool) -> None:
+    def __init__(
+        self, channel: Channel, pipes: list[Pipe], pollers: PollerPool, pool: RunnerPool
+    ) -> None:
         self.channel = channel
+        self._pool = pool
+        self._launches_left = MAX_LAUNCHES - 1
         self._pipes = {pipe.descriptor: pipe for pipe in pipes}
         self._pollers = pollers
         # None once it was given back.
@@ -65,11 +76,42 @@ class Links:
         for pipe in self._pipes.values():
             pipe.drain()
 
-    def replace_channel(self, channel: Channel) -> None:
-        """Go on with another runner. The old channel is at its end, or was given up."""
+    def launch_again(self, launch: Launch) -> bool:
+        """Give the command to another runner, if one can be had.
+
+        To be called where nobody has come: the old channel is at its end, or was given up.
+        """
+        if not self._launches_left:
+            return False
+        self._launches_left -= 1
+        try:
+            channel = self._pool.acquire()
+            launch.hand_over(channel)
+        except OSError:
+            return False
         self.channel.close()
         self.channel = channel
         self._poller.register(channel.fileno(), READABLE)
+        return True
+
+    def send_kill(self, number: int, grace_ms: int) -> None:
+        """Ask the runner for a kill. A runner that is gone is about to be seen as that."""
+        with contextlib.suppress(OSError):
+            self.channel.send((KILL, int(number), grace_ms))
+
+    def stop_runner(self) -> bool:
+        """Have a runner killed that does not act; False if none has come yet.
+
+        If none has, none will take the command from now on, or it has said READY. The end of the
+        channel is what is read next.
+        """
+        runner = self.channel.peer
+        if runner is not None:
+            self._pool.stop_runner(runner.pid)
+            return True
+        self.channel.shut_down()
+        self._pool.replace_keeper_of(self.channel)
+        return False
 
     def give_back_poller(self, *, is_intact: bool) -> None:
         """Let go of the poller, before any descriptor is closed. `is_intact`: it can be reused."""

@@ -23,11 +23,13 @@ from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
 from shelld.output.retention import Retention, ShellOutput
 from shelld.readiness import PollerPool, event_loop_clock
+from shelld.shells.deadlines import START_TIMEOUT_S
 from shelld.shells.home import Home
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import CommandLaunch, Launch, StartRequest
-from shelld.shells.life import START_TIMEOUT_S, Life, Moment
+from shelld.shells.life import Life
 from shelld.shells.links import Links
+from shelld.shells.moments import Moment
 from shelld.shells.oom import OomKills
 from shelld.shells.options import ManagerOptions
 from shelld.shells.outcome import Outcome
@@ -239,8 +241,7 @@ class Scope:
         return Life(
             shell,
             launch,
-            Links(channel, pipes, self._pollers),
-            pool=self.pool,
+            Links(channel, pipes, self._pollers, self.pool),
             outcome=Outcome(self._oom_kills),
             clock=self._clock,
             listen=self._listen,

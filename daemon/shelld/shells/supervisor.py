@@ -16,7 +16,9 @@ from shelld import faults
 from shelld.keeper.channel import EMPTY, EXITED, FAILED, KILL, Message
 from shelld.keeper.pool import RunnerPool
 from shelld.shells.course import Event
-from shelld.shells.life import KILL_TIMEOUT_S, Life, Moment
+from shelld.shells.deadlines import KILL_TIMEOUT_S
+from shelld.shells.life import Life
+from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
 # A deadline that is met so late was missed because this process did not run.
@@ -56,7 +58,7 @@ class Supervisor:
     def give_up(self, _error: BaseException) -> None:
         """Report that `run` has failed, and do what it has not done; the runner kills the tree."""
         faults.report("the supervision of a shell")
-        if not self.life.is_told(Moment.EMPTY):
+        if not self.life.moments.is_told(Moment.EMPTY):
             self.life.runner_is_lost = True
         self.life.end_as_lost()
         self._finish()
@@ -145,10 +147,10 @@ class Supervisor:
         life = self.life
         # In the opposite order.
         with contextlib.ExitStack() as steps:
-            steps.callback(life.tell, Moment.EMPTY)
+            steps.callback(life.moments.tell, Moment.EMPTY)
             steps.callback(life.shell.become_empty)
             steps.callback(self._close)
-            steps.callback(life.tell, Moment.STARTED)
+            steps.callback(life.moments.tell, Moment.STARTED)
 
     def _close(self) -> None:
         is_intact = self.life.is_intact

@@ -1,0 +1,66 @@
+"""What a runner, or the keeper in its place, says of a command: noted in the shell's record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from shelld.keeper.channel import (
+    EMPTY,
+    EXITED,
+    FAILED,
+    LEFTOVER,
+    LOST,
+    STARTED,
+    STOPPED,
+    SURVIVORS,
+    Message,
+)
+from shelld.shells.course import Event
+from shelld.shells.outcome import Outcome
+from shelld.shells.process import CommandUsage, ShellProcess
+
+logger = logging.getLogger("shelld.shells")
+
+_EVENTS: Final[Mapping[int, Event]] = {
+    STARTED: Event.STARTED,
+    FAILED: Event.START_FAILED,
+    STOPPED: Event.STOPPED,
+    SURVIVORS: Event.SURVIVED,
+    EMPTY: Event.EMPTY,
+    LOST: Event.LOST,
+}
+
+
+def note(message: Message, shell: ShellProcess, outcome: Outcome) -> Event | None:
+    """Note a message in the record. Returns what has happened; None if that changes no course."""
+    kind = message[0]
+    if kind == STARTED:
+        shell.pid = message[1]
+    elif kind == EXITED:
+        return _note_exit(message, shell, outcome)
+    elif kind == FAILED:
+        shell.failure = message[1:]
+    elif kind == LEFTOVER:
+        shell.leftover = message[1]
+    elif kind == SURVIVORS:
+        shell.survivors = shell.leftover = message[1]
+    elif kind == EMPTY:
+        shell.leftover = []
+    elif kind == LOST:
+        logger.info("%s lost its runner", shell.id)
+    return _EVENTS.get(kind)
+
+
+def _note_exit(message: Message, shell: ShellProcess, outcome: Outcome) -> Event:
+    _, wait_status, user, system, rss, was_signalled, leftover, is_empty = message
+    shell.leftover = leftover or []
+    if not outcome.is_known:
+        shell.stop_clock()
+        shell.usage = CommandUsage(user, system, rss)
+        outcome.bash_exited(shell, wait_status, was_signalled=was_signalled)
+    if leftover is None:
+        # What bash has left is killed with its runner.
+        shell.reason = "lost"
+    return Event.EXITED_EMPTY if is_empty else Event.BASH_EXITED
