@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from measure import RawDaemon, milliseconds, report
-from shelld.shells import ShellManager
+from shelld.embed import ShellManager
 from shelld.tools import BashTool, ExecutionContext
 from shelld_client import Client
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from leaks import Resources, assert_nothing_new_since
 from oracles import Freezer
+from shelld.embed import ShellManager
 from shelld.keeper.tree import become_subreaper
-from shelld.shells import ShellManager
 from shelld.tools import ToolRegistry
 from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 

@@ -33,8 +33,8 @@ from shelld.methods.guard import load_soon
 from shelld.options import Options
 from shelld.routes import routes
 from shelld.serve import Server
-from shelld.shells.manager import ShellManager
-from shelld.shells.process import ShellProcess
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
 from shelld.signals import received
 from shelld.startup import StartupError, hint_for
 from shelld.stdio import Input, Output
@@ -120,7 +120,7 @@ async def _run(
     audit: AuditLog | None,
     policy: Policy,
 ) -> int:
-    def on_end(shell: ShellProcess) -> None:
+    def on_end(shell: Shell) -> None:
         if audit is not None:
             audit_shell(audit, shell)
 
@@ -134,7 +134,7 @@ async def _run(
     async with (
         anyio.create_task_group() as requests,
         # Nested inside `requests`, so shells end before we wait for the requests that wait on them.
-        ShellManager(manager_options(options), pool=pool, on_end=on_end) as manager,
+        Manager(manager_options(options), pool=pool, on_end=on_end) as manager,
     ):
         daemon = Daemon(options, manager, audit, policy)
         toolbox = Toolbox(daemon)
@@ -184,7 +184,7 @@ def _flush_until(stop_at: float) -> float:
 
 
 async def _stop(
-    server: Server, manager: ShellManager, output: Output, hurry: anyio.Event, stop_at: float
+    server: Server, manager: Manager, output: Output, hurry: anyio.Event, stop_at: float
 ) -> None:
     async def drain() -> None:
         async with anyio.create_task_group() as stage:

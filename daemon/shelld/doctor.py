@@ -32,7 +32,7 @@ from shelld.methods.context import Context, Daemon, manager_options
 from shelld.methods.shells import kill_shell
 from shelld.options import Options, parse_options, split_options
 from shelld.output.spool import Spool
-from shelld.shells.manager import ShellManager
+from shelld.shells.manager import Manager
 from shelld.startup import problem_with_bash, raise_file_limit
 from shelld_protocol.errors import RpcError
 from shelld_protocol.shell_methods import BashParams, BashResult, KillShellParams
@@ -61,7 +61,7 @@ class Patient(NamedTuple):
     """A daemon without a client."""
 
     options: Options
-    manager: ShellManager
+    manager: Manager
     context: Context
 
     async def run(self, command: str) -> BashResult:
@@ -118,7 +118,7 @@ async def _patient(options: Options) -> AsyncGenerator[Patient]:
     adopts = options.containment != "process-group" and become_subreaper()
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:
-        async with ShellManager(manager_options(options), pool=pool) as manager:
+        async with Manager(manager_options(options), pool=pool) as manager:
             yield Patient(options, manager, Context(Daemon(options, manager)))
     finally:
         pool.close()

@@ -22,8 +22,8 @@ from anyio import get_cancelled_exc_class
 from anyio.lowlevel import EventLoopToken, current_token
 
 from shelld import faults
+from shelld.embed.home import do_soon
 from shelld.methods.context import Context, Daemon, RequestContext
-from shelld.shells.home import do_soon
 from shelld.workers import scope_is_cancelled
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import RpcError
@@ -81,6 +81,8 @@ class Toolbox:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._loading: _Loading | None = None
+        # ``ShellManager()`` stands for the manager of this daemon.
+        self._is_adopted = False
 
     async def preload(self) -> None:
         """Load the tools once the first commands have had their turn."""
@@ -124,6 +126,12 @@ class Toolbox:
         return stage.outcome.result()
 
     def _start_loading(self) -> _Loading:
+        from shelld.embed import ShellManager  # noqa: PLC0415
+
+        # Tools of others may ask for it.
+        if not self._is_adopted:
+            ShellManager.adopt(self._daemon.manager)
+            self._is_adopted = True
         loading, loop = _Loading(), current_token()
 
         def load() -> None:

@@ -10,14 +10,14 @@ from shelld.methods.bash import bash, is_answerable, run_for_answer
 from shelld.methods.context import Context, Daemon, LargeAnswers
 from shelld.options import Options
 from shelld.output.retention import ShellOutput
-from shelld.shells import ShellManager
-from shelld.shells.process import ShellProcess
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, resource_exhausted
 from shelld_protocol.shell_methods import BashParams, BashResult
 
 
 def test_released_command_is_answered_once_started() -> None:
-    shell = ShellProcess(id="shell_1", command="true", working_dir="/")
+    shell = Shell(id="shell_1", command="true", working_dir="/")
     shell.is_empty = False
     shell.released = True
     assert not is_answerable(shell)
@@ -26,16 +26,16 @@ def test_released_command_is_answered_once_started() -> None:
 
 
 async def test_output_is_pinned_until_the_answer_is_made() -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         context = Context(Daemon(Options(), manager))
         outputs: list[ShellOutput] = []
 
-        async def is_pinned(shell: ShellProcess) -> bool:
+        async def is_pinned(shell: Shell) -> bool:
             assert shell.has_ended
             outputs.append(shell.output)
             return shell.output.is_pinned
 
-        async def fail(shell: ShellProcess) -> None:
+        async def fail(shell: Shell) -> None:
             assert await is_pinned(shell)
             raise resource_exhausted("memory", "no room")
 
@@ -49,16 +49,16 @@ async def test_a_start_in_the_background_that_is_cancelled_leaves_no_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started = anyio.Event()
-    shells: list[ShellProcess] = []
+    shells: list[Shell] = []
 
-    async def wait_for_start(shell: ShellProcess) -> None:
+    async def wait_for_start(shell: Shell) -> None:
         await shell.wait_until(lambda: shell.pid is not None)
         shells.append(shell)
         started.set()
         await anyio.sleep_forever()
 
     monkeypatch.setattr("shelld.methods.bash.wait_for_start", wait_for_start)
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         context = Context(Daemon(Options(), manager))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bash, context, BashParams("sleep 300", run_in_background=True))
@@ -73,7 +73,7 @@ async def no_wait() -> None:
 
 
 async def test_a_large_result_waits_for_room_and_can_be_read_without_it() -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         answers = LargeAnswers(no_wait)
         daemon = Daemon(Options(), manager)
         context = Context(daemon, large_answers=answers, has_room=lambda: False)
@@ -98,12 +98,12 @@ async def test_a_large_result_waits_for_room_and_can_be_read_without_it() -> Non
 async def test_a_cancellation_before_the_answer_kills_what_is_left(
     checks: bool, in_background: bool
 ) -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         context = Context(Daemon(Options(), manager))
         params = BashParams("sleep 300 & true", run_in_background=in_background)
-        shells: list[ShellProcess] = []
+        shells: list[Shell] = []
 
-        async def cancel(shell: ShellProcess) -> None:
+        async def cancel(shell: Shell) -> None:
             shells.append(shell)
             assert not shell.is_empty
             context.is_over = True

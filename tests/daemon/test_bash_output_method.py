@@ -16,16 +16,16 @@ from shelld.methods.context import Context, Daemon, LargeAnswers
 from shelld.options import Options
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
-from shelld.shells import ShellManager
+from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
-from shelld.shells.process import ShellProcess
+from shelld.shells.shell import Shell
 from shelld.tools.bash_output import BashOutputTool
 from shelld_protocol.shell_methods import BashOutputParams, BashParams, BashResult
 from shelld_protocol.structs import FilterEngine
 from shelld_protocol.tools import ExecutionContext
 from terminal import stored
 
-ENDED = cast(ShellProcess, SimpleNamespace(has_ended=True, is_empty=True, leftover=0))
+ENDED = cast(Shell, SimpleNamespace(has_ended=True, is_empty=True, leftover=0))
 PARAMS = BashOutputParams(bash_id="a")
 
 
@@ -122,13 +122,13 @@ async def test_each_look_may_take_as_long_as_the_first() -> None:
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_a_shell_that_is_read_is_kept_until_it_was_read(is_cancelled: bool) -> None:
-    async with ShellManager(ManagerOptions(max_retained=1)) as manager:
+    async with Manager(ManagerOptions(max_retained=1)) as manager:
         context = Context(Daemon(Options(), manager))
         first = await bash(context, BashParams("echo first"))
         assert isinstance(first, BashResult)
         shell = manager.get(first.bash_id)
 
-        async def look(_: ShellProcess) -> None:
+        async def look(_: Shell) -> None:
             assert len(manager.list_shells()) == 2
             if is_cancelled:
                 scope.cancel()
@@ -143,14 +143,14 @@ async def test_a_shell_that_is_read_is_kept_until_it_was_read(is_cancelled: bool
                     await checkpoint()
         await bash(context, BashParams("true"))
         with anyio.fail_after(20):
-            while manager.get_shell(first.bash_id) is not None:
+            while first.bash_id in [shell.id for shell in manager.list_shells()]:
                 await checkpoint()
 
 
 async def test_a_shell_is_being_read_while_its_output_is_filtered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         context = Context(Daemon(Options(), manager))
         first = await bash(context, BashParams("echo first"))
         assert isinstance(first, BashResult)

@@ -13,16 +13,19 @@ import pytest
 from shelld import faults
 from shelld.methods.context import Daemon
 from shelld.options import Options
-from shelld.shells import ShellManager, ShellProcess, ShellStatus
 from shelld.shells.launch import StartRequest
 from shelld.shells.life import Life
+from shelld.shells.lifecycle import ShellStatus
+from shelld.shells.manager import Manager
 from shelld.shells.pipe import Pipe
+from shelld.shells.shell import Shell
 from shelld.shells.spare import Spares
 from shelld.shells.supervisor import Supervisor
 from shelld.toolbox import Toolbox
 from shelld.tools.bash import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.tools import ExecutionContext
+from shells import start_shell
 from support import is_alive
 
 
@@ -40,7 +43,7 @@ def fails_once(
     return failing
 
 
-async def end_of(shell: ShellProcess) -> None:
+async def end_of(shell: Shell) -> None:
     with anyio.fail_after(20):
         await shell.wait_until(lambda: shell.is_empty and shell.has_ended)
 
@@ -65,8 +68,8 @@ async def test_a_failed_supervision_ends_its_own_shell_only(
         return isinstance(owner, Pipe) or owner.shell is not other
 
     before = faults.count()
-    async with ShellManager() as manager:
-        other = await manager.create_shell("sleep 300", "/")
+    async with Manager() as manager:
+        other = await start_shell(manager, "sleep 300", "/")
         with monkeypatch.context() as patch:
             patch.setattr(*place, fails_once(getattr(*place), is_not_other))
             shell = await manager.start(StartRequest("sleep 300 & echo $!; sleep 300", cwd="/"))
@@ -74,7 +77,7 @@ async def test_a_failed_supervision_ends_its_own_shell_only(
         assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
         assert shell.signal == "SIGKILL"
         assert other.is_running
-        last = await manager.create_shell("echo on", "/")
+        last = await start_shell(manager, "echo on", "/")
         await end_of(last)
         assert last.status is ShellStatus.COMPLETED
     assert faults.count() == before + 1
@@ -87,7 +90,7 @@ async def test_a_supervision_whose_kill_fails_is_reported_once(
         raise ValueError("unforeseen")
 
     before = faults.count()
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         with monkeypatch.context() as patch:
             patch.setattr(Supervisor, "_advance", fail)
             patch.setattr(Supervisor, "_kill_unseen", fail)
@@ -108,8 +111,8 @@ async def test_a_supervision_whose_kill_fails_is_reported_once(
 
 
 async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with ShellManager() as manager:
-        shell = await manager.create_shell("setsid sleep 300 & echo $!; sleep 300", "/")
+    async with Manager() as manager:
+        shell = await start_shell(manager, "setsid sleep 300 & echo $!; sleep 300", "/")
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.stdout.store.written > 0)
             pid = int(shell.stdout.store.read(0, 100).data)
@@ -120,11 +123,11 @@ async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_failed_record_of_the_end_is_not_the_commands_failure() -> None:
-    def on_end(_shell: ShellProcess) -> None:
+    def on_end(_shell: Shell) -> None:
         raise ValueError("unforeseen")
 
-    async with ShellManager(on_end=on_end) as manager:
-        shell = await manager.create_shell("exit 3", "/")
+    async with Manager(on_end=on_end) as manager:
+        shell = await start_shell(manager, "exit 3", "/")
         await end_of(shell)
         assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)
 
@@ -134,7 +137,7 @@ async def test_a_command_does_not_depend_on_spares(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     monkeypatch.setattr(Spares, method, fails_once(getattr(Spares, method)))
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         for _ in range(3):
             shell = await manager.start(StartRequest("exit 3", in_foreground=True))
             await end_of(shell)
@@ -163,7 +166,7 @@ async def test_tools_that_cannot_be_loaded_are_loaded_for_the_next_request(
     monkeypatch: pytest.MonkeyPatch, thread: type[threading.Thread], kind: ErrorKind
 ) -> None:
     monkeypatch.setattr(Toolbox, "_load", fails_once(vars(Toolbox)["_load"]))
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         toolbox = Toolbox(Daemon(Options(), manager))
         with monkeypatch.context() as patch:
             patch.setattr(threading, "Thread", thread)
@@ -214,7 +217,7 @@ async def test_a_condition_that_fails_is_the_waiters_failure() -> None:
             raise ValueError("unforeseen")
         return False
 
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         shell = await manager.start(StartRequest("exit 3"))
         with anyio.fail_after(20), pytest.raises(ValueError, match="unforeseen"):
             await shell.wait_until(fails)
@@ -237,7 +240,7 @@ async def test_an_unexpected_exception_in_a_tool_is_counted(
 
     monkeypatch.setattr("shelld.tools.bash.run_for_answer", fail)
     before = faults.count()
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         tool = BashTool(Daemon(Options(), manager))
         result = await tool.execute(ExecutionContext("/"), command="true")
     assert not result.success

@@ -1,4 +1,4 @@
-"""`ShellManager` inside another program, which has an event loop and children of its own."""
+"""`Manager` inside another program, which has an event loop and children of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,18 @@ import pytest
 
 from shelld.keeper.channel import EMPTY, EXITED, LOST, READY, STARTED, Channel
 from shelld.keeper.pool import SPARE, RunnerPool
-from shelld.shells import ShellManager, ShellProcess, ShellStatus, orphans, supervisor
+from shelld.shells import orphans, supervisor
 from shelld.shells.course import Event
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.life import Life
-from shelld.shells.lifecycle import ShellEvent
-from shelld.shells.manager import wait_for_start
+from shelld.shells.lifecycle import ShellEvent, ShellStatus
+from shelld.shells.manager import Manager, wait_for_start
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
+from shelld.shells.shell import Shell
 from shelld.shells.supervisor import Supervisor
-from shelld.tools import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
-from shelld_protocol.tools import ExecutionContext
+from shells import start_shell
 from support import Gate, children, is_alive, parent_of, wait_for
 
 
@@ -42,104 +41,42 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def output_of(shell: ShellProcess) -> bytes:
+def output_of(shell: Shell) -> bytes:
     return shell.stdout.store.read(0, 1 << 20).data
 
 
-async def start_and_wait(manager: ShellManager, request: StartRequest) -> ShellProcess:
+async def start_and_wait(manager: Manager, request: StartRequest) -> Shell:
     shell = await manager.start(request)
     await wait_for_start(shell)
     return shell
 
 
 async def test_a_shell_runs_and_ends() -> None:
-    async with ShellManager() as manager:
-        shell = await manager.create_shell("echo $A; exit 4", "/", {"A": "b"})
+    async with Manager() as manager:
+        shell = await start_shell(manager, "echo $A; exit 4", "/", {"A": "b"})
         assert shell.pid is not None
         with anyio.fail_after(10):
             await shell.wait_until(lambda: shell.is_empty and shell.has_ended)
         assert (shell.status, shell.exit_code, output_of(shell)) == (ShellStatus.FAILED, 4, b"b\n")
-        assert manager.get_shell(shell.id) is shell
-        assert manager.get_shell("shell_xyz") is None
+        assert manager.get(shell.id) is shell
+        with pytest.raises(RpcError, match="shell_xyz"):
+            manager.get("shell_xyz")
         assert (manager.list_shells(), manager.list_running()) == ([shell], [])
 
 
-@pytest.mark.parametrize("turns", range(8))
-async def test_a_cancelled_start_leaves_no_command(turns: int) -> None:
-    # On a busy machine a start can be over before it is cancelled.
-    started: list[ShellProcess] = []
-
-    async def start() -> None:
-        started.append(await manager.create_shell("sleep 300", "/"))
-
-    async with ShellManager() as manager:
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(start)
-                for _ in range(turns):
-                    await anyio.lowlevel.checkpoint()
-                scope.cancel()
-        with anyio.fail_after(20):
-            for shell in manager.list_running():
-                if shell not in started:
-                    await shell.wait_until(partial(getattr, shell, "is_empty"))
-
-
-async def test_a_start_that_is_cancelled_when_it_is_over_leaves_no_command() -> None:
-    manager = ShellManager()
-    try:
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(manager.create_shell, "sleep 300", "/")
-                # The shell runs in the manager's own thread, and nobody here has heard of it yet.
-                while not any(shell.pid for shell in manager.list_running()):
-                    time.sleep(0.001)  # noqa: ASYNC251 - on purpose
-                    if not manager.list_running():
-                        await anyio.lowlevel.checkpoint()
-                scope.cancel()
-        wait_for(lambda: not manager.list_running(), "the end of the command")
-    finally:
-        await ShellManager.reset()
-
-
-@pytest.mark.parametrize(
-    ("command", "in_background"), [("sleep 300", True), ("sleep 300 & true", False)]
-)
-async def test_a_tool_that_is_cancelled_when_it_is_over_leaves_no_command(
-    command: str, in_background: bool
-) -> None:
-    manager = ShellManager()
-    execute = partial(BashTool().execute, run_in_background=in_background)
-    try:
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(partial(execute, ExecutionContext("/"), command=command))
-                while not any(shell.pid for shell in manager.list_shells()):
-                    time.sleep(0.001)  # noqa: ASYNC251 - on purpose
-                    if not manager.list_shells():
-                        await anyio.lowlevel.checkpoint()
-                # The result is made in the manager's own thread, and has not come here.
-                time.sleep(0.2)  # noqa: ASYNC251 - on purpose
-                scope.cancel()
-        (shell,) = manager.list_shells()
-        wait_for(lambda: shell.is_empty, "the end of the command")
-    finally:
-        await ShellManager.reset()
-
-
 async def test_leaving_the_scope_kills_everything() -> None:
-    async with ShellManager() as manager:
-        shells = [await manager.create_shell("setsid sleep 300 & sleep 300", "/") for _ in range(3)]
+    async with Manager() as manager:
+        shells = [await start_shell(manager, "setsid sleep 300 & sleep 300", "/") for _ in range(3)]
         pids = [shell.pid for shell in shells]
     assert not [pid for pid in pids if pid is not None and is_alive(pid)]
     assert {shell.status for shell in shells} == {ShellStatus.KILLED}
 
 
 async def test_kill_all_tells_how_many_there_were() -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         for _ in range(3):
-            await manager.create_shell("sleep 300", "/")
-        ended = await manager.create_shell("true", "/")
+            await start_shell(manager, "sleep 300", "/")
+        ended = await start_shell(manager, "true", "/")
         with anyio.fail_after(10):
             await ended.wait_until(lambda: ended.is_empty)
             assert await manager.kill_all() == 3
@@ -147,41 +84,21 @@ async def test_kill_all_tells_how_many_there_were() -> None:
 
 
 async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         for _ in range(3):
             with pytest.raises(RpcError) as caught:
-                await manager.create_shell("true", "/nonexistent")
+                await start_shell(manager, "true", "/nonexistent")
             assert caught.value.kind is ErrorKind.SPAWN_FAILED
         assert manager.list_shells() == []
-        assert (await manager.create_shell("true", "/")).pid is not None
-
-
-@pytest.mark.parametrize(
-    ("command", "cwd", "env", "parameter", "reason"),
-    [
-        ("echo \ud800", "/", None, "command", "must not contain lone surrogates"),
-        ("true", "/\ud800", None, "cwd", "must not contain lone surrogates"),
-        ("true", "/", {"\ud800": "x"}, "env", "must not contain lone surrogates"),
-        ("true", "/", {"A": "\ud800"}, "env", "must not contain lone surrogates"),
-        ("echo \0", "/", None, "command", "must not contain NUL"),
-    ],
-)
-async def test_text_that_no_bash_can_be_told_is_invalid_params(
-    command: str, cwd: str, env: dict[str, str | None] | None, parameter: str, reason: str
-) -> None:
-    async with ShellManager() as manager:
-        with pytest.raises(RpcError) as refused:
-            await manager.create_shell(command, cwd, env)
-        assert refused.value.kind is ErrorKind.INVALID_PARAMS
-        assert refused.value.message == f"Invalid value for {parameter}: {reason}"
-        assert manager.list_shells() == []
+        assert (await start_shell(manager, "true", "/")).pid is not None
 
 
 async def test_surrogates_that_stand_for_bytes_are_those_bytes() -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         command = "printf '%s|%s' '\udcff' \"$A\""
-        shell = await manager.create_shell(command, "/", {"A": "\udcfe"})
-        assert await shell.wait(10) == 0
+        shell = await start_shell(manager, command, "/", {"A": "\udcfe"})
+        with anyio.fail_after(10):
+            await shell.wait_until(lambda: shell.has_ended)
         assert output_of(shell) == b"\xff|\xfe"
 
 
@@ -189,7 +106,7 @@ def test_it_needs_nothing_but_an_event_loop_of_asyncio() -> None:
     """What the event loop calls is no task, so there nobody can be asked which library runs."""
 
     async def main() -> list[ShellStatus]:
-        async with ShellManager() as manager:
+        async with Manager() as manager:
             leaves_something = StartRequest("sleep 300 & true", session="main", in_foreground=True)
             too_long = StartRequest("sleep 300", timeout=TimeoutPolicy(50, "kill", 50))
             shells = [await manager.start(each) for each in (leaves_something, too_long)]
@@ -202,19 +119,19 @@ def test_it_needs_nothing_but_an_event_loop_of_asyncio() -> None:
 
 
 async def test_old_shells_are_cleaned_up_and_running_ones_kept() -> None:
-    async with ShellManager(ManagerOptions(retain_seconds=10_000)) as manager:
-        running = await manager.create_shell("sleep 300", "/")
-        old, recent = [await manager.create_shell("true", "/") for _ in range(2)]
+    async with Manager(ManagerOptions(retain_seconds=10_000)) as manager:
+        running = await start_shell(manager, "sleep 300", "/")
+        old, recent = [await start_shell(manager, "true", "/") for _ in range(2)]
         with anyio.fail_after(10):
             for shell in (old, recent):
                 await shell.wait_until(lambda shell=shell: shell.is_empty)  # type: ignore[misc]
         old.completed_at = time.time() - 3601
-        assert manager.cleanup_completed(3600) == 1
+        assert manager.forget_older_than(3600) == 1
         assert manager.list_shells() == [running, recent]
 
 
 async def test_a_manager_that_is_not_running_starts_nothing() -> None:
-    manager = ShellManager()
+    manager = Manager()
     with pytest.raises(RuntimeError):
         await manager.start(StartRequest("true"))
 
@@ -224,8 +141,8 @@ async def test_threads_and_children_of_the_program_are_left_alone(tmp_path: Path
     thread = threading.Thread(target=stop.wait)
     thread.start()
     with subprocess.Popen(["/bin/bash", "-c", "sleep 0.1; exit 7"]) as child:  # noqa: ASYNC220
-        async with ShellManager() as manager:
-            shell = await manager.create_shell("sleep 0.2; kill -9 $PPID", str(tmp_path))
+        async with Manager() as manager:
+            shell = await start_shell(manager, "sleep 0.2; kill -9 $PPID", str(tmp_path))
             with anyio.fail_after(10):
                 await shell.wait_until(lambda: shell.is_empty)
         assert child.wait(10) == 7
@@ -236,8 +153,8 @@ async def test_threads_and_children_of_the_program_are_left_alone(tmp_path: Path
 async def test_cancelling_the_program_leaves_nothing() -> None:
     pids: list[int | None] = []
     with anyio.CancelScope() as scope:
-        async with ShellManager() as manager:
-            shell = await manager.create_shell("trap '' TERM; sleep 300", "/")
+        async with Manager() as manager:
+            shell = await start_shell(manager, "trap '' TERM; sleep 300", "/")
             pids.append(shell.pid)
             scope.cancel()
             await anyio.sleep_forever()
@@ -249,8 +166,8 @@ async def test_cancelling_the_program_leaves_nothing() -> None:
 async def test_a_kill_that_comes_while_orphans_are_ended_is_not_waited_for_in_vain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ShellManager() as manager:
-        shell = await manager.create_shell("sleep 300", "/")
+    async with Manager() as manager:
+        shell = await start_shell(manager, "sleep 300", "/")
         assert shell.pid is not None
         runner = parent_of(shell.pid)
 
@@ -282,7 +199,7 @@ async def test_without_adoption_nobody_waits_for_a_lost_command_of_unknown_pid()
 
 async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
     missing = StartRequest("true", cwd=str(tmp_path / "missing"))
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         with anyio.fail_after(20):
             for _ in range(MAX_STARTING + 1):
                 with pytest.raises(RpcError):
@@ -298,7 +215,7 @@ async def test_a_start_that_waits_for_its_turn_when_the_manager_ends_starts_noth
     refused: list[RpcError] = []
     asked = 0
 
-    async def start(manager: ShellManager) -> None:
+    async def start(manager: Manager) -> None:
         nonlocal asked
         asked += 1
         try:
@@ -306,7 +223,7 @@ async def test_a_start_that_waits_for_its_turn_when_the_manager_ends_starts_noth
         except RpcError as error:
             refused.append(error)
 
-    manager = ShellManager(ManagerOptions(max_shells=1_000))
+    manager = Manager(ManagerOptions(max_shells=1_000))
     async with anyio.create_task_group() as tasks, manager:
         for _ in range(3 * MAX_STARTING):
             tasks.start_soon(start, manager)
@@ -319,7 +236,7 @@ async def test_a_start_that_waits_for_its_turn_when_the_manager_ends_starts_noth
 
 
 async def test_a_session_is_closed_alone() -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         mine = await start_and_wait(manager, StartRequest("sleep 300", session="mine"))
         other = await start_and_wait(manager, StartRequest("sleep 300", session="other"))
         assert await manager.close_session("mine") == [mine]
@@ -332,7 +249,7 @@ async def test_a_session_is_closed_alone() -> None:
 
 async def test_spare_runners_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.05)
-    async with ShellManager(ManagerOptions(spare_shells=0)) as manager:
+    async with Manager(ManagerOptions(spare_shells=0)) as manager:
         for _ in range(6):
             await start_and_wait(manager, StartRequest("sleep 300"))
         (keeper,) = children(os.getpid())
@@ -349,7 +266,7 @@ async def test_what_a_runner_says_of_itself_is_none_while_there_can_be_none(
     def refuse(_pool: RunnerPool) -> None:
         raise BlockingIOError
 
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         with monkeypatch.context() as patch:
             patch.setattr(RunnerPool, "acquire", refuse)
             assert await manager.runner_info() is None
@@ -370,11 +287,11 @@ async def test_a_command_whose_keeper_died_with_the_request_starts_all_the_same(
             kill(pid, number)
 
     monkeypatch.setattr(os, "kill", kill_for_good)
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         # The first command has taken the runner that there was.
         busy = await start_and_wait(manager, StartRequest("sleep 300"))
         killed: list[int] = []
-        started: list[ShellProcess] = []
+        started: list[Shell] = []
         async with anyio.create_task_group() as tasks:
             keeper = stopped_keeper(killed)
 
@@ -418,7 +335,7 @@ def next_runner(monkeypatch: pytest.MonkeyPatch) -> Generator[Channel]:
 async def test_a_command_killed_before_its_start_is_never_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, event: ShellEvent, status: ShellStatus
 ) -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         with next_runner(monkeypatch):
             shell = await manager.start(StartRequest(f"touch {tmp_path}/ran"))
             assert shell.killer is not None
@@ -433,7 +350,7 @@ async def test_a_command_killed_before_its_start_is_never_started(
 async def test_a_start_that_is_killed_before_it_runs_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         errors: list[RpcError] = []
 
         async def start() -> None:
@@ -455,7 +372,7 @@ async def test_a_start_that_is_killed_before_it_runs_is_cancelled(
 async def test_a_start_whose_runner_is_lost_is_not_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         with anyio.fail_after(20), next_runner(monkeypatch) as runner:
             # A runner that was there, and then was not.
             for message in ((READY, 0, True, False), (LOST,), (EMPTY,)):
@@ -483,7 +400,7 @@ async def test_a_command_overdue_before_its_start_is_released_once_it_runs(
 ) -> None:
     has_passed = report_timeouts(monkeypatch)
     timeout = TimeoutPolicy(1, "background", 1_000)
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         with anyio.fail_after(20):
             with next_runner(monkeypatch):
                 request = StartRequest("echo here", in_foreground=True, timeout=timeout)
@@ -500,7 +417,7 @@ async def test_a_command_overdue_before_its_start_is_released_once_it_runs(
 
 async def test_a_command_that_ended_unread_is_not_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
     timeout = TimeoutPolicy(60_000, "background", 1_000)
-    async with ShellManager(ManagerOptions(spare_shells=0)) as manager:
+    async with Manager(ManagerOptions(spare_shells=0)) as manager:
         with next_runner(monkeypatch) as runner, anyio.fail_after(20):
             shell = await manager.start(StartRequest("true", in_foreground=True, timeout=timeout))
             runner.send((STARTED, os.getpid()))
@@ -533,7 +450,7 @@ def stopped_keeper(killed: list[int]) -> int:
 async def test_what_an_ended_command_left_is_named_or_said_to_be_lost() -> None:
     # As soon as bash has been reaped, what it left behind kills the runner.
     left = "(trap '' HUP; while kill -0 $$; do :; done 2>/dev/null; kill -9 $PPID) & exit 0"
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         shell = await start_and_wait(manager, StartRequest(left, in_foreground=True))
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.has_ended)
@@ -552,7 +469,7 @@ async def test_runner_and_keeper_killed_together_take_the_session_with_them(
         f"sleep 300 & echo $! > {tmp_path}/pid; {gate.wait}; "
         "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID; sleep 300"
     )
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         shell = await start_and_wait(manager, StartRequest(command))
         gate.open()
         with anyio.fail_after(20):

@@ -6,20 +6,24 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
+from shelld.embed import ShellManager, ShellProcess, ShellStatus
 from shelld.methods.bash import bash
 from shelld.methods.context import Context, Daemon
 from shelld.options import Options
-from shelld.shells import ShellManager, ShellProcess, ShellStatus
 from shelld.shells.launch import StartRequest
 from shelld.shells.options import ManagerOptions
+from shelld.tools import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.shell_methods import BashParams
+from shelld_protocol.tools import ExecutionContext
 from support import children, in_threads, is_alive, wait_for
 
 
@@ -77,10 +81,11 @@ async def test_a_relative_directory_is_where_the_program_is_now(
 
 async def test_one_shell_at_a_time_is_enough_for_commands_in_a_row() -> None:
     async with ShellManager(ManagerOptions(max_shells=1, spare_shells=0)) as manager:
-        context = Context(Daemon(Options(), manager))
+        running = await manager.manager()
+        context = Context(Daemon(Options(), running))
         for _ in range(20):
             await bash(context, BashParams("true"))
-        await manager.start(StartRequest("sleep 300"))
+        await running.start(StartRequest("sleep 300"))
         with pytest.raises(RpcError, match="Too many shells"):
             await bash(context, BashParams("true"))
 
@@ -144,7 +149,7 @@ def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
         manager = ShellManager()
 
         async def wait_for_ever() -> None:
-            shell = await manager.start(StartRequest("sleep 300"))
+            shell = await (await manager.manager()).start(StartRequest("sleep 300"))
             try:
                 await anyio.sleep_forever()
             finally:
@@ -193,7 +198,7 @@ def test_threads_end_with_the_manager() -> None:
 def test_a_program_that_just_ends_leaves_nothing() -> None:
     program = (
         "import anyio\n"
-        "from shelld.shells import ShellManager\n"
+        "from shelld.embed import ShellManager\n"
         "async def main():\n"
         "    shell = await ShellManager().create_shell('setsid sleep 300 & sleep 300', '/')\n"
         "    print(shell.pid)\n"
@@ -214,7 +219,7 @@ def test_a_program_that_just_ends_leaves_nothing() -> None:
 FORKING = """
 import os, sys
 import anyio
-from shelld.shells import ShellManager
+from shelld.embed import ShellManager
 
 async def run(command):
     shell = await ShellManager().create_shell(command, "/")
@@ -252,3 +257,66 @@ def test_a_forked_child_has_shells_of_its_own_and_keeps_none_of_its_parents_aliv
         program.kill()
         # Although the child still runs.
         wait_for(lambda: not is_alive(pid), "the end of the parent's command")
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_cancelled_start_leaves_no_command(turns: int) -> None:
+    # On a busy machine a start can be over before it is cancelled.
+    started: list[ShellProcess] = []
+
+    async def start() -> None:
+        started.append(await ShellManager().create_shell("sleep 300", "/"))
+
+    async with ShellManager() as manager:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(start)
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        with anyio.fail_after(20):
+            for shell in manager.list_running():
+                if shell not in started:
+                    await shell.wait_until(partial(getattr, shell, "is_empty"))
+
+
+async def test_a_start_that_is_cancelled_when_it_is_over_leaves_no_command() -> None:
+    manager = ShellManager()
+    try:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(manager.create_shell, "sleep 300", "/")
+                # The shell runs in the manager's own thread, and nobody here has heard of it yet.
+                while not any(shell.pid for shell in manager.list_running()):
+                    time.sleep(0.001)  # noqa: ASYNC251 - on purpose
+                    if not manager.list_running():
+                        await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        wait_for(lambda: not manager.list_running(), "the end of the command")
+    finally:
+        await ShellManager.reset()
+
+
+@pytest.mark.parametrize(
+    ("command", "in_background"), [("sleep 300", True), ("sleep 300 & true", False)]
+)
+async def test_a_tool_that_is_cancelled_when_it_is_over_leaves_no_command(
+    command: str, in_background: bool
+) -> None:
+    manager = ShellManager()
+    execute = partial(BashTool().execute, run_in_background=in_background)
+    try:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(execute, ExecutionContext("/"), command=command))
+                while not any(shell.pid for shell in manager.list_shells()):
+                    time.sleep(0.001)  # noqa: ASYNC251 - on purpose
+                    if not manager.list_shells():
+                        await anyio.lowlevel.checkpoint()
+                # The result is made in the manager's own thread, and has not come here.
+                time.sleep(0.2)  # noqa: ASYNC251 - on purpose
+                scope.cancel()
+        (shell,) = manager.list_shells()
+        wait_for(lambda: shell.is_empty, "the end of the command")
+    finally:
+        await ShellManager.reset()

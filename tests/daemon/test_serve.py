@@ -31,7 +31,7 @@ from shelld.serve import (
     InFlight,
     Server,
 )
-from shelld.shells.manager import ShellManager
+from shelld.shells.manager import Manager
 from shelld.stdio import Input, Output
 from shelld.workers import Workers
 from shelld_protocol.errors import ErrorKind, RpcError
@@ -161,7 +161,7 @@ async def served(
                 more = {"talks": talks, "holds": holds, "stalls": stalls_after(draining)}
                 more["large"] = large or forever
                 methods = METHODS | {name: as_method(NoParams, body) for name, body in more.items()}
-                daemon = Daemon(Options(max_in_flight=max_in_flight), ShellManager())
+                daemon = Daemon(Options(max_in_flight=max_in_flight), Manager())
                 output = Output(stdout_end)
                 server = Server(daemon, methods, Input(stdin), output, tasks)
 

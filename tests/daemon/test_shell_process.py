@@ -13,9 +13,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from shelld.shells import ShellManager, ShellProcess, ShellStatus
+from shelld.embed import ShellManager, ShellProcess, ShellStatus
+from shelld.embed.process import BashProcess
+from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
-from shelld.shells.process import BashProcess
+from shelld.shells.shell import Shell
+from shelld_protocol.errors import ErrorKind, RpcError
 from support import Gate, is_alive, wait_for
 
 
@@ -64,9 +67,10 @@ def test_all_output_can_be_had_again_and_again() -> None:
 
 def test_a_character_that_has_not_come_whole_is_left_for_later() -> None:
     shell = made_by_hand()
-    shell.output.append(shell.stdout, b"a\xc3")
+    record = shell.record
+    record.output.append(record.stdout, b"a\xc3")
     assert shell.get_new_output() == "a"
-    shell.output.append(shell.stdout, b"\xa4b")
+    record.output.append(record.stdout, b"\xa4b")
     assert shell.get_new_output() == "äb"
 
 
@@ -277,15 +281,15 @@ async def test_ended_shells_outlive_a_changed_clock(
 
 async def test_old_shells_are_cleaned_up_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.02)
-    manager = ShellManager(ManagerOptions(retain_seconds=0))
     forgotten: list[str] = []
+    forget = Manager._forget  # pyright: ignore[reportPrivateUsage]
 
-    def forget(shell: ShellProcess) -> None:
+    def note_and_forget(manager: Manager, shell: Shell) -> None:
         forgotten.append(shell.id)
-        ShellManager._forget(manager, shell)  # pyright: ignore[reportPrivateUsage]
+        forget(manager, shell)
 
-    monkeypatch.setattr(manager, "_forget", forget)
-    shell = await manager.create_shell("true", "/")
+    monkeypatch.setattr(Manager, "_forget", note_and_forget)
+    shell = await ShellManager(ManagerOptions(retain_seconds=0)).create_shell("true", "/")
     await shell.wait(10)
     wait_for(lambda: forgotten == [shell.id])
     await ShellManager.reset()
@@ -296,3 +300,24 @@ async def test_killing_all_tells_how_many(manager: ShellManager) -> None:
     shells = [await manager.create_shell("sleep 300", "/") for _ in range(3)]
     assert await manager.kill_all() == 3
     assert {shell.status for shell in shells} == {ShellStatus.KILLED}
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd", "env", "parameter", "reason"),
+    [
+        ("echo \ud800", "/", None, "command", "must not contain lone surrogates"),
+        ("true", "/\ud800", None, "cwd", "must not contain lone surrogates"),
+        ("true", "/", {"\ud800": "x"}, "env", "must not contain lone surrogates"),
+        ("true", "/", {"A": "\ud800"}, "env", "must not contain lone surrogates"),
+        ("echo \0", "/", None, "command", "must not contain NUL"),
+    ],
+)
+async def test_text_that_no_bash_can_be_told_is_invalid_params(
+    command: str, cwd: str, env: dict[str, str | None] | None, parameter: str, reason: str
+) -> None:
+    async with ShellManager() as manager:
+        with pytest.raises(RpcError) as refused:
+            await manager.create_shell(command, cwd, env)
+        assert refused.value.kind is ErrorKind.INVALID_PARAMS
+        assert refused.value.message == f"Invalid value for {parameter}: {reason}"
+        assert manager.list_shells() == []

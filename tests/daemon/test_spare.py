@@ -13,9 +13,9 @@ import pytest
 from shelld.shells import manager as manager_module
 from shelld.shells import spare as spare_module
 from shelld.shells.launch import StartRequest
-from shelld.shells.manager import ShellManager
+from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
-from shelld.shells.process import ShellProcess
+from shelld.shells.shell import Shell
 from shelld.shells.spare import (
     MAX_FAILURES,
     MAX_SLOW_STARTS,
@@ -31,7 +31,7 @@ from support import running_below
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
-async def run(manager: ShellManager, command: str, session: str | None = "main") -> ShellProcess:
+async def run(manager: Manager, command: str, session: str | None = "main") -> Shell:
     """Run a command in the foreground, until all of it is gone."""
     shell = await manager.start(StartRequest(command, session=session, in_foreground=True))
     with anyio.fail_after(20):
@@ -75,7 +75,7 @@ def test_arguments_are_looked_for_only_once_they_are_there(anyio_backend: str) -
 async def test_the_oldest_gives_way_once_it_has_waited_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ShellManager(ManagerOptions(spare_shells=2)) as manager:
+    async with Manager(ManagerOptions(spare_shells=2)) as manager:
         for session in ("a", "b", "c"):
             await run(manager, "true", session)
         await wait_for_waiting(2)
@@ -96,7 +96,7 @@ async def test_the_oldest_gives_way_once_it_has_waited_long(
 
 async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manager_module, "_SWEEP_S", 0.02)
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
         monkeypatch.setattr(spare_module, "IDLE_S", 0)
@@ -109,13 +109,13 @@ async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.Monke
 
 async def test_where_commands_follow_at_once_two_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spare_module, "IN_A_ROW_S", 60)
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         for _ in range(3):
             await run(manager, "true")
         await wait_for_waiting(2)
 
 
-async def start_slowly(manager: ShellManager, monkeypatch: pytest.MonkeyPatch) -> None:
+async def start_slowly(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every start count as slow, until none waits any more."""
     monkeypatch.setattr(spare_module, "SLOW_START_FACTOR", 0)
     for name, seconds in {"SLOW_START_S": 0, "IN_A_ROW_S": 0, "PAUSE_S": 60, "RETRY_S": 60}.items():
@@ -128,7 +128,7 @@ async def start_slowly(manager: ShellManager, monkeypatch: pytest.MonkeyPatch) -
 async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         await start_slowly(manager, monkeypatch)
         # Fewer if one could not be used yet.
         assert 0 < manager.spares_used <= MAX_SLOW_STARTS
@@ -149,7 +149,7 @@ async def test_where_every_start_takes_long_none_is_slow() -> None:
 async def test_where_they_started_slowly_one_is_tried_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         await start_slowly(manager, monkeypatch)
         monkeypatch.setattr(spare_module, "RETRY_S", 0)
         await run(manager, "true")
@@ -167,7 +167,7 @@ async def test_where_their_memory_must_not_be_written_none_wait(
         raise PermissionError
 
     monkeypatch.setattr(SpareLaunch, "bash_runs", refuse)
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         for _ in range(5):
             shell = await run(manager, "exit 3")
             assert shell.exit_code == 3
@@ -182,7 +182,7 @@ async def test_one_that_cannot_be_told_its_command_does_not_run_it(
         raise OSError
 
     monkeypatch.setattr(SpareLaunch, "run", fail)
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         await run(manager, "true")
         for count in range(1, 6):
             await run(manager, f"echo ran >> {tmp_path}/log")
@@ -199,7 +199,7 @@ async def test_a_replaced_directory_is_no_failure_of_spares(
     monkeypatch.setattr(spare_module, "MAX_SLOW_STARTS", math.inf)
     directory = tmp_path / "here"
     directory.mkdir()
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         await run(manager, f"cd {directory}")
         await wait_for_waiting(1)
         for _ in range(2 * MAX_FAILURES):
@@ -223,7 +223,7 @@ async def test_one_that_cannot_be_started_is_no_error(monkeypatch: pytest.Monkey
     def fail(*_arguments: object) -> None:
         raise OSError
 
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         monkeypatch.setattr(SpareLaunch, "_prepare", fail)
         for _ in range(3):
             assert (await run(manager, "true")).exit_code == 0
@@ -237,7 +237,7 @@ async def test_one_that_does_not_start_is_not_waited_for(
         """Nobody hears of its start."""
 
     monkeypatch.setattr(SpareLaunch, "bash_runs", ignore)
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
         before = pids_of_waiting()
@@ -250,7 +250,7 @@ async def test_one_that_does_not_start_is_not_waited_for(
 
 
 async def test_waiting_does_not_count_as_running() -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
         began = time.monotonic()
@@ -260,7 +260,7 @@ async def test_waiting_does_not_count_as_running() -> None:
 
 
 async def test_what_has_waited_does_not_count_as_a_shell() -> None:
-    async with ShellManager(ManagerOptions(max_shells=1)) as manager:
+    async with Manager(ManagerOptions(max_shells=1)) as manager:
         for _ in range(3):
             await run(manager, "true")
             assert [each.status.value for each in manager.list_shells()][-1] == "completed"
@@ -271,7 +271,7 @@ async def test_what_has_waited_does_not_count_as_a_shell() -> None:
 
 
 async def test_one_that_waits_ends_with_the_manager() -> None:
-    async with ShellManager() as manager:
+    async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
     assert waiting() == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shelld.shells import ShellManager
+from shelld.embed import ShellManager
 from shelld.tools import (
     ExecutionContext,
     ToolExecutor,

@@ -17,7 +17,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool as LangChainTool
 
-from shelld.shells import ShellManager
+from shelld.embed import ShellManager
 from shelld.tools import (
     BashTool,
     ExecutionContext,

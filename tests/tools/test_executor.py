@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from shelld.shells import ShellManager
+from shelld.embed import ShellManager
 from shelld.tools import (
     ExecutionContext,
     ToolCategory,

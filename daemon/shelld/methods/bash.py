@@ -22,7 +22,7 @@ from shelld.output.retention import OutputStream
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import raise_failure, started_pid, wait_for_start
-from shelld.shells.process import ShellProcess
+from shelld.shells.shell import Shell
 from shelld.shells.text import check_text, shown
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
@@ -52,7 +52,7 @@ async def bash(
 async def run_for_answer(
     context: Context,
     params: BashParams,
-    make_answer: Callable[[ShellProcess], Awaitable[T]],
+    make_answer: Callable[[Shell], Awaitable[T]],
     timeout_ms: int | None = None,
 ) -> T:
     """Run a command as far as its caller waits: to its start, its end, or its timeout.
@@ -112,7 +112,7 @@ def _timeout_policy(
     return TimeoutPolicy(timeout_ms, params.on_timeout, options.grace)
 
 
-async def _kill(context: Context, shell: ShellProcess) -> None:
+async def _kill(context: Context, shell: Shell) -> None:
     """Kill the command of a request that is cancelled."""
     survivors: list[int] = []
     with anyio.CancelScope(shield=True):
@@ -124,7 +124,7 @@ async def _kill(context: Context, shell: ShellProcess) -> None:
         context.error_data["survivors"] = survivors
 
 
-def is_answerable(shell: ShellProcess) -> bool:
+def is_answerable(shell: Shell) -> bool:
     """Return whether the caller of a foreground command need not wait any more."""
     if shell.is_empty:
         return True
@@ -136,7 +136,7 @@ def is_answerable(shell: ShellProcess) -> bool:
 
 
 async def _result(
-    context: Context, params: BashParams, shell: ShellProcess
+    context: Context, params: BashParams, shell: Shell
 ) -> BashResult | BackgroundResult:
     if params.run_in_background or (shell.released and not shell.has_ended):
         return _background_result(shell, params)
@@ -149,9 +149,7 @@ async def _result(
     return result
 
 
-async def _foreground_result(
-    context: Context, shell: ShellProcess, params: BashParams
-) -> BashResult:
+async def _foreground_result(context: Context, shell: Shell, params: BashParams) -> BashResult:
     if shell.stdout.store.written + shell.stderr.store.written > STEP_BYTES:
         try:
             await context.begin_large_answer()
@@ -173,7 +171,7 @@ async def _foreground_result(
     usage = shell.usage
     session_cwd: str | None = None
     if shell.session is not None:
-        session_cwd = shown(context.daemon.manager.look_at_session(shell.session).next_cwd)
+        session_cwd = shown(context.daemon.manager.sessions.look_at(shell.session).next_cwd)
     state_reason = None if shell.recorder is None else shell.recorder.reason
     return BashResult(
         bash_id=shell.id,
@@ -204,7 +202,7 @@ async def _foreground_result(
     )
 
 
-def _background_result(shell: ShellProcess, params: BashParams) -> BackgroundResult:
+def _background_result(shell: Shell, params: BashParams) -> BackgroundResult:
     return BackgroundResult(
         bash_id=shell.id,
         command=params.command,

@@ -10,7 +10,7 @@ from shelld.methods.context import Context
 from shelld.output.filter import LineFilter
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
-from shelld.shells.process import ShellProcess
+from shelld.shells.shell import Shell
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
 
 
@@ -28,7 +28,7 @@ async def bash_output(context: Context, params: BashOutputParams) -> BashOutputR
 
 
 def _readers(
-    shell: ShellProcess, params: BashOutputParams, line_filter: LineFilter | None
+    shell: Shell, params: BashOutputParams, line_filter: LineFilter | None
 ) -> dict[str, StreamReader]:
     explicit = params.stdout_offset is not None or params.stderr_offset is not None
     return {
@@ -48,7 +48,7 @@ def _readers(
 
 
 async def wait_and_read(
-    shell: ShellProcess,
+    shell: Shell,
     params: BashOutputParams,
     readers: Mapping[str, StreamReader],
     context: Context | None = None,
@@ -92,7 +92,7 @@ async def wait_and_read(
             readers[name].skip(read)
 
 
-async def _look(shell: ShellProcess, readers: Mapping[str, StreamReader]) -> dict[str, Read]:
+async def _look(shell: Shell, readers: Mapping[str, StreamReader]) -> dict[str, Read]:
     final = shell.is_empty or (shell.has_ended and not shell.leftover)
     return {name: await reader.look(final=final) for name, reader in readers.items()}
 
@@ -104,7 +104,7 @@ def _is_large(text: str) -> bool:
     return len(text.encode()) > STEP_BYTES
 
 
-def result_of(shell: ShellProcess, reads: dict[str, Read]) -> BashOutputResult:
+def result_of(shell: Shell, reads: dict[str, Read]) -> BashOutputResult:
     stdout = reads.get("stdout") or _nothing(shell.stdout)
     stderr = reads.get("stderr") or _nothing(shell.stderr)
     return BashOutputResult(

@@ -12,9 +12,9 @@ import anyio
 from shelld.audit import AuditLog, AuditRecord, timestamp
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.options import Options
-from shelld.shells.manager import ShellManager
+from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
-from shelld.shells.process import ShellProcess
+from shelld.shells.shell import Shell
 from shelld_protocol.errors import resource_exhausted
 from shelld_protocol.tools import ExecutionContext
 
@@ -24,7 +24,7 @@ class Daemon:
     """The parts that live as long as the daemon. `draining`: new requests are refused."""
 
     options: Options
-    manager: ShellManager
+    manager: Manager
     audit: AuditLog | None = None
     policy: Policy = DEFAULT_POLICY
     started_at: float = field(default_factory=time.monotonic)
@@ -99,7 +99,7 @@ class Context:
     daemon: Daemon
     notify: Notify = _tell_nobody
     error_data: dict[str, Any] = field(default_factory=dict[str, Any])
-    shell: ShellProcess | None = None
+    shell: Shell | None = None
     is_over: bool = False
     large_answers: LargeAnswers | None = None
     has_room: Callable[[], bool] = _always
@@ -141,7 +141,7 @@ def manager_options(options: Options) -> ManagerOptions:
     )
 
 
-def audit_shell(log: AuditLog, shell: ShellProcess) -> None:
+def audit_shell(log: AuditLog, shell: Shell) -> None:
     """Log a command that has ended."""
     log.write(
         AuditRecord(

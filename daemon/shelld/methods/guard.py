@@ -36,7 +36,7 @@ async def verdict_on(
 ) -> Verdict:
     """Return what the guard says, whatever the daemon makes of that."""
     daemon, command = context.daemon, params.command
-    session = daemon.manager.look_at_session(params.session)
+    session = daemon.manager.sessions.look_at(params.session)
     is_usual = not (traces or params.env or _is_in_dev(session, params))
     if is_usual and is_plainly_harmless(command, daemon.policy, session.state.names):
         return _ALLOWED

@@ -8,7 +8,7 @@ from collections import Counter
 from shelld.audit import timestamp
 from shelld.methods.context import Context
 from shelld.shells.lifecycle import ShellStatus
-from shelld.shells.process import ShellProcess
+from shelld.shells.shell import Shell
 from shelld.shells.text import beginning, shown
 from shelld_protocol.session_methods import (
     CloseSessionParams,
@@ -59,7 +59,7 @@ def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
 
 async def get_session(context: Context, params: GetSessionParams) -> GetSessionResult:
     manager = context.daemon.manager
-    session = manager.get_session(params.session)
+    session = manager.sessions.known(params.session)
     shells = [shell.id for shell in manager.list_running() if shell.session == params.session]
     return GetSessionResult(params.session, shown(session.cwd), session.changed_env(), shells)
 
@@ -70,7 +70,7 @@ async def list_sessions(context: Context, _params: NoParams) -> ListSessionsResu
     return ListSessionsResult(
         [
             SessionInfo(name, shown(session.cwd), running[name])
-            for name, session in manager.list_sessions().items()
+            for name, session in manager.sessions.all().items()
         ]
     )
 
@@ -88,7 +88,7 @@ async def list_shells(context: Context, params: ListShellsParams) -> ListShellsR
     return ListShellsResult([_info(shell) for shell in shells])
 
 
-def _info(shell: ShellProcess) -> ShellInfo:
+def _info(shell: Shell) -> ShellInfo:
     return ShellInfo(
         bash_id=shell.id,
         command=beginning(shell.command),

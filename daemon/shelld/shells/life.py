@@ -31,7 +31,7 @@ from shelld.shells.links import Links
 from shelld.shells.moments import Moment, Moments
 from shelld.shells.news import note
 from shelld.shells.outcome import Outcome
-from shelld.shells.process import ShellProcess
+from shelld.shells.shell import Shell
 
 logger = logging.getLogger("shelld.shells")
 
@@ -41,7 +41,7 @@ class Life:
 
     def __init__(
         self,
-        shell: ShellProcess,
+        shell: Shell,
         launch: Launch,
         links: Links,
         *,

@@ -19,7 +19,7 @@ from shelld.keeper.channel import (
 )
 from shelld.shells.course import Event
 from shelld.shells.outcome import Outcome
-from shelld.shells.process import CommandUsage, ShellProcess
+from shelld.shells.shell import CommandUsage, Shell
 
 logger = logging.getLogger("shelld.shells")
 
@@ -33,7 +33,7 @@ _EVENTS: Final[Mapping[int, Event]] = {
 }
 
 
-def note(message: Message, shell: ShellProcess, outcome: Outcome) -> Event | None:
+def note(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
     """Note a message in the record. Returns what has happened; None if that changes no course."""
     kind = message[0]
     if kind == STARTED:
@@ -53,7 +53,7 @@ def note(message: Message, shell: ShellProcess, outcome: Outcome) -> Event | Non
     return _EVENTS.get(kind)
 
 
-def _note_exit(message: Message, shell: ShellProcess, outcome: Outcome) -> Event:
+def _note_exit(message: Message, shell: Shell, outcome: Outcome) -> Event:
     _, wait_status, user, system, rss, was_signalled, leftover, is_empty = message
     shell.leftover = leftover or []
     if not outcome.is_known:

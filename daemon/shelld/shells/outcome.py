@@ -9,8 +9,8 @@ from typing import Final
 from shelld import faults
 from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.oom import OomKills
-from shelld.shells.process import ShellProcess
 from shelld.shells.recorder import Recorder
+from shelld.shells.shell import Shell
 
 # What a command that was killed for want of memory exits with: by itself, or as what bash says of
 # the last process that it waited for.
@@ -36,7 +36,7 @@ class Outcome:
     def command_starts(self) -> None:
         self._oom_kills_before = self._oom_kills.count()
 
-    def bash_exited(self, shell: ShellProcess, wait_status: int, *, was_signalled: bool) -> None:
+    def bash_exited(self, shell: Shell, wait_status: int, *, was_signalled: bool) -> None:
         """Note what the runner has reported."""
         self._wait_status, self._was_signalled = wait_status, was_signalled
         if wait_status and not was_signalled:
@@ -48,7 +48,7 @@ class Outcome:
         """Bash was sent SIGKILL. Either nobody can tell how it ended, or it survives."""
         self._wait_status, self._was_signalled = signal.SIGKILL, True
 
-    def settle(self, shell: ShellProcess, recorder: Recorder | None) -> None:
+    def settle(self, shell: Shell, recorder: Recorder | None) -> None:
         """End the shell, once. Keeps what the command has left, if it ended by itself."""
         assert self._wait_status is not None
         event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None

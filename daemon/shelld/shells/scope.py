@@ -24,7 +24,6 @@ from shelld.output.filter import Filters
 from shelld.output.retention import Retention, ShellOutput
 from shelld.readiness import PollerPool, event_loop_clock
 from shelld.shells.deadlines import START_TIMEOUT_S
-from shelld.shells.home import Home
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import CommandLaunch, Launch, StartRequest
 from shelld.shells.life import Life
@@ -34,8 +33,8 @@ from shelld.shells.oom import OomKills
 from shelld.shells.options import ManagerOptions
 from shelld.shells.outcome import Outcome
 from shelld.shells.pipe import Pipe
-from shelld.shells.process import ShellProcess
 from shelld.shells.session import Session, Sessions
+from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare, SpareLaunch, Spares
 from shelld.shells.state import first_state
 from shelld.shells.supervisor import Supervisor
@@ -48,7 +47,7 @@ MAX_STARTING: Final = 32
 
 
 class EnterCallback(Protocol):
-    def __call__(self, shell: ShellProcess, *, by_spare: bool) -> None: ...
+    def __call__(self, shell: Shell, *, by_spare: bool) -> None: ...
 
 
 class Scope:
@@ -64,11 +63,10 @@ class Scope:
         *,
         ids: ShellIds,
         on_enter: EnterCallback,
-        on_end: Callable[[ShellProcess], None],
-        on_release: Callable[[ShellProcess], None],
+        on_end: Callable[[Shell], None],
+        on_release: Callable[[Shell], None],
     ) -> None:
         self.tasks = tasks
-        self.home = Home(tasks)
         self.pool = pool
         self.filters = Filters(pool)
         self.retention = Retention(
@@ -113,7 +111,7 @@ class Scope:
             life.abandon()
         self.pool.abandon()
 
-    async def start(self, request: StartRequest) -> ShellProcess:
+    async def start(self, request: StartRequest) -> Shell:
         """Hand a command to a bash that waits, or to a runner.
 
         Waits while `MAX_STARTING` others are being started. Raises OSError, and `RpcError`
@@ -179,7 +177,7 @@ class Scope:
         self._enter(life, by_spare=True)
         return True
 
-    def _start_new(self, request: StartRequest, session: Session) -> ShellProcess:
+    def _start_new(self, request: StartRequest, session: Session) -> Shell:
         """Hand over and own: no await from here to the start of the task."""
         try:
             self._check_open(session)
@@ -233,7 +231,7 @@ class Scope:
         return supervisor.life
 
     def _life(self, launch: Launch, channel: Channel, output: ShellOutput) -> Life:
-        shell = ShellProcess(output=output, is_empty=False)
+        shell = Shell(output=output, is_empty=False)
         pipes = [
             Pipe(launch.stdout, output, shell.stdout),
             Pipe(launch.stderr, output, shell.stderr),
@@ -250,7 +248,6 @@ class Scope:
     def _enter(self, life: Life, *, by_spare: bool) -> None:
         shell = life.shell
         shell.killer = life
-        shell.home = self.home
         shell.grace_ms = self._options.grace_ms
         self._on_enter(shell, by_spare=by_spare)
 

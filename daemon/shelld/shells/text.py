@@ -70,3 +70,11 @@ def beginning(text: str) -> str:
 def shown(text: str) -> str:
     """Return text that can be encoded, with U+FFFD for what is not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def join_streams(stdout: str, stderr: str = "") -> str:
+    """Return both streams as one text, what came on stderr after a line that says so."""
+    if not stderr:
+        return stdout
+    line_end = "" if not stdout or stdout.endswith("\n") else "\n"
+    return f"{stdout}{line_end}[stderr]\n{stderr}"

@@ -14,8 +14,8 @@ from shelld.methods.bash_output import wait_and_read
 from shelld.methods.context import Context
 from shelld.options import DEFAULT_TIMEOUT_MS
 from shelld.shells.lifecycle import ShellStatus
-from shelld.shells.process import ShellProcess, join_streams
-from shelld.shells.text import shown
+from shelld.shells.shell import Shell
+from shelld.shells.text import join_streams, shown
 from shelld.tools.execution import DEFAULT_SESSION, ExecutionTool
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
 from shelld_protocol.errors import invalid_params
@@ -144,16 +144,16 @@ read it. Prefer commands that print little."""
         manager = daemon.daemon.manager
         session_cwd = None
         if bash_params.cwd is None:
-            session_cwd = manager.look_at_session(bash_params.session).last_cwd
+            session_cwd = manager.sessions.look_at(bash_params.session).last_cwd
 
-        async def result(shell: ShellProcess) -> ToolResult:
+        async def result(shell: Shell) -> ToolResult:
             lines = _moved(shell, session_cwd)
             if bash_params.run_in_background:
                 return _started(shell, bash_params, lines)
             if (reason := _state_reason(shell)) is not None:
                 lines.append(_NOT_KEPT.format(_STATE_REASONS.get(reason, reason)))
             limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
-            next_cwd = shown(manager.look_at_session(bash_params.session).next_cwd)
+            next_cwd = shown(manager.sessions.look_at(bash_params.session).next_cwd)
             return await _ended(shell, bash_params, limit, lines, next_cwd)
 
         return await run_for_answer(daemon, bash_params, result, timeout_ms)
@@ -169,7 +169,7 @@ def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParam
     return BashParams(**params, session=session, cwd=cwd)
 
 
-def _moved(shell: ShellProcess, session_cwd: str | None) -> list[str]:
+def _moved(shell: Shell, session_cwd: str | None) -> list[str]:
     """Return a line if the session's directory was deleted, so that the command ran elsewhere."""
     if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
         return []
@@ -177,13 +177,13 @@ def _moved(shell: ShellProcess, session_cwd: str | None) -> list[str]:
     return [f"[The session's directory {gone} no longer exists; this ran in {cwd}]"]
 
 
-def _started(shell: ShellProcess, params: BashParams, lines: list[str]) -> ToolResult:
+def _started(shell: Shell, params: BashParams, lines: list[str]) -> ToolResult:
     text = with_lines(f"Started background shell {shell.id}\n{_HINT}.", lines)
     return ToolResult.ok(text, **_metadata(shell, params), pid=shell.pid)
 
 
 async def _ended(
-    shell: ShellProcess, params: BashParams, limit: int, more_lines: list[str], session_cwd: str
+    shell: Shell, params: BashParams, limit: int, more_lines: list[str], session_cwd: str
 ) -> ToolResult:
     """What came of a command that has ended, or goes on in the background."""
     readers = excerpt_readers(shell, limit)
@@ -221,12 +221,12 @@ async def _ended(
     return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
 
 
-def _state_reason(shell: ShellProcess) -> str | None:
+def _state_reason(shell: Shell) -> str | None:
     """Return why the session did not keep what the command left; None if it did."""
     return None if shell.recorder is None else shell.recorder.reason
 
 
-def _failure(shell: ShellProcess) -> str:
+def _failure(shell: Shell) -> str:
     if shell.status is ShellStatus.TIMEOUT:
         return f"Command timed out after {shell.timeout_ms}ms"
     sentence = f"Command failed with exit code {shell.exit_code}"
@@ -240,7 +240,7 @@ def _failure(shell: ShellProcess) -> str:
     return sentence
 
 
-def _metadata(shell: ShellProcess, params: BashParams) -> dict[str, Any]:
+def _metadata(shell: Shell, params: BashParams) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "bash_id": shell.id,
         "command": params.command,

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from shelld.embed import ShellManager
 from shelld.faults import answer_for
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.options import Options
-from shelld.shells.manager import ShellManager
 from shelld.tools.advice import with_advice
 from shelld.tools.base import BaseTool
 from shelld_protocol.errors import RpcError
@@ -117,7 +117,7 @@ class ExecutionTool(BaseTool):
                 daemon = request or Context(self._daemon)
                 return await self._advised(daemon, body, context, params)
             manager = ShellManager()
-            daemon = Context(Daemon(Options(), manager))
+            daemon = Context(Daemon(Options(), await manager.manager()))
             return await manager.run(
                 self._advised,
                 daemon,

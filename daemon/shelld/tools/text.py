@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from shelld.output.excerpt import ExcerptReader, Notice
 from shelld.output.reader import Read
-from shelld.shells.process import ShellProcess
+from shelld.shells.shell import Shell
 
 NO_OUTPUT = "(no output)"
 
 
-def excerpt_readers(shell: ShellProcess, limit: int) -> dict[str, ExcerptReader]:
+def excerpt_readers(shell: Shell, limit: int) -> dict[str, ExcerptReader]:
     """Return readers of both streams that together get at most `limit` characters.
 
     A stream that needs less than half leaves the rest to the other one. There are never more

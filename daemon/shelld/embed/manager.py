@@ -1,0 +1,244 @@
+"""The one manager of a program.
+
+``ShellManager()`` always is the same. It *runs* inside of ``async with``; or, where nobody has
+entered it, from the first call on, on an event loop in a thread of its own, until `reset` or the
+end of the program. So shells outlive the event loop that they were asked for on, and can be used
+from others. In a daemon it stands for the manager of that: see `adopt`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import ClassVar, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import current_token
+
+from shelld.embed.home import Home, HomeThread, do_soon
+from shelld.embed.process import ShellProcess
+from shelld.shells.launch import StartRequest
+from shelld.shells.manager import Manager, wait_for_start
+from shelld.shells.options import ManagerOptions
+from shelld.shells.shell import Shell
+from shelld.shells.text import check_text
+from shelld_protocol.errors import RpcError
+
+T = TypeVar("T")
+
+
+class ShellManager:
+    """`options` are for who makes it; to give some when there is one already is an error.
+
+    What is a coroutine can be awaited on any event loop.
+    """
+
+    _instance: ClassVar[ShellManager | None] = None
+    _making: ClassVar[threading.Lock] = threading.Lock()
+
+    # And no __init__, as that would be called each time.
+    def __new__(cls, options: ManagerOptions | None = None) -> ShellManager:
+        with cls._making:
+            if cls._instance is None:
+                cls._instance = super().__new__(cls)
+                cls._instance._set_up(Manager(options))
+            elif options is not None:
+                raise RuntimeError("there is a shell manager already")
+            return cls._instance
+
+    def _set_up(self, manager: Manager) -> None:
+        self._manager = manager
+        # None while it does not run.
+        self._home: Home | None = None
+        self._entered: AbstractAsyncContextManager[None] | None = None
+        # If that is where it runs.
+        self._thread: HomeThread | None = None
+        self._opening = threading.Lock()
+        # Those that the program holds, by id.
+        self._processes: weakref.WeakValueDictionary[str, ShellProcess] = (
+            weakref.WeakValueDictionary()
+        )
+
+    @classmethod
+    def adopt(cls, manager: Manager) -> None:
+        """Let ``ShellManager()`` stand for a manager that runs; on the event loop of that."""
+        with cls._making:
+            adopted = cls._instance = super().__new__(cls)
+            adopted._set_up(manager)
+        adopted._enter_home()
+        manager.on_close = adopted._leave
+
+    def _leave(self) -> None:
+        """The manager that this one stands for ends."""
+        if self._home is not None:
+            self._home.close()
+        with self._making:
+            if ShellManager._instance is self:
+                ShellManager._instance = None
+
+    def _enter_home(self) -> None:
+        self._home = home = Home(self._manager.scope.tasks)
+        self._manager.on_close = home.close
+
+    @classmethod
+    async def reset(cls) -> None:
+        """Kill all shells; the next ``ShellManager()`` is another one.
+
+        If this one was entered, its scope is still to be left.
+        """
+        with cls._making:
+            one, cls._instance = cls._instance, None
+        if one is None:
+            return
+        if one._thread is not None:
+            await anyio.to_thread.run_sync(one._thread.stop)
+        elif one._home is not None:
+            # Nothing to do if its event loop has ended.
+            with contextlib.suppress(RpcError):
+                await one._home.call(one._end_all)
+
+    async def _end_all(self) -> None:
+        self._manager.scope.stop_starting()
+        await self._manager.kill_all(0)
+
+    @classmethod
+    def forget_after_fork(cls) -> None:
+        """In a child process: the shells are the parent's, and the thread that they need is not."""
+        one, cls._instance = cls._instance, None
+        cls._making = threading.Lock()
+        if one is not None and one._home is not None:
+            one._manager.scope.abandon()
+
+    # -- running ----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> ShellManager:
+        if self._thread is None:
+            if self._home is not None:
+                raise RuntimeError("the shell manager is running already")
+            self._entered = self._running()
+            await self._entered.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        entered, self._entered = self._entered, None
+        return None if entered is None else await entered.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncGenerator[None]:
+        async with self._manager:
+            self._enter_home()
+            try:
+                yield
+            finally:
+                self._home = None
+
+    async def manager(self) -> Manager:
+        """Return the manager behind this one, running. Its event loop is that of `run`."""
+        if self._home is None:
+            await anyio.to_thread.run_sync(self._open_in_thread)
+        return self._manager
+
+    async def run(
+        self,
+        function: Callable[..., Awaitable[T]],
+        *args: object,
+        discard: Callable[[T], object] | None = None,
+    ) -> T:
+        """Return what ``await function(*args)`` returns on the event loop that the shells live on.
+
+        `discard`: see `Home.call`. Raises `RpcError` (shutting_down).
+        """
+        await self.manager()
+        home = self._home
+        assert home is not None
+        return await home.call(function, *args, discard=discard)
+
+    def _open_in_thread(self) -> None:
+        with self._opening:
+            if self._home is None:
+                self._thread = HomeThread(self._running)
+
+    # -- shells -----------------------------------------------------------------------------
+
+    async def create_shell(
+        self, command: str, working_dir: str, env: dict[str, str | None] | None = None
+    ) -> ShellProcess:
+        """Start a command in the background and return once it runs.
+
+        `env` is laid over the environment, None removing a name. If this is cancelled the command
+        is killed. Raises `RpcError`: invalid_params, spawn_failed, resource_exhausted,
+        shutting_down.
+        """
+        check_text(command, working_dir, env)
+        request = StartRequest(command, cwd=_absolute(working_dir), env=env)
+        process = await self.run(self._start, request, discard=ShellProcess.discard)
+        # Not before its caller waits for something else.
+        do_soon(current_token(), process.show_end)
+        return process
+
+    async def _start(self, request: StartRequest) -> ShellProcess:
+        shell = await self._manager.start(request)
+        try:
+            await wait_for_start(shell)
+        except anyio.get_cancelled_exc_class():
+            # Nobody would know of it.
+            shell.discard()
+            raise
+        process = self._process_of(shell)
+        # However short it is, its caller is to see it running.
+        process.hide_end()
+        return process
+
+    def _process_of(self, shell: Shell) -> ShellProcess:
+        process = self._processes.get(shell.id)
+        if process is None:
+            process = self._processes[shell.id] = ShellProcess.of(shell, self._home)
+        return process
+
+    def get_shell(self, shell_id: str) -> ShellProcess | None:
+        """Return a shell that runs or is retained."""
+        try:
+            return self._process_of(self._manager.get(shell_id))
+        except RpcError:
+            return None
+
+    def list_shells(self) -> list[ShellProcess]:
+        """Return running and retained shells in start order."""
+        return [self._process_of(shell) for shell in self._manager.list_shells()]
+
+    def list_running(self) -> list[ShellProcess]:
+        """Return the shells that run or are about to, in start order."""
+        return [process for process in self.list_shells() if not process.has_ended]
+
+    async def kill_all(self, grace_ms: int | None = None) -> int:
+        """Kill every shell and everything any of them left; return how many were not empty."""
+        home = self._home
+        return 0 if home is None else await home.call(self._manager.kill_all, grace_ms)
+
+    def cleanup_completed(self, max_age_seconds: float = 3_600) -> int:
+        """Forget shells that ended longer ago and left nothing running; return how many."""
+        home, forget = self._home, self._manager.forget_older_than
+        return forget(max_age_seconds) if home is None else home.call_sync(forget, max_age_seconds)
+
+
+def _absolute(working_dir: str) -> str:
+    """Return a directory relative to where the program is now, not where it was once."""
+    try:
+        return os.path.abspath(working_dir)
+    except FileNotFoundError:
+        # Where it is now was deleted.
+        return working_dir
+
+
+os.register_at_fork(after_in_child=ShellManager.forget_after_fork)

@@ -1,0 +1,271 @@
+"""One shell, for a program: the record of it, and what can be done with it from any event loop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from shelld.embed.home import Home
+from shelld.output.reader import read_all
+from shelld.output.retention import OutputStream
+from shelld.shells.lifecycle import LIVE, STEPS, ShellEvent, ShellStatus
+from shelld.shells.shell import Shell
+from shelld.shells.text import join_streams
+
+T = TypeVar("T")
+
+# Of the event loop, from a write to a pipe that it watches to the bytes being taken.
+_TURNS_TO_READ: Final = 3
+
+
+class BashProcess(NamedTuple):
+    """`returncode` as `subprocess` has it: negative for a signal, None while it runs."""
+
+    pid: int
+    returncode: int | None
+
+
+class _Member(Generic[T]):
+    """An attribute of the record."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, process: ShellProcess, _owner: Any = None) -> T:
+        value: T = getattr(process.record, self._name)
+        return value
+
+    def __set__(self, process: ShellProcess, value: T) -> None:
+        setattr(process.record, self._name, value)
+
+
+class ShellProcess:
+    """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
+
+    One that is made by hand has no process, and is what its attributes are set to.
+    """
+
+    id = _Member[str]()
+    command = _Member[str]()
+    working_dir = _Member[str]()
+    description = _Member[str | None]()
+    session = _Member[str | None]()
+    # From SIGTERM to SIGKILL.
+    grace_ms = _Member[int]()
+    pid = _Member[int | None]()
+    exit_code = _Member[int | None]()
+    signal = _Member[str | None]()
+    # Pids that were alive after bash had ended, as last seen.
+    leftover = _Member[list[int]]()
+    # Pids that were alive after the last kill's deadline.
+    survivors = _Member[list[int]]()
+    # Nothing that the command started is left, or nothing was started.
+    is_empty = _Member[bool]()
+    created_at = _Member[float]()
+    started_at = _Member[float | None]()
+    completed_at = _Member[float | None]()
+
+    def __init__(self, id: str = "", command: str = "", working_dir: str = "") -> None:  # noqa: A002
+        self.record = Shell(id, command, working_dir)
+        self._home: Home | None = None
+        self._end_is_hidden = False
+
+    @classmethod
+    def of(cls, shell: Shell, home: Home | None) -> ShellProcess:
+        """Return the process of a shell that lives on the event loop of `home`."""
+        process = cls()
+        process.record, process._home = shell, home
+        return process
+
+    # -- what it is -------------------------------------------------------------------------
+
+    @property
+    def status(self) -> ShellStatus:
+        status = self.record.status
+        return ShellStatus.RUNNING if self._end_is_hidden and status not in LIVE else status
+
+    @status.setter
+    def status(self, status: ShellStatus) -> None:
+        """Raises ValueError for a step that is not in the table, or if there is a process."""
+        shell = self.record
+        if shell.killer is not None:
+            raise ValueError("what has a process has the state of that")
+        if (shell.status, status) not in STEPS:
+            raise ValueError(f"a {shell.status.value} shell cannot become {status.value}")
+        shell.status = status
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its bash runs; false before the start, too."""
+        return self.status is ShellStatus.RUNNING
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status not in LIVE
+
+    @property
+    def process(self) -> BashProcess | None:
+        """Its bash, None if that has not been started."""
+        if self.record.pid is None:
+            return None
+        return BashProcess(self.record.pid, self.record.returncode if self.has_ended else None)
+
+    @property
+    def duration_ms(self) -> float | None:
+        """From `started_at` to `completed_at`, or until now; None before it has started."""
+        if self.started_at is None:
+            return None
+        end = time.time() if self.completed_at is None else self.completed_at
+        return (end - self.started_at) * 1000
+
+    def hide_end(self) -> None:
+        """Show it as running until `show_end`."""
+        self._end_is_hidden = True
+
+    def show_end(self) -> None:
+        """Show it as it is, after `hide_end`."""
+        self._end_is_hidden = False
+        if self._home is not None:
+            self._home.call_soon(self.record.notify)
+
+    # -- waiting and killing ----------------------------------------------------------------
+
+    async def wait(self, timeout: float | None = None) -> int:
+        """Wait until bash has ended; return its exit code, negative for a signal.
+
+        After `timeout` seconds the shell is killed, its status is TIMEOUT, and TimeoutError is
+        raised.
+        """
+        return await self._at_home(self._wait, timeout)
+
+    async def _wait(self, timeout: float | None) -> int:
+        shell = self.record
+        if shell.status in LIVE and shell.killer is None:
+            raise RuntimeError("there is no process to wait for")
+        with anyio.move_on_after(timeout):
+            await shell.wait_until(lambda: self.has_ended)
+        if not self.has_ended:
+            await self._end(signal.SIGTERM, shell.grace_ms, ShellEvent.TIMED_OUT)
+            if shell.status is ShellStatus.TIMEOUT:
+                raise TimeoutError(f"the command timed out after {timeout} s")
+        returncode = shell.returncode
+        if returncode is None:
+            raise RuntimeError("nobody knows how it ended")
+        return returncode
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` holds; it is looked at whenever something happened to the shell.
+
+        It is called on the event loop that the shells live on.
+        """
+        await self._at_home(self.record.wait_until, condition)
+
+    async def kill(self) -> None:
+        """SIGKILL the whole tree, and return once it is dead; nothing if there is no process."""
+        await self._at_home(self._end, signal.SIGKILL, 0)
+
+    async def terminate(self) -> None:
+        """SIGTERM the whole tree, SIGKILL what does not heed it; return once it is dead."""
+        await self._at_home(self._end, signal.SIGTERM, self.grace_ms)
+
+    async def _end(
+        self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
+    ) -> list[int]:
+        self._end_is_hidden = False
+        return await self.record.end_tree(number, grace_ms, event)
+
+    def discard(self) -> None:
+        """Have the whole tree killed, without waiting for that; on the shells' event loop."""
+        self._end_is_hidden = False
+        self.record.discard()
+
+    # -- output -----------------------------------------------------------------------------
+
+    async def read_output(self) -> bool:
+        """Let arrive what has been written by now; return whether there is anything unread."""
+        return await self._at_home(self._read_output)
+
+    async def _read_output(self) -> bool:
+        for _ in range(_TURNS_TO_READ):
+            await checkpoint()
+        return self.record.stdout.unread_bytes + self.record.stderr.unread_bytes > 0
+
+    def get_new_output(self, include_stderr: bool = True) -> str:
+        """Return what was written since the last call, and was not read in any other way.
+
+        What stderr has follows a line ``[stderr]``. An unfinished character or escape sequence of a
+        running shell is left for later, as `bash_output` does.
+        """
+        return self._here(self._new_output, include_stderr)
+
+    def _new_output(self, include_stderr: bool) -> str:
+        texts: list[str] = []
+        for stream in self._streams[: 1 + include_stderr]:
+            text, end = self._text(stream, stream.read_position)
+            stream.read_position = end
+            texts.append(text)
+        return join_streams(*texts)
+
+    def get_all_output(self, include_stderr: bool = True) -> str:
+        """Return all that is kept of what was written; changes nothing for others."""
+        return self._here(self._all_output, include_stderr)
+
+    def _all_output(self, include_stderr: bool) -> str:
+        streams = self._streams[: 1 + include_stderr]
+        return join_streams(*[self._text(stream, 0)[0] for stream in streams])
+
+    @property
+    def _streams(self) -> tuple[OutputStream, OutputStream]:
+        return self.record.stdout, self.record.stderr
+
+    def _text(self, stream: OutputStream, start: int, *, strip: bool = True) -> tuple[str, int]:
+        return read_all(stream.store, start, strip=strip, final=self.has_ended)
+
+    @property
+    def stdout_buffer(self) -> str:
+        """All that is kept of what was written, as it was written."""
+        return self._here(lambda: self._text(self.record.stdout, 0, strip=False)[0])
+
+    @stdout_buffer.setter
+    def stdout_buffer(self, text: str) -> None:
+        self._here(self.record.output.replace, self.record.stdout, text.encode())
+
+    @property
+    def stderr_buffer(self) -> str:
+        return self._here(lambda: self._text(self.record.stderr, 0, strip=False)[0])
+
+    @stderr_buffer.setter
+    def stderr_buffer(self, text: str) -> None:
+        self._here(self.record.output.replace, self.record.stderr, text.encode())
+
+    @property
+    def last_read_stdout(self) -> int:
+        """Up to where it has been read, in bytes."""
+        return self.record.stdout.read_position
+
+    @last_read_stdout.setter
+    def last_read_stdout(self, offset: int) -> None:
+        self.record.stdout.read_position = offset
+
+    @property
+    def last_read_stderr(self) -> int:
+        return self.record.stderr.read_position
+
+    @last_read_stderr.setter
+    def last_read_stderr(self, offset: int) -> None:
+        self.record.stderr.read_position = offset
+
+    # -- the way to the event loop of the shells ----------------------------------------------
+
+    async def _at_home(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        home = self._home
+        return await (function(*args) if home is None else home.call(function, *args))
+
+    def _here(self, function: Callable[..., T], *args: object) -> T:
+        home = self._home
+        return function(*args) if home is None else home.call_sync(function, *args)
