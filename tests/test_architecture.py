@@ -37,6 +37,7 @@ DAEMON_ROOMS = [
     "memory",
     "options",
     "startup",
+    "embed",
     "shells",
     "guard",
     "output",
