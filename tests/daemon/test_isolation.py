@@ -19,7 +19,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import Manager
 from shelld.shells.pipe import Pipe
 from shelld.shells.shell import Shell
-from shelld.shells.spare import Spares
+from shelld.shells.spares import Spares
 from shelld.shells.supervisor import Supervisor
 from shelld.toolbox import Toolbox
 from shelld.tools.bash import BashTool

@@ -11,20 +11,11 @@ import anyio
 import pytest
 
 from shelld.shells import manager as manager_module
-from shelld.shells import spare as spare_module
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
-from shelld.shells.spare import (
-    MAX_FAILURES,
-    MAX_SLOW_STARTS,
-    SLOW_START_FACTOR,
-    SLOW_START_S,
-    SpareLaunch,
-    StartTimes,
-    arguments_address,
-)
+from shelld.shells.spare import SpareLaunch, arguments_address
 from shelld_protocol.errors import RpcError
 from support import running_below
 
@@ -72,16 +63,14 @@ def test_arguments_are_looked_for_only_once_they_are_there(anyio_backend: str) -
         assert memory.read(len(expected)) == expected
 
 
-async def test_the_oldest_gives_way_once_it_has_waited_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_oldest_gives_way_once_it_has_waited_long() -> None:
     async with Manager(ManagerOptions(spare_shells=2)) as manager:
         for session in ("a", "b", "c"):
             await run(manager, "true", session)
         await wait_for_waiting(2)
         await run(manager, "true", "c")
         assert manager.spares_used == 0
-        monkeypatch.setattr(spare_module, "MIN_AGE_S", 0)
+        manager.scope.spares.policy.min_age_s = 0
         before = pids_of_waiting()
         await run(manager, "true", "c")
         with anyio.fail_after(20):
@@ -99,63 +88,50 @@ async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.Monke
     async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
-        monkeypatch.setattr(spare_module, "IDLE_S", 0)
+        manager.scope.spares.policy.idle_s = 0
         await wait_for_waiting(0)
         # One use later there is one again.
-        monkeypatch.setattr(spare_module, "IDLE_S", 300)
+        manager.scope.spares.policy.idle_s = 300
         await run(manager, "true")
         await wait_for_waiting(1)
 
 
-async def test_where_commands_follow_at_once_two_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spare_module, "IN_A_ROW_S", 60)
+async def test_where_commands_follow_at_once_two_wait() -> None:
     async with Manager() as manager:
+        manager.scope.spares.policy.in_a_row_s = 60
         for _ in range(3):
             await run(manager, "true")
         await wait_for_waiting(2)
 
 
-async def start_slowly(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+async def start_slowly(manager: Manager) -> None:
     """Let every start count as slow, until none waits any more."""
-    monkeypatch.setattr(spare_module, "SLOW_START_FACTOR", 0)
-    for name, seconds in {"SLOW_START_S": 0, "IN_A_ROW_S": 0, "PAUSE_S": 60, "RETRY_S": 60}.items():
-        monkeypatch.setattr(spare_module, name, seconds)
-    for _ in range(3 * MAX_SLOW_STARTS):
+    policy = manager.scope.spares.policy
+    policy.slow_start_factor = policy.slow_start_s = policy.in_a_row_s = 0
+    policy.pause_s = policy.retry_s = 60
+    for _ in range(int(3 * policy.max_slow_starts)):
         await run(manager, "true")
     await wait_for_waiting(0)
 
 
-async def test_where_they_start_slowly_none_wait_until_there_was_a_pause(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_where_they_start_slowly_none_wait_until_there_was_a_pause() -> None:
     async with Manager() as manager:
-        await start_slowly(manager, monkeypatch)
+        await start_slowly(manager)
         # Fewer if one could not be used yet.
-        assert 0 < manager.spares_used <= MAX_SLOW_STARTS
-        monkeypatch.setattr(spare_module, "PAUSE_S", 0)
+        assert 0 < manager.spares_used <= manager.scope.spares.policy.max_slow_starts
+        manager.scope.spares.policy.pause_s = 0
         await run(manager, "true")
         await wait_for_waiting(1)
 
 
-async def test_where_every_start_takes_long_none_is_slow() -> None:
-    quick, long = SLOW_START_S / SLOW_START_FACTOR, 10 * SLOW_START_S
-    starts = StartTimes()
-    assert [starts.is_slow(long * share) for share in (1, 2, 0.5, 3.9, 4.1)] == [False] * 4 + [True]
-    assert [starts.is_slow(quick * share) for share in (1, 7.9, 8.1)] == [False, False, True]
-    # To be faster than that makes no difference.
-    assert [starts.is_slow(quick * share) for share in (0.1, 7.9, 8.1)] == [False, False, True]
-
-
-async def test_where_they_started_slowly_one_is_tried_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_where_they_started_slowly_one_is_tried_after_a_while() -> None:
     async with Manager() as manager:
-        await start_slowly(manager, monkeypatch)
-        monkeypatch.setattr(spare_module, "RETRY_S", 0)
+        await start_slowly(manager)
+        manager.scope.spares.policy.retry_s = 0
         await run(manager, "true")
         await wait_for_waiting(1)
         # That was slow again.
-        monkeypatch.setattr(spare_module, "RETRY_S", 60)
+        manager.scope.spares.policy.retry_s = 60
         await run(manager, "true")
         await wait_for_waiting(0)
 
@@ -193,16 +169,15 @@ async def test_one_that_cannot_be_told_its_command_does_not_run_it(
         assert len(manager.list_shells()) == 6
 
 
-async def test_a_replaced_directory_is_no_failure_of_spares(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(spare_module, "MAX_SLOW_STARTS", math.inf)
+async def test_a_replaced_directory_is_no_failure_of_spares(tmp_path: Path) -> None:
     directory = tmp_path / "here"
     directory.mkdir()
     async with Manager() as manager:
+        policy = manager.scope.spares.policy
+        policy.max_slow_starts = math.inf
         await run(manager, f"cd {directory}")
         await wait_for_waiting(1)
-        for _ in range(2 * MAX_FAILURES):
+        for _ in range(2 * policy.max_failures):
             directory.rmdir()
             directory.mkdir()
             left_behind = pids_of_waiting()

@@ -270,7 +270,7 @@ class Manager:
         scope = self.scope
         scope.sessions.known(name)
         # First, so that a failure here leaves a session that can be closed again.
-        scope.spares.end(name)
+        scope.spares.close_session(name)
         scope.sessions.forget(name)
         return await self._kill(
             [shell for shell in self._shells.values() if shell.session == name],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct
 
 from shelld.output.retention import DEFAULT_RETAIN_BYTES, DEFAULT_RETAIN_TOTAL_BYTES
-from shelld.shells.spare import DEFAULT_SPARE_SHELLS
 
 
 class ManagerOptions(Struct, frozen=True):
@@ -18,5 +17,5 @@ class ManagerOptions(Struct, frozen=True):
     retain_bytes: int = DEFAULT_RETAIN_BYTES
     retain_total_bytes: int = DEFAULT_RETAIN_TOTAL_BYTES
     spool_directory: str | None = None
-    spare_shells: int = DEFAULT_SPARE_SHELLS
+    spare_shells: int = 4
     grace_ms: int = 1_000

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -35,7 +36,9 @@ from shelld.shells.outcome import Outcome
 from shelld.shells.pipe import Pipe
 from shelld.shells.session import Session, Sessions
 from shelld.shells.shell import Shell
-from shelld.shells.spare import Spare, SpareLaunch, Spares
+from shelld.shells.spare import Spare, SpareLaunch
+from shelld.shells.spare_policy import SparePolicy
+from shelld.shells.spares import Spares
 from shelld.shells.state import first_state
 from shelld.shells.supervisor import Supervisor
 from shelld.workers import Workers
@@ -78,7 +81,7 @@ class Scope:
         self._on_enter = on_enter
         self._on_end = on_end
         self._on_release = on_release
-        self.spares = Spares(self._start_spare, options.spare_shells)
+        self.spares = Spares(self._start_spare, SparePolicy(time.monotonic, options.spare_shells))
         self._ids = ids
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._is_open = True

@@ -7,7 +7,6 @@ which run at the same time never make a mixture: the one that ends last wins.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -82,11 +81,6 @@ class Session:
         # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
-        # When its last command ended, as of time.monotonic(); and how many more bashes for its next
-        # ones were slow to start than were not, since there was a pause, and as of when.
-        self.used_at = -math.inf
-        self.slow_starts = 0
-        self.slow_since = -math.inf
 
     @property
     def state(self) -> ShellState:

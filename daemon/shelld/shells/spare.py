@@ -1,8 +1,8 @@
-"""Bashes that are started before their command is known, one for each session of late.
+"""Spare shells: bashes that are started before their command is known.
 
-Owns what it takes to start one, to have it wait, and to let it run a command; and which sessions
-have one: never more than `limit`. What is started for a session makes that session's state, runs
-nothing else, and is used once. Who supervises it from its start is who supervises its command.
+Owns what it takes to start one, to have it wait, and to let it run a command. What is started for a
+session makes that session's state, runs nothing else, and is used once. Who supervises it from its
+start is who supervises its command.
 
 A bash that waits is ``bash -c PLACEHOLDER``, held up by the last line but one of its startup file.
 It keeps a pointer to its argument and looks at that only afterwards; so to be told its command, the
@@ -15,19 +15,14 @@ forbids it (ptrace(2), "Ptrace access mode checking"). Where it cannot be done, 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import math
 import os
 import time
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
-import anyio
-
 from shelld.keeper.channel import write_all
-from shelld.shells.dumps import CAN_RECORD
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.life import Life
@@ -35,36 +30,8 @@ from shelld.shells.prelude import last_lines, startable, waiting_prelude
 from shelld.shells.session import Session
 from shelld.shells.text import to_bytes
 
-DEFAULT_SPARE_SHELLS: Final = 4
-
 # A longer command is given to a bash of its own.
 MAX_COMMAND_BYTES: Final = 4_096
-
-# After that long a session is not one of late any more.
-IDLE_S: Final = 300.0
-# Where more sessions take turns than there may be bashes, each would be ended before it is used.
-MIN_AGE_S: Final = 15.0
-
-# From the request for a bash to its start: half a millisecond here. Where it takes so much longer,
-# and so many times as long as the fastest has taken, the processors are busy.
-SLOW_START_S: Final = 0.004
-SLOW_START_FACTOR: Final = 8
-# A command waits this long for a spare that has not started. Its timeout begins after that.
-MAX_START_WAIT_S: Final = 0.25
-# By so many, those that started slowly, or too late, may outnumber the others.
-MAX_SLOW_STARTS: Final = 4
-
-# Where commands follow one another within that time, those for the next ones are started while one
-# runs. Otherwise it is left alone.
-IN_A_ROW_S: Final = 0.005
-IN_A_ROW_SPARES: Final = 2
-# After that long without a command, the processors are no longer taken to be busy.
-PAUSE_S: Final = 0.1
-# After that long they may be no longer, even without a pause; it takes one to find out.
-RETRY_S: Final = 1.0
-
-# So many in a row that could not be used, and it is the system that does not let it be.
-MAX_FAILURES: Final = 3
 
 # Its descriptors, after the three that every command has.
 _PRELUDE: Final = 3
@@ -75,10 +42,6 @@ _ENV_END: Final = 51 - 3
 _STAT_BYTES: Final = 4_096
 _ARGUMENTS: Final = (b"bash", b"-c")
 
-# What its last lines are made of. Aliases may have the names of reserved words.
-_NEEDED: Final = frozenset(
-    b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then".split()
-)
 _serial_numbers: Final = itertools.count(1)
 
 
@@ -214,179 +177,13 @@ class Spare(NamedTuple):
     life: Life
 
     @property
-    def age(self) -> float:
-        """In seconds."""
-        return time.monotonic() - self.launch.since
+    def session_name(self) -> str | None:
+        return self.launch.session_name
+
+    @property
+    def since(self) -> float:
+        return self.launch.since
 
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it can run this request, and is not being ended."""
         return not self.life.is_being_ended and self.launch.suits(session, request)
-
-
-class StartTimes:
-    """Tells which starts were slow, by those that there were before."""
-
-    def __init__(self) -> None:
-        self._fastest = math.inf
-
-    def is_slow(self, seconds: float) -> bool:
-        self._fastest = min(self._fastest, seconds)
-        return seconds > max(SLOW_START_S, SLOW_START_FACTOR * self._fastest)
-
-
-class Spares:
-    """Those that wait, by session. `limit` 0: none.
-
-    `start` starts one. Nothing here raises: without a bash that waits, one is
-    started for the command.
-    """
-
-    def __init__(
-        self, start: Callable[[Session], Spare], limit: int = DEFAULT_SPARE_SHELLS
-    ) -> None:
-        self._start = start
-        self._limit = limit if CAN_RECORD else 0
-        self._failures = 0
-        self._start_times = StartTimes()
-        # In the order of their start.
-        self._waiting: list[Spare] = []
-
-    def command_started(self, session: Session, spare: Spare) -> None:
-        """Get ready for the next one already if commands follow at once.
-
-        And if this one surely does not change what the next ones start from.
-        """
-        if time.monotonic() - session.used_at < IN_A_ROW_S and spare.launch.recorder is None:
-            self._provide(session, IN_A_ROW_SPARES)
-
-    def command_ended(self, session: Session) -> None:
-        """Get ready for the next one, as there is time for it now."""
-        session.used_at = time.monotonic()
-        if not session.when_settled(lambda: self._provide(session, 1)):
-            self._provide(session, 1)
-
-    def _provide(self, session: Session, count: int) -> None:
-        """See to it that so many wait for the next commands of a session, if they may."""
-        waiting = 0
-        for spare in self._of(session.name):
-            if spare.launch.state is session.state:
-                waiting += 1
-            else:
-                self._end(spare)
-        if session.slow_starts >= MAX_SLOW_STARTS:
-            # There is more to do than there are processors: to do it ahead only costs more.
-            return
-        while waiting < count and self._has_room(waiting) and _can_wait(session):
-            waiting += 1
-            # What the system is short of is for what was asked for.
-            with contextlib.suppress(OSError):
-                self._waiting.append(self._start(session))
-
-    def _of(self, name: str | None) -> list[Spare]:
-        return [spare for spare in self._waiting if spare.launch.session_name == name]
-
-    def _has_room(self, waiting: int) -> bool:
-        """Whether one may be started for a session that has so many, another giving way for it."""
-        if 0 < self._limit == len(self._waiting) and not waiting:
-            for spare in [*self._extra(), *self._older_than(MIN_AGE_S)][:1]:
-                self._end(spare)
-        return len(self._waiting) < self._limit
-
-    def _extra(self) -> list[Spare]:
-        """Return those whose sessions have others that came before them."""
-        names = [spare.launch.session_name for spare in self._waiting]
-        return [spare for index, spare in enumerate(self._waiting) if names[index] in names[:index]]
-
-    def _older_than(self, seconds: float) -> list[Spare]:
-        return [spare for spare in self._waiting if spare.age >= seconds]
-
-    async def take(self, session: Session, request: StartRequest) -> Spare | None:
-        """Return one that can run this request now; it is the caller's."""
-        _forgive(session)
-        for spare in self._waiting:
-            if spare.suits(session, request):
-                break
-        else:
-            return None
-        launch = spare.launch
-        if not launch.is_ready:
-            _look(launch)
-        is_slow = self._start_times.is_slow(launch.start_took) or not launch.is_ready
-        session.slow_starts = max(0, session.slow_starts + (1 if is_slow else -1))
-        session.slow_since = time.monotonic()
-        if not launch.has_started:
-            shell = spare.life.shell
-            with anyio.move_on_after(MAX_START_WAIT_S) as wait:
-                await shell.wait_until(lambda: launch.has_started or shell.is_empty)
-            # Others have had their turn meanwhile.
-            if spare not in self._waiting or not spare.suits(session, request):
-                return None
-            if wait.cancelled_caught:
-                # So that the next command does not wait for it, too.
-                self._end(spare)
-                return None
-            _look(launch)
-        if not launch.is_ready:
-            return None
-        self._waiting.remove(spare)
-        return spare
-
-    def note_use(self, *, succeeded: bool) -> None:
-        """Learn whether one could be used."""
-        self._failures = 0 if succeeded else self._failures + 1
-        if self._failures == MAX_FAILURES:
-            self.close()
-
-    def has_ended(self, life: Life) -> None:
-        """Learn that one is gone, perhaps without having been told to."""
-        for spare in self._waiting:
-            if spare.life is life:
-                self._waiting.remove(spare)
-                if life.shell.failure is None:
-                    self.note_use(succeeded=False)
-                return
-
-    def _end(self, spare: Spare) -> None:
-        spare.life.discard()
-        self._waiting.remove(spare)
-
-    def end(self, name: str | None) -> None:
-        """End those that wait for a session's next command."""
-        for spare in self._of(name):
-            self._end(spare)
-
-    def trim(self) -> None:
-        """End those of sessions that have not been used lately, and those that are too many."""
-        extra = [spare for spare in self._extra() if spare.age >= MIN_AGE_S]
-        for spare in {*extra, *self._older_than(IDLE_S)}:
-            self._end(spare)
-
-    def close(self) -> None:
-        """End all, and start no more."""
-        self._limit = 0
-        for spare in list(self._waiting):
-            self._end(spare)
-
-
-def _look(launch: SpareLaunch) -> None:
-    # When its start was told, it may not have been where it can be told its command.
-    with contextlib.suppress(OSError):
-        launch.look()
-
-
-def _forgive(session: Session) -> None:
-    """Forget slow starts of a while ago, all or, if commands still come without a pause, one."""
-    now = time.monotonic()
-    if now - session.used_at > PAUSE_S:
-        session.slow_starts = 0
-    elif now - session.slow_since > RETRY_S:
-        session.slow_starts = min(session.slow_starts, MAX_SLOW_STARTS - 1)
-
-
-def _can_wait(session: Session) -> bool:
-    """Whether what makes the session's state can be run at another time than its command.
-
-    A startup file of the user's own cannot; and no function or alias must be in the way of the last
-    lines.
-    """
-    return b"BASH_ENV" not in session.base.env and _NEEDED.isdisjoint(session.state.names)

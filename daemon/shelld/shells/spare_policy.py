@@ -1,0 +1,136 @@
+"""For which sessions spare shells wait, and whether they pay. Pure: the clock is passed in.
+
+A spare shell pays if a processor is idle while it starts, between two commands. Where processors
+are busy, to prepare costs the command that runs just then, so nothing is prepared: that is known by
+how long starts take. After a pause, or after a while, one start finds out whether it is still so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+
+class Waiting(Protocol):
+    """A spare shell: whose next command it waits for, and since when, as of the clock."""
+
+    @property
+    def session_name(self) -> str | None: ...
+
+    @property
+    def since(self) -> float: ...
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+@dataclass(slots=True)
+class _Session:
+    # When its last command ended.
+    used_at: float = -math.inf
+    # How many more starts were slow than were not, since there was a pause; and as of when.
+    slow_starts: int = 0
+    judged_at: float = -math.inf
+
+
+@dataclass(eq=False)
+class SparePolicy:
+    """`limit`: so many may wait. Seconds, all of them."""
+
+    clock: Callable[[], float]
+    limit: int
+    # A session that was not used for so long has none.
+    idle_s: float = 300.0
+    # Where more sessions take turns than there may be spare shells, each would be ended before it
+    # is used. So one gives way only after this time.
+    min_age_s: float = 15.0
+    # From the request to the start: half a millisecond on a quiet machine. Where it takes so much
+    # longer, and so many times as long as the fastest has taken, the processors are busy.
+    slow_start_s: float = 0.004
+    slow_start_factor: float = 8
+    # By so many, slow starts may outnumber the others.
+    max_slow_starts: float = 4
+    # After that long without a command, the processors are no longer taken to be busy.
+    pause_s: float = 0.1
+    # After that long they may be no longer, even without a pause; it takes one start to find out.
+    retry_s: float = 1.0
+    # Where commands follow one another within that time, so many wait, and are started while a
+    # command runs. Otherwise a command is left alone.
+    in_a_row_s: float = 0.005
+    in_a_row: int = 2
+    # So many in a row that could not be used, and it is the system that does not let it be.
+    max_failures: int = 3
+    _sessions: dict[str | None, _Session] = field(
+        default_factory=dict[str | None, _Session], init=False
+    )
+    _fastest_start_s: float = field(default=math.inf, init=False)
+    _failures: int = field(default=0, init=False)
+
+    # -- what has happened ------------------------------------------------------------------
+
+    def command_ended(self, name: str | None) -> None:
+        self._session(name).used_at = self.clock()
+
+    def command_comes(self, name: str | None) -> None:
+        """Forget slow starts of a while ago: all, or one if commands come without a pause."""
+        session, now = self._session(name), self.clock()
+        if now - session.used_at > self.pause_s:
+            session.slow_starts = 0
+        elif now - session.judged_at > self.retry_s:
+            session.slow_starts = int(min(session.slow_starts, self.max_slow_starts - 1))
+
+    def note_start(self, name: str | None, seconds: float) -> None:
+        """Learn how long a start took; infinite if it was not ready when it was needed."""
+        session = self._session(name)
+        session.slow_starts = max(0, session.slow_starts + (1 if self._is_slow(seconds) else -1))
+        session.judged_at = self.clock()
+
+    def _is_slow(self, seconds: float) -> bool:
+        self._fastest_start_s = min(self._fastest_start_s, seconds)
+        limit = max(self.slow_start_s, self.slow_start_factor * self._fastest_start_s)
+        return seconds > limit or math.isinf(seconds)
+
+    def note_use(self, *, succeeded: bool) -> bool:
+        """Learn whether one could be used; returns whether more are to be tried."""
+        self._failures = 0 if succeeded else self._failures + 1
+        return self._failures < self.max_failures
+
+    def forget(self, name: str | None) -> None:
+        """The session is closed."""
+        self._sessions.pop(name, None)
+
+    def _session(self, name: str | None) -> _Session:
+        return self._sessions.setdefault(name, _Session())
+
+    # -- what is to be done -----------------------------------------------------------------
+
+    def wanted(self, name: str | None) -> int:
+        """How many are to wait after a command of a session has ended."""
+        return int(self._session(name).slow_starts < self.max_slow_starts)
+
+    def wanted_meanwhile(self, name: str | None) -> int:
+        """How many are to wait while a command of a session runs."""
+        follows_at_once = self.clock() - self._session(name).used_at < self.in_a_row_s
+        return self.in_a_row * self.wanted(name) * follows_at_once
+
+    def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
+        """Return one that may be ended for a session that has none."""
+        old = self._older_than(self.min_age_s, waiting)
+        return next(iter([*_extra(waiting), *old]), None)
+
+    def not_needed(self, waiting: Sequence[W]) -> list[W]:
+        """Those of sessions that have not been used lately, and those that are too many."""
+        extra = self._older_than(self.min_age_s, _extra(waiting))
+        idle = self._older_than(self.idle_s, waiting)
+        return extra + [each for each in idle if each not in extra]
+
+    def _older_than(self, seconds: float, waiting: Iterable[W]) -> list[W]:
+        return [each for each in waiting if self.clock() - each.since >= seconds]
+
+
+def _extra(waiting: Sequence[W]) -> list[W]:
+    """Those whose sessions have others that came before them."""
+    names = [each.session_name for each in waiting]
+    return [each for index, each in enumerate(waiting) if names[index] in names[:index]]

@@ -1,0 +1,158 @@
+"""The spare shells that wait, and the choice of one for a command.
+
+`spare` knows how one waits and is told its command, `spare_policy` for which sessions one is to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from shelld.shells.dumps import CAN_RECORD
+from shelld.shells.launch import StartRequest
+from shelld.shells.life import Life
+from shelld.shells.session import Session
+from shelld.shells.spare import Spare, SpareLaunch
+from shelld.shells.spare_policy import SparePolicy
+
+# A command waits this long for a spare that has not started. Its timeout begins after that.
+MAX_START_WAIT_S: Final = 0.25
+# What its last lines are made of. Aliases may have the names of reserved words.
+_NEEDED: Final = frozenset(
+    b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then".split()
+)
+
+
+class Spares:
+    """Those that wait. `policy.limit` 0: none.
+
+    `start` starts one. Nothing here raises: without a spare shell, a bash is started for the
+    command.
+    """
+
+    def __init__(self, start: Callable[[Session], Spare], policy: SparePolicy) -> None:
+        self._start = start
+        self.policy = policy
+        self._limit = policy.limit if CAN_RECORD else 0
+        # In the order of their start.
+        self._waiting: list[Spare] = []
+
+    def command_started(self, session: Session, spare: Spare) -> None:
+        """Get ready for the next one, if this one surely does not change what that starts from."""
+        if spare.launch.recorder is None:
+            self._provide(session, self.policy.wanted_meanwhile(session.name))
+
+    def command_ended(self, session: Session) -> None:
+        """Get ready for the next one, as there is time for it now."""
+        self.policy.command_ended(session.name)
+        if not session.when_settled(lambda: self._refill(session)):
+            self._refill(session)
+
+    def _refill(self, session: Session) -> None:
+        for spare in self._of(session.name):
+            if spare.launch.state is not session.state:
+                self._end(spare)
+        self._provide(session, self.policy.wanted(session.name))
+
+    def _provide(self, session: Session, count: int) -> None:
+        """See to it that so many wait for the next commands of a session, if they may."""
+        waiting = len(self._of(session.name))
+        while waiting < count and self._has_room(waiting) and _can_wait(session):
+            waiting += 1
+            # What the system is short of is for what was asked for.
+            with contextlib.suppress(OSError):
+                self._waiting.append(self._start(session))
+
+    def _of(self, name: str | None) -> list[Spare]:
+        return [spare for spare in self._waiting if spare.session_name == name]
+
+    def _has_room(self, waiting: int) -> bool:
+        """Whether one may be started for a session that has so many, another giving way for it."""
+        if 0 < self._limit == len(self._waiting) and not waiting:
+            spare = self.policy.one_that_gives_way(self._waiting)
+            if spare is not None:
+                self._end(spare)
+        return len(self._waiting) < self._limit
+
+    async def take(self, session: Session, request: StartRequest) -> Spare | None:
+        """Return one that can run this request now; it is the caller's."""
+        self.policy.command_comes(session.name)
+        for spare in self._waiting:
+            if spare.suits(session, request):
+                break
+        else:
+            return None
+        launch = spare.launch
+        if not launch.is_ready:
+            _look(launch)
+        self.policy.note_start(session.name, launch.start_took if launch.is_ready else math.inf)
+        if not launch.has_started:
+            shell = spare.life.shell
+            with anyio.move_on_after(MAX_START_WAIT_S) as wait:
+                await shell.wait_until(lambda: launch.has_started or shell.is_empty)
+            # Others have had their turn meanwhile.
+            if spare not in self._waiting or not spare.suits(session, request):
+                return None
+            if wait.cancelled_caught:
+                # So that the next command does not wait for it, too.
+                self._end(spare)
+                return None
+            _look(launch)
+        if not launch.is_ready:
+            return None
+        self._waiting.remove(spare)
+        return spare
+
+    def note_use(self, *, succeeded: bool) -> None:
+        """Learn whether one could be used."""
+        if not self.policy.note_use(succeeded=succeeded):
+            self.close()
+
+    def has_ended(self, life: Life) -> None:
+        """Learn that one is gone, perhaps without having been told to."""
+        for spare in self._waiting:
+            if spare.life is life:
+                self._waiting.remove(spare)
+                if life.shell.failure is None:
+                    self.note_use(succeeded=False)
+                return
+
+    def _end(self, spare: Spare) -> None:
+        spare.life.discard()
+        self._waiting.remove(spare)
+
+    def close_session(self, name: str) -> None:
+        """End those that wait for a session's next command."""
+        for spare in self._of(name):
+            self._end(spare)
+        self.policy.forget(name)
+
+    def trim(self) -> None:
+        """End those that are not needed any more."""
+        for spare in self.policy.not_needed(self._waiting):
+            self._end(spare)
+
+    def close(self) -> None:
+        """End all, and start no more."""
+        self._limit = 0
+        for spare in list(self._waiting):
+            self._end(spare)
+
+
+def _look(launch: SpareLaunch) -> None:
+    # When its start was told, it may not have been where it can be told its command.
+    with contextlib.suppress(OSError):
+        launch.look()
+
+
+def _can_wait(session: Session) -> bool:
+    """Whether what makes the session's state can be run at another time than its command.
+
+    A startup file of the user's own cannot; and no function or alias must be in the way of the last
+    lines.
+    """
+    return b"BASH_ENV" not in session.base.env and _NEEDED.isdisjoint(session.state.names)
