@@ -1,10 +1,10 @@
-"""What tasks wait for: something to read, a moment, a word of another task.
+"""What tasks wait for: something to read, a moment, a word of another task. On asyncio.
 
 `anyio.wait_readable` tells the kernel twice for each wait: that somebody waits, and that nobody
 does any more; and whoever waits is woken one turn of the event loop after the news. An
 `anyio.Event` and a scope with a deadline ask several times which event loop runs. For a request,
-each of them takes as long as to decode it. Where asyncio runs the event loop, `Watch` tells the
-kernel once and is called with the news itself, and all three are what asyncio has.
+each of them takes as long as to decode it. `Watch` tells the kernel once and is called with the
+news itself, and all three are what asyncio has.
 """
 
 from __future__ import annotations
@@ -12,61 +12,16 @@ from __future__ import annotations
 import asyncio
 import math
 import select
-import selectors
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
-
-import anyio
+from typing import Final, NamedTuple
 
 # Pollers that are kept for later.
 MAX_IDLE: Final = 8
 
-READABLE: Final = getattr(select, "EPOLLIN", selectors.EVENT_READ)
+READABLE: Final = select.EPOLLIN
 
 
-class Poller(Protocol):
-    """Several descriptors, for which one stands: as `select.epoll` is."""
-
-    def register(self, fd: int, eventmask: int) -> None: ...
-
-    def unregister(self, fd: int) -> None: ...
-
-    def poll(self, timeout: float) -> list[tuple[int, int]]: ...
-
-    def fileno(self) -> int: ...
-
-    def close(self) -> None: ...
-
-
-class KqueuePoller:
-    """Where there is no epoll: what `selectors` has instead."""
-
-    def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-
-    def register(self, fd: int, eventmask: int) -> None:
-        self._selector.register(fd, eventmask)
-
-    def unregister(self, fd: int) -> None:
-        self._selector.unregister(fd)
-
-    def poll(self, timeout: float) -> list[tuple[int, int]]:
-        return [(key.fd, events) for key, events in self._selector.select(timeout)]
-
-    def fileno(self) -> int:
-        return self._selector.fileno()
-
-    def close(self) -> None:
-        self._selector.close()
-
-
-def new_poller() -> Poller:
-    """Return one for `READABLE` descriptors, which are polled for without waiting."""
-    # Without a Python object for each of them, which `selectors` makes.
-    return select.epoll() if hasattr(select, "epoll") else KqueuePoller()
-
-
-class Watch(Protocol):
+class Watch:
     """Calls a function whenever a descriptor is readable, while one task waits for that.
 
     The function says whether that is enough. It must read, as it is called again otherwise; and it
@@ -74,19 +29,8 @@ class Watch(Protocol):
     somebody waits.
     """
 
-    async def wait(self, on_readable: Callable[[], bool], until: float = math.inf) -> None:
-        """Wait until it is enough or, on the event loop's clock, `until`."""
-
-    def hurry(self, until: float) -> None:
-        """Wait no longer than `until`, if anybody waits."""
-
-    def close(self) -> None:
-        """Forget the descriptor. To be called before that is closed."""
-
-
-class _AsyncioWatch:
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        self._loop = loop
+    def __init__(self, descriptor: int) -> None:
+        self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
         # Also after a wait, for the next one.
         self._is_registered = False
@@ -97,6 +41,7 @@ class _AsyncioWatch:
         self._until = math.inf
 
     async def wait(self, on_readable: Callable[[], bool], until: float = math.inf) -> None:
+        """Wait until it is enough or, on the event loop's clock, `until`."""
         try:
             self._on_readable = on_readable
             self._is_over = self._loop.create_future()
@@ -112,6 +57,7 @@ class _AsyncioWatch:
             self._until = math.inf
 
     def hurry(self, until: float) -> None:
+        """Wait no longer than `until`, if anybody waits."""
         if self._is_over is None or until >= self._until:
             return
         if self._timer is not None:
@@ -146,43 +92,14 @@ class _AsyncioWatch:
             raise
 
     def close(self) -> None:
+        """Forget the descriptor. To be called before that is closed."""
         if self._is_registered:
             self._is_registered = False
             self._loop.remove_reader(self._descriptor)
 
 
-class _AnyWatch:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._scope: anyio.CancelScope | None = None
-
-    async def wait(self, on_readable: Callable[[], bool], until: float = math.inf) -> None:
-        try:
-            with anyio.CancelScope(deadline=until) as self._scope:
-                await anyio.wait_readable(self._descriptor)
-                while not on_readable():
-                    await anyio.wait_readable(self._descriptor)
-        finally:
-            self._scope = None
-
-    def hurry(self, until: float) -> None:
-        if self._scope is not None:
-            self._scope.deadline = min(until, self._scope.deadline)
-
-    def close(self) -> None:
-        """There is nothing to forget between waits."""
-
-
-def new_watch(descriptor: int) -> Watch:
-    """Return one for the event loop that runs."""
-    try:
-        return _AsyncioWatch(asyncio.get_running_loop(), descriptor)
-    except RuntimeError:
-        return _AnyWatch(descriptor)
-
-
 class WatchedPoller(NamedTuple):
-    poller: Poller
+    poller: select.epoll
     watch: Watch
 
     def close(self) -> None:
@@ -200,8 +117,8 @@ class PollerPool:
         """Raises OSError where the system is short of something."""
         if self._idle:
             return self._idle.pop()
-        poller = new_poller()
-        return WatchedPoller(poller, new_watch(poller.fileno()))
+        poller = select.epoll()
+        return WatchedPoller(poller, Watch(poller.fileno()))
 
     @property
     def has_room(self) -> bool:
@@ -219,44 +136,19 @@ class PollerPool:
             self._idle.pop().close()
 
 
-class Wakeup(Protocol):
+class Wakeup:
     """What one task waits for, once, and others, on the same event loop, wake it with."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> None:
         """Wait until it is set."""
-
-    def set(self) -> None: ...
-
-
-class _AsyncioWakeup:
-    __slots__ = ("_is_set",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._is_set: asyncio.Future[None] = loop.create_future()
-
-    async def wait(self) -> None:
         await self._is_set
 
     def set(self) -> None:
         # The task that waits may have been cancelled.
         if not self._is_set.done():
             self._is_set.set_result(None)
-
-
-def new_wakeup() -> Wakeup:
-    """Return one for the event loop that runs."""
-    try:
-        return _AsyncioWakeup(asyncio.get_running_loop())
-    except RuntimeError:
-        return anyio.Event()
-
-
-def event_loop_clock() -> Callable[[], float]:
-    """Return what tells the event loop's time, on which its deadlines are. Of the running one.
-
-    `anyio.current_time` finds out anew each time, which it can only where a task calls it.
-    """
-    try:
-        return asyncio.get_running_loop().time
-    except RuntimeError:
-        return anyio.current_time

@@ -32,7 +32,7 @@ import anyio.lowlevel
 
 from shelld import faults
 from shelld.keeper.transient import TRANSIENT
-from shelld.readiness import new_watch
+from shelld.readiness import Watch
 from shelld.startup import StartupError
 
 # What a pipe holds; more would be a large allocation for each request.
@@ -65,7 +65,7 @@ class Input:
     async def watch(self, on_readable: Callable[[], bool]) -> None:
         """Call `on_readable`, which is to `read`, when there is something, until it says True."""
         if self._can_wait:
-            watch = new_watch(self._descriptor)
+            watch = Watch(self._descriptor)
             try:
                 await watch.wait(on_readable)
             finally:

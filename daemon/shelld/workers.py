@@ -23,7 +23,7 @@ import anyio.abc
 import anyio.lowlevel
 
 from shelld import faults
-from shelld.readiness import new_wakeup
+from shelld.readiness import Wakeup
 
 J = TypeVar("J")
 
@@ -50,7 +50,7 @@ class Worker(Generic[J]):
 
     def __init__(self, job: J) -> None:
         self.job: J | None = job
-        self.arrived = new_wakeup()
+        self.arrived = Wakeup()
         self.task: anyio.TaskHandle[None] | None = None
         self.is_cancelled = False
 
@@ -137,7 +137,7 @@ class Workers(Generic[J]):
     async def _wait_for_job(self, worker: Worker[J]) -> None:
         if not self._is_open or len(self._idle) >= MAX_IDLE:
             return
-        worker.arrived = new_wakeup()
+        worker.arrived = Wakeup()
         self._idle.append(worker)
         try:
             await worker.arrived.wait()

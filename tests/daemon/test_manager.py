@@ -36,11 +36,6 @@ from shells import start_shell
 from support import Gate, children, is_alive, parent_of, wait_for
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def output_of(shell: Shell) -> bytes:
     return shell.stdout.store.read(0, 1 << 20).data
 

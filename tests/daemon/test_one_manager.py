@@ -84,10 +84,10 @@ async def test_one_shell_at_a_time_is_enough_for_commands_in_a_row() -> None:
         running = await manager.manager()
         context = Context(Daemon(Options(), running))
         for _ in range(20):
-            await bash(context, BashParams("true"))
-        await running.start(StartRequest("sleep 300"))
+            await manager.run(bash, context, BashParams("true"))
+        await manager.run(running.start, StartRequest("sleep 300"))
         with pytest.raises(RpcError, match="Too many shells"):
-            await bash(context, BashParams("true"))
+            await manager.run(bash, context, BashParams("true"))
 
 
 async def test_a_manager_can_be_entered_again() -> None:

@@ -1,30 +1,17 @@
-"""To be called when a descriptor is readable, under either event loop."""
+"""To be called when a descriptor is readable."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import select
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from shelld.readiness import (
-    MAX_IDLE,
-    READABLE,
-    KqueuePoller,
-    Poller,
-    PollerPool,
-    event_loop_clock,
-    new_poller,
-    new_wakeup,
-    new_watch,
-)
-
-both_event_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+from shelld.readiness import MAX_IDLE, READABLE, PollerPool, Wakeup, Watch
 
 
 @pytest.fixture
@@ -35,7 +22,6 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.close(descriptor)
 
 
-@both_event_loops
 async def test_it_tells_of_every_write_until_that_is_enough(pipe: tuple[int, int]) -> None:
     read: list[bytes] = []
 
@@ -47,13 +33,12 @@ async def test_it_tells_of_every_write_until_that_is_enough(pipe: tuple[int, int
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(new_watch(pipe[0]).wait, on_readable)
+            tasks.start_soon(Watch(pipe[0]).wait, on_readable)
             await anyio.lowlevel.checkpoint()
             os.write(pipe[1], b"0")
     assert read == [b"0", b"1", b"2"]
 
 
-@both_event_loops
 async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"left unread")
     calls = 0
@@ -65,7 +50,7 @@ async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]
 
     with anyio.fail_after(10):
         for count in (1, 2):
-            await new_watch(pipe[0]).wait(on_readable)
+            await Watch(pipe[0]).wait(on_readable)
             for _ in range(3):
                 await anyio.lowlevel.checkpoint()
             assert calls == count
@@ -73,7 +58,7 @@ async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]
 
 async def test_once_it_is_over_the_event_loop_does_not_watch(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"left unread")
-    watch = new_watch(pipe[0])
+    watch = Watch(pipe[0])
     with anyio.fail_after(10):
         await watch.wait(lambda: True)
     watch.close()
@@ -84,7 +69,7 @@ async def test_once_it_is_over_the_event_loop_does_not_watch(pipe: tuple[int, in
 async def test_between_waits_the_event_loop_stops_to_watch_what_is_not_read(
     pipe: tuple[int, int],
 ) -> None:
-    watch = new_watch(pipe[0])
+    watch = Watch(pipe[0])
     os.write(pipe[1], b"left unread")
     with anyio.fail_after(10):
         await watch.wait(lambda: True)
@@ -95,17 +80,15 @@ async def test_between_waits_the_event_loop_stops_to_watch_what_is_not_read(
     watch.close()
 
 
-@both_event_loops
 async def test_what_it_raises_is_raised_where_somebody_waits(pipe: tuple[int, int]) -> None:
     def on_readable() -> bool:
         raise LookupError
 
     os.write(pipe[1], b"x")
     with anyio.fail_after(10), pytest.raises(LookupError):
-        await new_watch(pipe[0]).wait(on_readable)
+        await Watch(pipe[0]).wait(on_readable)
 
 
-@both_event_loops
 @pytest.mark.parametrize("has_ended", [True, False])
 async def test_it_may_end_the_wait_that_it_is_called_in(
     pipe: tuple[int, int],
@@ -119,25 +102,23 @@ async def test_it_may_end_the_wait_that_it_is_called_in(
             scope.cancel()
             return has_ended
 
-        await new_watch(pipe[0]).wait(on_readable)
-        # Where it is not asyncio, what has ended is not cancelled any more.
+        await Watch(pipe[0]).wait(on_readable)
+        # What has ended is not cancelled any more.
         assert has_ended
     assert scope.cancel_called
 
 
-@both_event_loops
 async def test_a_wait_can_be_cancelled_and_begun_again(pipe: tuple[int, int]) -> None:
     with anyio.move_on_after(0):
-        await new_watch(pipe[0]).wait(lambda: True)
+        await Watch(pipe[0]).wait(lambda: True)
     os.write(pipe[1], b"x")
     with anyio.fail_after(10):
-        await new_watch(pipe[0]).wait(lambda: True)
+        await Watch(pipe[0]).wait(lambda: True)
 
 
-@both_event_loops
 async def test_a_wait_ends_when_its_time_has_come(pipe: tuple[int, int]) -> None:
-    clock = event_loop_clock()
-    watch = new_watch(pipe[0])
+    clock = anyio.current_time
+    watch = Watch(pipe[0])
     with anyio.fail_after(10):
         for _ in range(2):
             until = clock() + 0.02
@@ -165,7 +146,7 @@ async def test_a_wait_ends_although_its_end_has_failed_once(
     monkeypatch.setattr(loop, "create_future", lambda: StumblingFuture(loop=loop))
     loop.set_exception_handler(lambda _loop, context: failures.append(context["exception"]))
     with anyio.fail_after(10):
-        await new_watch(pipe[0]).wait(lambda: True, event_loop_clock()())
+        await Watch(pipe[0]).wait(lambda: True, anyio.current_time())
     assert [type(failure) for failure in failures] == [MemoryError]
 
 
@@ -180,12 +161,12 @@ async def test_a_wait_that_could_not_begin_is_told_nothing(
         return True
 
     read: list[bytes] = []
-    watch = new_watch(pipe[0])
+    watch = Watch(pipe[0])
     os.write(pipe[1], b"1")
     await watch.wait(on_readable)
     monkeypatch.setattr(asyncio.get_running_loop(), "call_at", fail)
     with pytest.raises(MemoryError):
-        await watch.wait(on_readable, until=event_loop_clock()() + 60)
+        await watch.wait(on_readable, until=anyio.current_time() + 60)
     monkeypatch.undo()
     os.write(pipe[1], b"2")
     for _ in range(5):
@@ -194,10 +175,9 @@ async def test_a_wait_that_could_not_begin_is_told_nothing(
     watch.close()
 
 
-@both_event_loops
 async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) -> None:
-    clock = event_loop_clock()
-    watch = new_watch(pipe[0])
+    clock = anyio.current_time
+    watch = Watch(pipe[0])
     # Nobody waits.
     watch.hurry(clock())
     began = clock()
@@ -210,16 +190,15 @@ async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) 
     assert began + 0.02 <= clock()
 
 
-@both_event_loops
 async def test_a_time_that_was_made_shorter_is_forgotten_with_its_wait(
     pipe: tuple[int, int],
 ) -> None:
-    watch = new_watch(pipe[0])
+    watch = Watch(pipe[0])
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.wait, lambda: True)
             await anyio.wait_all_tasks_blocked()
-            watch.hurry(event_loop_clock()() + 0.03)
+            watch.hurry(anyio.current_time() + 0.03)
             os.write(pipe[1], b"x")
         os.read(pipe[0], 1)
         with anyio.move_on_after(0.1) as scope:
@@ -230,22 +209,21 @@ async def test_a_time_that_was_made_shorter_is_forgotten_with_its_wait(
 async def test_after_a_wait_nothing_of_it_is_kept(pipe: tuple[int, int]) -> None:
     class Reader:
         def __init__(self) -> None:
-            self.watch = new_watch(pipe[0])
+            self.watch = Watch(pipe[0])
 
         def on_readable(self) -> bool:
             return True
 
     reader = Reader()
     os.write(pipe[1], b"x")
-    await reader.watch.wait(reader.on_readable, event_loop_clock()() + 60)
+    await reader.watch.wait(reader.on_readable, anyio.current_time() + 60)
     reference = weakref.ref(reader)
     del reader
     assert reference() is None
 
 
-@both_event_loops
 async def test_a_wakeup_wakes_who_waits_and_who_comes_later_does_not_wait() -> None:
-    wakeup = new_wakeup()
+    wakeup = Wakeup()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wakeup.wait)
@@ -255,9 +233,8 @@ async def test_a_wakeup_wakes_who_waits_and_who_comes_later_does_not_wait() -> N
         await wakeup.wait()
 
 
-@both_event_loops
 async def test_a_wakeup_of_who_was_cancelled_is_nothing() -> None:
-    wakeup = new_wakeup()
+    wakeup = Wakeup()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wakeup.wait)
@@ -266,31 +243,6 @@ async def test_a_wakeup_of_who_was_cancelled_is_nothing() -> None:
     wakeup.set()
 
 
-@both_event_loops
-async def test_the_clock_is_that_of_deadlines_also_outside_of_tasks() -> None:
-    clock: Callable[[], float] = event_loop_clock()
-    assert clock() <= anyio.current_time() <= clock()
-
-
-@pytest.mark.parametrize("make", [new_poller, KqueuePoller])
-def test_one_descriptor_stands_for_several(make: Callable[[], Poller]) -> None:
-    poller = make()
-    pipes = [os.pipe() for _ in range(2)]
-    for read, _ in pipes:
-        poller.register(read, READABLE)
-    assert poller.poll(0) == []
-    os.write(pipes[1][1], b"x")
-    assert [fd for fd, _ in poller.poll(0)] == [pipes[1][0]]
-    assert select.select([poller.fileno()], [], [], 0)[0]
-    os.write(pipes[0][1], b"x")
-    poller.unregister(pipes[1][0])
-    assert [fd for fd, _ in poller.poll(0)] == [pipes[0][0]]
-    poller.close()
-    for descriptor in (end for pipe in pipes for end in pipe):
-        os.close(descriptor)
-
-
-@both_event_loops
 async def test_a_poller_that_comes_back_serves_again(pipe: tuple[int, int]) -> None:
     pollers = PollerPool()
     with anyio.fail_after(10):
@@ -306,7 +258,6 @@ async def test_a_poller_that_comes_back_serves_again(pipe: tuple[int, int]) -> N
     pollers.close()
 
 
-@both_event_loops
 async def test_few_pollers_are_kept_and_all_are_closed() -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))

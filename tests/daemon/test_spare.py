@@ -19,8 +19,6 @@ from shelld.shells.spare import SpareLaunch, arguments_address
 from shelld_protocol.errors import RpcError
 from support import running_below
 
-pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-
 
 async def run(manager: Manager, command: str, session: str | None = "main") -> Shell:
     """Run a command in the foreground, until all of it is gone."""
@@ -50,7 +48,7 @@ def stat(arguments: int, end: int) -> bytes:
     return f"4711 (bash) S 1) S {' '.join(fields)}\n".encode()
 
 
-def test_arguments_are_looked_for_only_once_they_are_there(anyio_backend: str) -> None:
+def test_arguments_are_looked_for_only_once_they_are_there() -> None:
     assert arguments_address(stat(140_000, 144_000)) == 140_000
     assert arguments_address(stat(140_000, 0)) is None
     assert arguments_address(stat(0, 0)) is None

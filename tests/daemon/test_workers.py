@@ -17,11 +17,6 @@ from shelld import faults
 from shelld.workers import MAX_IDLE, Worker, Workers
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 class Job:
     """Done once `may_end` is set."""
 
@@ -64,9 +59,7 @@ async def test_who_has_done_a_job_does_the_next_one() -> None:
         workers.close()
 
 
-async def test_jobs_that_are_given_at_once_are_done_at_once_and_begun_in_order(
-    anyio_backend: str,
-) -> None:
+async def test_jobs_that_are_given_at_once_are_done_at_once_and_begun_in_order() -> None:
     begun: list[int] = []
 
     async def work(number: int) -> None:
@@ -83,7 +76,7 @@ async def test_jobs_that_are_given_at_once_are_done_at_once_and_begun_in_order(
         for number in range(20):
             workers.start(number)
         await anyio.wait_all_tasks_blocked()
-        assert begun == list(range(20)) if anyio_backend == "asyncio" else len(begun) == 20
+        assert begun == list(range(20))
         tasks.cancel_scope.cancel()
 
 
@@ -232,7 +225,6 @@ async def raise_before_own_cancellation() -> None:
     raise ValueError
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 @pytest.mark.parametrize(
     ("work", "error"),
     [
@@ -267,7 +259,6 @@ async def test_job_that_cancels_its_task_ends_alone(
     assert errors == ([] if error is None else [error])
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_cancelled_idle_task_is_not_used_again() -> None:
     stale: list[asyncio.Task[Any] | None] = []
 

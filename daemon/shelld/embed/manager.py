@@ -1,13 +1,15 @@
 """The one manager of a program.
 
 ``ShellManager()`` always is the same. It *runs* inside of ``async with``; or, where nobody has
-entered it, from the first call on, on an event loop in a thread of its own, until `reset` or the
-end of the program. So shells outlive the event loop that they were asked for on, and can be used
-from others. In a daemon it stands for the manager of that: see `adopt`.
+entered it, from the first call on, until `reset` or the end of the program. It then has an event
+loop in a thread of its own, as it does where the program's is not asyncio. So shells outlive the
+event loop that they were asked for on, and can be used from others. In a daemon it stands for the
+manager of that: see `adopt`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
@@ -28,7 +30,7 @@ from shelld.shells.manager import Manager, wait_for_start
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld.shells.text import check_text
-from shelld_protocol.errors import RpcError
+from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
 
@@ -60,6 +62,8 @@ class ShellManager:
         # If that is where it runs.
         self._thread: HomeThread | None = None
         self._opening = threading.Lock()
+        # After `reset`.
+        self._is_over = False
         # Those that the program holds, by id.
         self._processes: weakref.WeakValueDictionary[str, ShellProcess] = (
             weakref.WeakValueDictionary()
@@ -96,6 +100,7 @@ class ShellManager:
             one, cls._instance = cls._instance, None
         if one is None:
             return
+        one._is_over = True
         if one._thread is not None:
             await anyio.to_thread.run_sync(one._thread.stop)
         elif one._home is not None:
@@ -118,10 +123,10 @@ class ShellManager:
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
+        if self._entered is not None:
+            raise RuntimeError("the shell manager is running already")
         if self._thread is None:
-            if self._home is not None:
-                raise RuntimeError("the shell manager is running already")
-            self._entered = self._running()
+            self._entered = self._running() if _on_asyncio() else self._running_in_thread()
             await self._entered.__aenter__()
         return self
 
@@ -141,10 +146,26 @@ class ShellManager:
             try:
                 yield
             finally:
-                self._home = None
+                self._home = self._thread = None
+
+    @asynccontextmanager
+    async def _running_in_thread(self) -> AsyncGenerator[None]:
+        await self.manager()
+        thread = self._thread
+        try:
+            yield
+        finally:
+            if thread is not None:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(thread.stop)
 
     async def manager(self) -> Manager:
-        """Return the manager behind this one, running. Its event loop is that of `run`."""
+        """Return the manager behind this one, running. Its event loop is that of `run`.
+
+        Raises `RpcError` (shutting_down) after `reset`.
+        """
+        if self._is_over:
+            raise shutting_down()
         if self._home is None:
             await anyio.to_thread.run_sync(self._open_in_thread)
         return self._manager
@@ -230,6 +251,11 @@ class ShellManager:
         """Forget shells that ended longer ago and left nothing running; return how many."""
         home, forget = self._home, self._manager.forget_older_than
         return forget(max_age_seconds) if home is None else home.call_sync(forget, max_age_seconds)
+
+
+def _on_asyncio() -> bool:
+    """Whether the shells can live on the event loop that runs."""
+    return isinstance(current_token().native_token, asyncio.AbstractEventLoop)
 
 
 def _absolute(working_dir: str) -> str:

@@ -9,6 +9,7 @@ command was handed to a runner.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -23,7 +24,7 @@ from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
 from shelld.output.retention import Retention, ShellOutput
-from shelld.readiness import PollerPool, event_loop_clock
+from shelld.readiness import PollerPool
 from shelld.shells.deadlines import START_TIMEOUT_S
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import CommandLaunch, Launch, StartRequest
@@ -87,7 +88,7 @@ class Scope:
         self._is_open = True
         self._runner_info: RunnerInfo | None = None
         self._pollers = PollerPool()
-        self._clock = event_loop_clock()
+        self._clock = asyncio.get_running_loop().time
         self._tasks = Workers(tasks, Supervisor.run, Supervisor.give_up)
         # What has a channel that is not in the pool.
         self._lives: set[Life] = set()

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec import Struct
 
 from shelld.output.retention import OutputStream, ShellOutput
-from shelld.readiness import Wakeup, new_wakeup
+from shelld.readiness import Wakeup
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
 from shelld.shells.recorder import Recorder
@@ -159,7 +159,7 @@ class Shell:
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds; it is looked at whenever something happened here."""
         while not condition():
-            waiter = _Waiter(condition, new_wakeup())
+            waiter = _Waiter(condition, Wakeup())
             self._waiters.append(waiter)
             try:
                 await waiter.met.wait()
