@@ -111,14 +111,14 @@ class Toolbox:
         return executor
 
     async def _outcome_of(self, loading: _Loading, stage: _Stage[T]) -> T:
-        while not stage.outcome.done():
+        while not stage.is_over.is_set():
             is_alive = loading.thread.is_alive()
             if not is_alive and not stage.outcome.done():
                 # Without memory for its first lines, a thread ends and tells nobody.
                 stage.outcome.set_exception(
                     faults.answer_for(MemoryError(), "the loading of the tools")
                 )
-                break
+                stage.is_over.set()
             with anyio.move_on_after(_LOOK_INTERVAL_S):
                 await stage.is_over.wait()
         if stage.outcome.exception() is not None and self._loading is loading:
