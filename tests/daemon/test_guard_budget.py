@@ -56,10 +56,10 @@ def context(script: bytes = b"", cwd: str = "/work") -> Any:
         cwd=cwd, state=state, state_of_call=state_of_call, environment=environment_with
     )
 
-    def look_at_session(_name: object) -> Any:
+    def look_at(_name: object) -> Any:
         return session
 
-    manager = SimpleNamespace(look_at_session=look_at_session)
+    manager = SimpleNamespace(sessions=SimpleNamespace(look_at=look_at))
     return SimpleNamespace(daemon=SimpleNamespace(manager=manager, policy=DEFAULT_POLICY))
 
 

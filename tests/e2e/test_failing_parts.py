@@ -40,7 +40,7 @@ def broken_daemon(function: str) -> list[str]:
         *("shelld.app:_watch_signals", "shelld.app:_watch_output", "shelld.app:_watch_children"),
         *("shelld.app:give_back_regularly", "shelld.mcp.progress:ProgressReports.run"),
         *("shelld.app:load_soon", "shelld.toolbox:Toolbox.preload"),
-        "shelld.shells.manager:ShellManager._sweep",
+        "shelld.shells.manager:Manager._sweep",
     ],
 )
 def test_daemon_survives_a_background_task_that_fails(function: str) -> None:
@@ -52,7 +52,7 @@ def test_daemon_survives_a_background_task_that_fails(function: str) -> None:
         assert daemon.wait() == 0
 
 
-@pytest.mark.parametrize("function", ["Server.drain", "ShellManager.kill_all"])
+@pytest.mark.parametrize("function", ["Server.drain", "Manager.kill_all"])
 def test_stop_goes_on_after_a_stage_that_fails(function: str) -> None:
     module = "shelld.serve" if function.startswith("Server") else "shelld.shells.manager"
     command = broken_daemon(f"{module}:{function}")
