@@ -176,9 +176,18 @@ def test_one_that_dies_at_that_moment_takes_at_most_its_command_with_it(
 ) -> None:
     for number in range(50):
         session = str(number)
-        # What could not be used counts, until one is.
-        daemon.bash("true", session=session)
-        daemon.bash("true", session=session)
+        used_before = used(daemon)
+
+        def one_was_used_and_one_waits(session: str = session, before: int = used_before) -> bool:
+            # What could not be used counts, until one is. On a busy machine none may be ready, and
+            # none is started for a while.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if used(daemon) > before and spares_of(daemon):
+                    return True
+            daemon.bash("true", session=session)
+            return False
+
+        wait_for(one_was_used_and_one_waits)
         waiting = open_waiting(daemon)
         request = daemon.request("bash", {"command": "echo on", "session": session})
         with contextlib.suppress(ProcessLookupError):
