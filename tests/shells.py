@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from shelld.shells.launch import StartRequest
-from shelld.shells.manager import Manager, wait_for_start
+from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
+from shelld.shells.starting import wait_for_start
 
 
 async def start_shell(

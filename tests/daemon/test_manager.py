@@ -26,10 +26,11 @@ from shelld.shells.course import Event
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.life import Life
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
-from shelld.shells.manager import Manager, wait_for_start
+from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import MAX_STARTING
 from shelld.shells.shell import Shell
+from shelld.shells.starting import wait_for_start
 from shelld.shells.supervisor import Supervisor
 from shelld_protocol.errors import ErrorKind, RpcError
 from shells import start_shell

@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shelld.shells import session as module
+from shelld.shells.dump import DUMP
+from shelld.shells.dump_parser import is_readable, is_whole, parse_dump
 from shelld.shells.dumps import DumpFiles
 from shelld.shells.recorder import Recorder
 from shelld.shells.session import (
@@ -23,7 +25,7 @@ from shelld.shells.session import (
     Left,
     Session,
 )
-from shelld.shells.state import DUMP, ShellState, is_readable, is_whole, parse_dump
+from shelld.shells.state import ShellState
 from shelld_protocol.structs import Unkept
 
 BASE = ShellState(b"/", {b"PATH": b"/usr/bin:/bin"})

@@ -10,19 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shelld.shells.calls import Told
+from shelld.shells.dump import DUMP
+from shelld.shells.dump_parser import MAX_DIRECTORIES, parse_dump
 from shelld.shells.dumps import DumpFiles
-from shelld.shells.functions import quote
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.prelude import may_trap, prelude, startable
+from shelld.shells.quoting import quote, unquote
 from shelld.shells.session import Left, Session
-from shelld.shells.state import (
-    DUMP,
-    MAX_DIRECTORIES,
-    ShellState,
-    first_state,
-    parse_dump,
-    unquote,
-)
+from shelld.shells.state import ShellState, first_state
 
 BASE = ShellState(b"/", {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C.UTF-8"})
 

@@ -12,8 +12,10 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from shelld.shells.functions import entry_name, function_of, quote, without_export
-from shelld.shells.state import OPTION_VARIABLES, ShellState, declared, declared_in, without_options
+from shelld.shells.dump_parser import OPTION_VARIABLES, declared, declared_in, without_options
+from shelld.shells.functions import entry_name, function_of, without_export
+from shelld.shells.quoting import quote
+from shelld.shells.state import ShellState
 from shelld.shells.text import to_bytes
 
 Changes = dict[str, str | None]

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from shelld.shells.harmless import BUILTINS
+from shelld.shells.quoting import quote
 
 # execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
 MAX_ENV_VALUE_BYTES: Final = 64 * 1024
@@ -128,8 +129,3 @@ def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> 
     elif flags != b"-f":
         text += b"\\builtin declare %s -- %s\n" % (flags, quote(name))
     return text
-
-
-def quote(value: bytes) -> bytes:
-    """Return `value` as one word of bash."""
-    return b"'" + value.replace(b"'", rb"'\''") + b"'"

@@ -17,7 +17,8 @@ from shelld.shells.calls import functions_again, lines_of_call, state_of_call, w
 from shelld.shells.harmless import changes_nothing
 from shelld.shells.prelude import dump_at_exit, may_trap, prelude, startable
 from shelld.shells.recorder import Recorder
-from shelld.shells.session import DEFAULT_SESSION, Session
+from shelld.shells.session import Session
+from shelld.shells.sessions import DEFAULT_SESSION
 from shelld.shells.state import ShellState
 from shelld.shells.text import to_bytes
 

@@ -26,7 +26,7 @@ from shelld.shells.deadlines import (
     Deadlines,
 )
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
-from shelld.shells.lifecycle import ShellEvent, ShellStatus
+from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.links import Links
 from shelld.shells.moments import Moment, Moments
 from shelld.shells.news import note
@@ -303,16 +303,8 @@ class Life:
 
     def end_as_lost(self) -> None:
         """Our own code has failed, and the tree was killed: end whatever has not ended."""
-        shell = self.shell
         self.state = State.OVER
-        if self.launch.is_waiting or shell.failure is not None:
+        if self.launch.is_waiting or self.shell.failure is not None:
             return
-        if shell.status is ShellStatus.PENDING:
-            shell.started()
-        if shell.status is ShellStatus.RUNNING:
-            shell.reason = "lost"
-            shell.end(signal.SIGKILL, self._outcome.kill_reason or ShellEvent.KILLED)
+        if self._outcome.settle_as_lost(self.shell):
             self.tell_end()
-        elif shell.leftover:
-            self._note_lost_leftover()
-        shell.leftover = shell.survivors

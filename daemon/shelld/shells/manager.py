@@ -28,10 +28,9 @@ from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import StartRequest
-from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import Scope
-from shelld.shells.session import Sessions
+from shelld.shells.sessions import Sessions
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
 
@@ -57,8 +56,6 @@ class Manager:
     ) -> None:
         self.options = options or ManagerOptions()
         self.started_count = 0
-        # Of those, how many had a bash that was waiting for them.
-        self.spares_used = 0
         self.on_close: Callable[[], None] = _nothing
         # For the first scope; another one has its own.
         self._pool = pool
@@ -141,6 +138,11 @@ class Manager:
         return self.scope.filters
 
     @property
+    def spares_used(self) -> int:
+        """How many commands were run by a spare shell."""
+        return self.scope.spares.used
+
+    @property
     def spool_bytes(self) -> int:
         """How much disk space the output of all shells takes."""
         return self.scope.retention.spool_bytes
@@ -176,11 +178,10 @@ class Manager:
         finally:
             self._starting_count -= 1
 
-    def _enter(self, shell: Shell, *, by_spare: bool) -> None:
+    def _enter(self, shell: Shell) -> None:
         self._live.add(shell)
         self._shells[shell.id] = shell
         self.started_count += 1
-        self.spares_used += by_spare
 
     def _released(self, shell: Shell) -> None:
         self._live.discard(shell)
@@ -293,27 +294,3 @@ class Manager:
 
 def _nothing(*_: object) -> None:
     pass
-
-
-def raise_failure(shell: Shell) -> None:
-    """Raise `RpcError` (spawn_failed, resource_exhausted) if the command could not be started."""
-    if shell.failure is not None:
-        raise spawn_failed(*shell.failure)
-
-
-async def wait_for_start(shell: Shell) -> None:
-    """Wait until a command runs, or has run. Raises `RpcError` (spawn_failed)."""
-    pending = ShellStatus.PENDING
-    await shell.wait_until(lambda: shell.status is not pending or shell.failure is not None)
-    started_pid(shell)
-
-
-def started_pid(shell: Shell) -> int:
-    """Return the pid of a command that is not pending. Raises `RpcError` if it never had one."""
-    raise_failure(shell)
-    if shell.pid is None:
-        # Without a reason, a kill came before the start. Otherwise its runner was lost, perhaps as
-        # soon as the command ran.
-        killed_before = shell.reason is None
-        raise spawn_failed(errno.ECANCELED if killed_before else errno.ECHILD, "exec")
-    return shell.pid

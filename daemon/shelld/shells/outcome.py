@@ -7,7 +7,7 @@ import signal
 from typing import Final
 
 from shelld import faults
-from shelld.shells.lifecycle import ShellEvent
+from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.recorder import Recorder
 from shelld.shells.shell import Shell
@@ -58,6 +58,22 @@ class Outcome:
                 shell.recorder = recorder
             recorder.close()
         shell.end(self._wait_status, event)
+
+    def settle_as_lost(self, shell: Shell) -> bool:
+        """End the shell if it has not ended, as everything was killed; return whether it had not.
+
+        Nobody knows more than what has survived.
+        """
+        if shell.status is ShellStatus.PENDING:
+            shell.started()
+        ends_now = shell.status is ShellStatus.RUNNING
+        if ends_now:
+            shell.reason = "lost"
+            shell.end(signal.SIGKILL, self.kill_reason or ShellEvent.KILLED)
+        elif shell.leftover:
+            shell.reason = "lost"
+        shell.leftover = shell.survivors
+        return ends_now
 
 
 def _keep_state(recorder: Recorder, *, has_exited: bool) -> None:

@@ -14,7 +14,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -35,7 +35,8 @@ from shelld.shells.oom import OomKills
 from shelld.shells.options import ManagerOptions
 from shelld.shells.outcome import Outcome
 from shelld.shells.pipe import Pipe
-from shelld.shells.session import Session, Sessions
+from shelld.shells.session import Session
+from shelld.shells.sessions import Sessions
 from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare, SpareLaunch
 from shelld.shells.spare_policy import SparePolicy
@@ -50,10 +51,6 @@ from shelld_protocol.errors import session_closed, shutting_down
 MAX_STARTING: Final = 32
 
 
-class EnterCallback(Protocol):
-    def __call__(self, shell: Shell, *, by_spare: bool) -> None: ...
-
-
 class Scope:
     """`on_enter` is told of a shell that a command was handed over for, `on_end` when that has
     ended, `on_release` when nothing is left of it.
@@ -66,7 +63,7 @@ class Scope:
         pool: RunnerPool,
         *,
         ids: ShellIds,
-        on_enter: EnterCallback,
+        on_enter: Callable[[Shell], None],
         on_end: Callable[[Shell], None],
         on_release: Callable[[Shell], None],
     ) -> None:
@@ -178,7 +175,7 @@ class Scope:
         shell.assign(self._ids.next(), request, working_dir)
         life.command_runs(request)
         self.spares.note_use(succeeded=True)
-        self._enter(life, by_spare=True)
+        self._enter(life)
         return True
 
     def _start_new(self, request: StartRequest, session: Session) -> Shell:
@@ -192,7 +189,7 @@ class Scope:
         try:
             life.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
             life.set_timeout(request.timeout)
-            self._enter(life, by_spare=False)
+            self._enter(life)
         except BaseException:
             life.discard()
             raise
@@ -249,11 +246,11 @@ class Scope:
             listen=self._listen,
         )
 
-    def _enter(self, life: Life, *, by_spare: bool) -> None:
+    def _enter(self, life: Life) -> None:
         shell = life.shell
         shell.killer = life
         shell.grace_ms = self._options.grace_ms
-        self._on_enter(shell, by_spare=by_spare)
+        self._on_enter(shell)
 
     def _listen(self, moment: Moment, life: Life) -> None:
         """Follow the life of a command, or of a spare shell."""

@@ -17,24 +17,18 @@ from msgspec.structs import replace
 
 from shelld import faults
 from shelld.shells.calls import Told, state_of_call, untouched, without_options_of_call
-from shelld.shells.dumps import DumpFiles
-from shelld.shells.state import (
-    CHECKED,
-    ShellState,
+from shelld.shells.dump_parser import (
     directory_of,
-    exported,
     hides_options,
     is_readable,
     is_whole,
     parse_dump,
     parse_readable_dump,
-    with_late_checked,
 )
+from shelld.shells.dumps import DumpFiles
+from shelld.shells.state import CHECKED, ShellState, exported, with_late_checked
 from shelld.shells.text import to_bytes, to_text
-from shelld_protocol.errors import session_not_found
 from shelld_protocol.structs import Unkept
-
-DEFAULT_SESSION: Final = "main"
 
 # A larger state is not kept, as parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
@@ -251,59 +245,6 @@ class Session:
             for name, value in {**changed, **removed}.items()
             if name not in _NOT_TOLD and not name.startswith(b"BASH_FUNC_")
         }
-
-
-class Sessions:
-    """All sessions by name. The default one always exists; others do from their first use.
-
-    Owns the files that their commands write states to, until `close`.
-    """
-
-    def __init__(self, base: ShellState) -> None:
-        self._base = base
-        self._dump_files = DumpFiles()
-        self._sessions: dict[str, Session] = {}
-        # Of the commands that are of no session.
-        self._none = Session(None, base, self._dump_files)
-
-    def get(self, name: str | None) -> Session:
-        """Return a session, a new one if there was none."""
-        if name is None:
-            return self._none
-        session = self._sessions.get(name)
-        if session is None:
-            session = self._sessions[name] = Session(name, self._base, self._dump_files)
-        return session
-
-    def has(self, name: str | None) -> bool:
-        return name is None or name in self._sessions
-
-    def is_current(self, session: Session) -> bool:
-        """Whether a session has not been forgotten since it was looked up."""
-        return session.name is None or self._sessions.get(session.name) is session
-
-    def known(self, name: str) -> Session:
-        """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
-        if name not in self._sessions and name != DEFAULT_SESSION:
-            raise session_not_found(name)
-        return self.get(name)
-
-    def look_at(self, name: str | None) -> Session:
-        """Return a session; for one that was never used, what it would start from."""
-        return self._none if name is None else self._sessions.get(name, self._none)
-
-    def all(self) -> dict[str, Session]:
-        self.get(DEFAULT_SESSION)
-        return self._sessions
-
-    def forget(self, name: str) -> None:
-        """Raises `RpcError` (session_not_found)."""
-        self.known(name)
-        del self._sessions[name]
-
-    def close(self) -> None:
-        """From now on nothing can be recorded."""
-        self._dump_files.close()
 
 
 def _untouched(left: Left) -> list[bytes]:

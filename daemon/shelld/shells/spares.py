@@ -38,6 +38,8 @@ class Spares:
         self._start = start
         self.policy = policy
         self._limit = policy.limit if CAN_RECORD else 0
+        # How many were used so far.
+        self.used = 0
         # In the order of their start.
         self._waiting: list[Spare] = []
 
@@ -109,6 +111,7 @@ class Spares:
 
     def note_use(self, *, succeeded: bool) -> None:
         """Learn whether one could be used."""
+        self.used += succeeded
         if not self.policy.note_use(succeeded=succeeded):
             self.close()
 

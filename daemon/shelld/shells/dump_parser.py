@@ -1,0 +1,302 @@
+"""From a dump, which bash has written at its end, to the state that the next one starts from.
+
+Pure. Nothing raises, whatever a dump holds. Left out is what belongs to one bash alone: its pid,
+its clock, its call stack.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from shelld.shells.dump import LOCAL_OPTIONS, OPTIONS_VARIABLE, POSIX_VARIABLE, TRAPS_VARIABLE
+from shelld.shells.functions import (
+    MAX_ENV_BYTES,
+    MAX_ENV_VALUE_BYTES,
+    definitions,
+    without_export,
+)
+from shelld.shells.quoting import quote, unquote
+from shelld.shells.state import CHECKED, ShellState, exported
+
+_PARTS: Final = 9
+# The part with the output of `shopt -p`, counted from the end. Two more NULs are the end of a dump.
+_SHOPT: Final = 2 - _PARTS - 2
+_DOTGLOB: Final = b"shopt -s dotglob\n"
+# Of the directory stack, the newest entries. Bash prints the whole stack at each that is added.
+MAX_DIRECTORIES: Final = 200
+_END: Final = b"\0\0"
+
+# Variables that belong to one bash, or that every bash sets itself.
+_OWN_VARIABLES: Final = frozenset(
+    b"""BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
+    BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL
+    BASH_TRAPSIG BASH_VERSINFO BASH_VERSION BASH_XTRACEFD COMP_WORDBREAKS DIRSTACK EPOCHREALTIME
+    EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
+    SHLVL SRANDOM UID _""".split()
+) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE}
+# Bash does not take these from its environment: some never, PS4 not as root, OLDPWD only if it is a
+# directory. So the script sets them too.
+_NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
+# Each bash has these from its start. Where one is missing, the command has unset it.
+_SET_AT_START: Final = tuple(
+    b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
+    COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
+    OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
+)
+# They list options that are kept apart. Only their export is kept.
+OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
+# Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
+# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. A bash
+# whose startup file sets extdebug looks for a debugger, and says so.
+_OPTION: Final = re.compile(
+    rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
+)
+
+# Attributes that change what is assigned: to a number, or to upper or lower case.
+_CHANGES_VALUE: Final = re.compile(rb"[cilu]")
+# A value that they leave as it is. Each bash has OPTIND with one, and the shorter line is quicker.
+_NUMBER: Final = re.compile(rb'"(?:0|-?[1-9][0-9]{0,17})"')
+# Attributes that do not tell what kind of value there is: an array or the name of a variable.
+_NO_SHAPE: Final = re.compile(rb"[^aAn]+")
+
+_STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
+_DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
+    (?:=(?P<value>%s|\((?:[^"'()$]++|\$(?!')|%s)*+\)))?+\n""" % (_STRING, _STRING)
+_VARIABLE: Final = re.compile(_DECLARATION, re.VERBOSE | re.DOTALL)
+_VARIABLES: Final = re.compile(
+    rb"(?:%s)*+" % re.sub(rb"\?P<\w+>", b"?:", _DECLARATION), re.VERBOSE | re.DOTALL
+)
+_ELEMENT: Final = re.compile(rb"\[\d++\]=(%s)" % _STRING, re.VERBOSE | re.DOTALL)
+_FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
+_SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
+_OPTIONS: Final = re.compile(rb'^(declare -\S+ %s=")([^"\n]*+)"$' % OPTIONS_VARIABLE, re.MULTILINE)
+_UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
+_ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
+_ALIASES: Final = re.compile(rb"(?:%s)*+" % _ALIAS.pattern)
+
+
+def is_whole(dump: bytes) -> bool:
+    """Whether bash came to the end of its dump."""
+    return dump.endswith(_END) and dump.count(b"\0") >= _PARTS + 2
+
+
+def is_readable(dump: bytes) -> bool:
+    """Whether `parse_dump` will return a state. Takes about a fifth of its time."""
+    parts = _parts(dump)
+    if parts is None:
+        return False
+    variables, flags, options, listing, _functions, aliases, umask, _directories, _cwd = parts
+    return (
+        OPTIONS_VARIABLE + b"=" in variables
+        and _VARIABLES.fullmatch(variables) is not None
+        and _SWITCHES.fullmatch(flags) is not None
+        and _SWITCHES.fullmatch(options) is not None
+        and _FUNCTIONS.fullmatch(listing) is not None
+        and _ALIASES.fullmatch(aliases) is not None
+        and _UMASK.fullmatch(umask) is not None
+    )
+
+
+def declared(text: bytes) -> dict[bytes, bytes]:
+    """Return the lines of `declare -p`, by name.
+
+    POSIXLY_CORRECT counts only if it is exported: the option posix sets it, too.
+    """
+    return {
+        match["name"]: match[0]
+        for match in _VARIABLE.finditer(text)
+        if match["name"] != b"POSIXLY_CORRECT" or b"x" in match["flags"]
+    }
+
+
+def declared_in(dump: bytes) -> dict[bytes, bytes]:
+    """Return the lines for the variables that a readable dump describes, by name."""
+    parts = _parts(dump)
+    return declared(parts[0]) if parts else {}
+
+
+def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
+    """Return a dump that is the same, but with these options of `set` and `shopt` off."""
+
+    def without(match: re.Match[bytes]) -> bytes:
+        return match[1] + b":".join(x for x in match[2].split(b":") if x not in names) + b'"'
+
+    parts = _OPTIONS.sub(without, dump).split(b"\0")
+    if b"dotglob" in names:
+        parts[_SHOPT] = parts[_SHOPT].replace(_DOTGLOB, b"shopt -u dotglob\n")
+    return b"\0".join(parts)
+
+
+def hides_options(dump: bytes) -> bool:
+    """Whether a dump is not readable because of `local -` in a function that called `exit`."""
+    return LOCAL_OPTIONS in dump
+
+
+def directory_of(dump: bytes) -> bytes:
+    """Return the working directory that a readable dump describes, b"" if bash did not know it."""
+    parts = _parts(dump)
+    return _absolute(parts[-1]) if parts else b""
+
+
+def _parts(dump: bytes) -> list[bytes] | None:
+    return dump.split(b"\0")[-_PARTS - 2 : -2] if is_whole(dump) else None
+
+
+def _absolute(line: bytes) -> bytes:
+    cwd = line.removesuffix(b"\n")
+    return cwd if cwd.startswith(b"/") else b""
+
+
+def parse_dump(dump: bytes) -> ShellState | None:
+    """Return the state that a dump describes; None if it is incomplete or has another form."""
+    return parse_readable_dump(dump) if is_readable(dump) else None
+
+
+def parse_readable_dump(dump: bytes) -> ShellState | None:
+    """Do the same, without a check, for a dump of which `is_readable` is already known."""
+    parts = _parts(dump)
+    if parts is None:
+        return None
+    variables, flags, options, listing, functions, aliases, umask, directories, cwd = parts
+    names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
+    env: dict[bytes, bytes] = {}
+    declarations: dict[bytes, bytes] = {}
+    later: list[bytes] = []
+    seen: set[bytes] = set()
+    enabled = frozenset[bytes]()
+    stack = b""
+    size = 0
+    for match in _VARIABLE.finditer(variables):
+        kind, name, value = match["flags"], match["name"], match["value"]
+        seen.add(name)
+        if name in _OWN_VARIABLES:
+            if name == OPTIONS_VARIABLE and value is not None:
+                enabled = _enabled(value, options)
+            elif name == b"DIRSTACK" and value is not None:
+                stack = value
+            elif name in OPTION_VARIABLES and b"x" in kind:
+                declarations[name] = b"\\builtin export %s\n" % name
+            continue
+        if name == b"POSIXLY_CORRECT" and b"x" not in kind:
+            # The option posix sets this variable, and is set last.
+            continue
+        if b"x" in kind and value is not None and value[:1] != b"(":
+            env[name] = unquote(value)
+            size += len(name) + len(env[name])
+            too_large = len(env[name]) > MAX_ENV_VALUE_BYTES or size > MAX_ENV_BYTES
+            if too_large:
+                later.append(name)
+            elif kind == b"x":
+                continue
+        declarations[name] = _line(match)
+    missing = (_NOT_IMPORTED & env.keys()) - declarations.keys()
+    declarations.update((name, exported(name, env[name])) for name in missing)
+    unset = [name for name in _SET_AT_START if name not in seen]
+    declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
+    is_usual = b"extglob" not in enabled and b"posix" not in enabled
+    function_names = frozenset(name for _, name in names)
+    defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
+    return ShellState(
+        _absolute(cwd),
+        env,
+        declarations=declarations,
+        switches=b"".join(
+            (
+                _switches(options, enabled),
+                b"\\builtin umask %s" % umask,
+                _pushed(stack, directories),
+                without_export(defined.private),
+            )
+        ),
+        # A function or another alias may be named "alias".
+        definitions=defined.script + _ALIAS.sub(rb"\\builtin alias -- \1", aliases),
+        options=_set_options(flags, enabled),
+        later=frozenset(later),
+        names=function_names.union(found[2] for found in _ALIAS.finditer(aliases)),
+        function_names=function_names,
+        functions=defined.entries,
+        private=defined.private,
+        sets_traps=b"trap" in functions or b"trap" in aliases,
+    )
+
+
+def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
+    """Return the options that are on, of those that bash has listed in BASHOPTS and SHELLOPTS.
+
+    These are not always right. Posix mode turns inherit_errexit on, and it stays on afterwards. And
+    GLOBIGNORE turns dotglob on and off: `shopt -p`, the listing, tells whether it is on.
+    """
+    names = frozenset(unquote(value).split(b":")) - {b"dotglob"}
+    if b"posix" in names:
+        names |= {b"inherit_errexit"}
+    return names | {b"dotglob"} if _DOTGLOB in listing else names
+
+
+def _line(declaration: re.Match[bytes]) -> bytes:
+    """Return the line that makes a variable again.
+
+    A value may be older than the attributes. If bash assigned it to a variable that has them, it
+    would change it, or evaluate it as an arithmetic expression, which can run commands. So the
+    attributes come after it.
+    """
+    kind, name, value = declaration["flags"], declaration["name"], declaration["value"]
+    if kind == b"-" and value is not None:
+        # This takes bash half as long as `declare`.
+        line = b"%s=%s\n" % (name, value)
+    elif value is not None and _CHANGES_VALUE.search(kind) and not _NUMBER.fullmatch(value):
+        shape = _NO_SHAPE.sub(b"", kind) or b"-"
+        line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
+    else:
+        line = declaration[0]
+    if (value is None and name in _SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
+        # The command has unset it first, and each bash sets it again.
+        line = b"unset -v %s; %s" % (name, line)
+    if name.startswith(CHECKED):
+        # Bash has complained in the command that set it.
+        return b"{ %s; } 2>/dev/null\n" % line[:-1]
+    return line
+
+
+def _attributes(line: bytes) -> tuple[bytes, bytes]:
+    _, flags, name = line.split(b" ", 2)
+    return flags, name
+
+
+def _pushed(variable: bytes, listing: bytes) -> bytes:
+    """Return what makes the directory stack, of DIRSTACK's value and what `dirs` lists.
+
+    In the listing, a name with a line end looks like two. The variable is another one if the
+    command has unset it.
+    """
+    stack = [unquote(element) for element in _ELEMENT.findall(variable)]
+    if b"".join(name + b"\n" for name in stack) != listing:
+        stack = listing.removesuffix(b"\n").split(b"\n")
+    lines = [
+        b"\\builtin pushd -n -- %s\n" % quote(name)
+        for name in reversed(stack[1 : MAX_DIRECTORIES + 1])
+    ]
+    return b"{\n%s} >/dev/null\n" % b"".join(lines) if lines else b""
+
+
+def _switches(lines: bytes, enabled: frozenset[bytes]) -> bytes:
+    on, off = _sorted_options(lines, enabled)
+    return b"".join(
+        b"\\builtin shopt -%s %s\n" % (letter, b" ".join(names))
+        for letter, names in ((b"s", on), (b"u", off))
+        if names
+    )
+
+
+def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
+    on, off = _sorted_options(lines, enabled)
+    # Posix mode sets a variable, which allexport would export.
+    on.sort(key=lambda name: name != b"posix")
+    words = [b"-o " + name for name in on] + [b"+o " + name for name in off]
+    return b"\\builtin set %s\n" % b" ".join(words)
+
+
+def _sorted_options(lines: bytes, enabled: frozenset[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Return which options of `lines` are on, and which are off."""
+    names = frozenset(_OPTION.findall(lines))
+    return sorted(names & enabled), sorted(names - enabled)

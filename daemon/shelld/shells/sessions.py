@@ -1,0 +1,65 @@
+"""All sessions of a manager, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shelld.shells.dumps import DumpFiles
+from shelld.shells.session import Session
+from shelld.shells.state import ShellState
+from shelld_protocol.errors import session_not_found
+
+DEFAULT_SESSION: Final = "main"
+
+
+class Sessions:
+    """All sessions by name. The default one always exists; others do from their first use.
+
+    Owns the files that their commands write states to, until `close`.
+    """
+
+    def __init__(self, base: ShellState) -> None:
+        self._base = base
+        self._dump_files = DumpFiles()
+        self._sessions: dict[str, Session] = {}
+        # Of the commands that are of no session.
+        self._none = Session(None, base, self._dump_files)
+
+    def get(self, name: str | None) -> Session:
+        """Return a session, a new one if there was none."""
+        if name is None:
+            return self._none
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = Session(name, self._base, self._dump_files)
+        return session
+
+    def has(self, name: str | None) -> bool:
+        return name is None or name in self._sessions
+
+    def is_current(self, session: Session) -> bool:
+        """Whether a session has not been forgotten since it was looked up."""
+        return session.name is None or self._sessions.get(session.name) is session
+
+    def known(self, name: str) -> Session:
+        """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
+        if name not in self._sessions and name != DEFAULT_SESSION:
+            raise session_not_found(name)
+        return self.get(name)
+
+    def look_at(self, name: str | None) -> Session:
+        """Return a session; for one that was never used, what it would start from."""
+        return self._none if name is None else self._sessions.get(name, self._none)
+
+    def all(self) -> dict[str, Session]:
+        self.get(DEFAULT_SESSION)
+        return self._sessions
+
+    def forget(self, name: str) -> None:
+        """Raises `RpcError` (session_not_found)."""
+        self.known(name)
+        del self._sessions[name]
+
+    def close(self) -> None:
+        """From now on nothing can be recorded."""
+        self._dump_files.close()
