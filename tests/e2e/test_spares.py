@@ -310,7 +310,7 @@ def test_hundreds_in_a_row_are_run_one_after_the_other(
 
 def test_what_a_background_child_holds_is_not_waited_for() -> None:
     # An answer that waited for more output would not come before the test is over.
-    command = altered_daemon({"shelld.shells.life.LEFTOVER_OUTPUT_GRACE_S": 600})
+    command = altered_daemon({"shelld.shells.life.OUTPUT_GRACE_S": 600})
     with raw_daemon(command=command) as daemon:
         daemon.bash("true")
         daemon.wait_for_spare()

@@ -13,7 +13,7 @@ from shelld.keeper.channel import KILL_DEADLINE_MS
 from shelld.shells.course import Event
 
 # OUTPUT_DUE. Measured: 5 ms is nearly always enough, 50 ms always was.
-LEFTOVER_OUTPUT_GRACE_S: Final = 0.05
+OUTPUT_GRACE_S: Final = 0.05
 
 # START_DUE. A machine that forks a thousand runners at once takes a few seconds; a keeper that a
 # command has stopped takes for ever.

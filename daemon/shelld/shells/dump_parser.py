@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shelld.shells.dump import LOCAL_OPTIONS, OPTIONS_VARIABLE, POSIX_VARIABLE, TRAPS_VARIABLE
+from shelld.shells.dump import LOCAL_OPTIONS, OPTIONS_VARIABLE
 from shelld.shells.functions import (
     MAX_ENV_BYTES,
     MAX_ENV_VALUE_BYTES,
@@ -18,6 +18,7 @@ from shelld.shells.functions import (
 )
 from shelld.shells.quoting import quote, unquote
 from shelld.shells.state import CHECKED, ShellState, exported
+from shelld.shells.variables import NOT_IMPORTED, OWN_VARIABLES, SET_AT_START
 
 _PARTS: Final = 9
 # The part with the output of `shopt -p`, counted from the end. Two more NULs are the end of a dump.
@@ -27,23 +28,6 @@ _DOTGLOB: Final = b"shopt -s dotglob\n"
 MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
 
-# Variables that belong to one bash, or that every bash sets itself.
-_OWN_VARIABLES: Final = frozenset(
-    b"""BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
-    BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL
-    BASH_TRAPSIG BASH_VERSINFO BASH_VERSION BASH_XTRACEFD COMP_WORDBREAKS DIRSTACK EPOCHREALTIME
-    EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
-    SHLVL SRANDOM UID _""".split()
-) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE}
-# Bash does not take these from its environment: some never, PS4 not as root, OLDPWD only if it is a
-# directory. So the script sets them too.
-_NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
-# Each bash has these from its start. Where one is missing, the command has unset it.
-_SET_AT_START: Final = tuple(
-    b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
-    COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
-    OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
-)
 # They list options that are kept apart. Only their export is kept.
 OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
@@ -170,7 +154,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     for match in _VARIABLE.finditer(variables):
         kind, name, value = match["flags"], match["name"], match["value"]
         seen.add(name)
-        if name in _OWN_VARIABLES:
+        if name in OWN_VARIABLES:
             if name == OPTIONS_VARIABLE and value is not None:
                 enabled = _enabled(value, options)
             elif name == b"DIRSTACK" and value is not None:
@@ -190,9 +174,9 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
             elif kind == b"x":
                 continue
         declarations[name] = _line(match)
-    missing = (_NOT_IMPORTED & env.keys()) - declarations.keys()
+    missing = (NOT_IMPORTED & env.keys()) - declarations.keys()
     declarations.update((name, exported(name, env[name])) for name in missing)
-    unset = [name for name in _SET_AT_START if name not in seen]
+    unset = [name for name in SET_AT_START if name not in seen]
     declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
     function_names = frozenset(name for _, name in names)
@@ -249,7 +233,7 @@ def _line(declaration: re.Match[bytes]) -> bytes:
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
     else:
         line = declaration[0]
-    if (value is None and name in _SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
+    if (value is None and name in SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
         # The command has unset it first, and each bash sets it again.
         line = b"unset -v %s; %s" % (name, line)
     if name.startswith(CHECKED):

@@ -13,18 +13,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from shelld.keeper.channel import (
-    FILE_LOST,
-    LOST,
-    Message,
-)
+from shelld.keeper.channel import FILE_LOST, LOST, Message
 from shelld.shells.course import DEADLINES, Action, Event, State, next_step
-from shelld.shells.deadlines import (
-    KILL_TIMEOUT_S,
-    LEFTOVER_OUTPUT_GRACE_S,
-    START_TIMEOUT_S,
-    Deadlines,
-)
+from shelld.shells.deadlines import KILL_TIMEOUT_S, OUTPUT_GRACE_S, START_TIMEOUT_S, Deadlines
 from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent
 from shelld.shells.links import Links
@@ -239,7 +230,7 @@ class Life:
         # If there are no writers left, we are told so at once.
         self.launch.close()
         self.links.drain()
-        self._set_deadline(Event.OUTPUT_DUE, LEFTOVER_OUTPUT_GRACE_S)
+        self._set_deadline(Event.OUTPUT_DUE, OUTPUT_GRACE_S)
 
     def _assume_killed(self) -> None:
         self._outcome.assume_killed()
@@ -250,7 +241,7 @@ class Life:
         # All that bash wrote is in the pipes by now.
         self.links.drain()
         self._outcome.settle(self.shell, self.launch.recorder)
-        self.tell_end()
+        self.moments.tell(Moment.ENDED)
 
     def _note_lost_leftover(self) -> None:
         self.shell.reason = "lost"
@@ -297,14 +288,10 @@ class Life:
 
     # -- telling others ---------------------------------------------------------------------
 
-    def tell_end(self) -> None:
-        logger.info("%s ended: %s", self.shell.id, self.shell.status)
-        self.moments.tell(Moment.ENDED)
-
     def end_as_lost(self) -> None:
         """Our own code has failed, and the tree was killed: end whatever has not ended."""
         self.state = State.OVER
         if self.launch.is_waiting or self.shell.failure is not None:
             return
         if self._outcome.settle_as_lost(self.shell):
-            self.tell_end()
+            self.moments.tell(Moment.ENDED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from typing import Final
@@ -11,6 +12,8 @@ from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.recorder import Recorder
 from shelld.shells.shell import Shell
+
+logger = logging.getLogger("shelld.shells")
 
 # What a command that was killed for want of memory exits with: by itself, or as what bash says of
 # the last process that it waited for.
@@ -57,7 +60,7 @@ class Outcome:
                 _keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))
                 shell.recorder = recorder
             recorder.close()
-        shell.end(self._wait_status, event)
+        _end(shell, self._wait_status, event)
 
     def settle_as_lost(self, shell: Shell) -> bool:
         """End the shell if it has not ended, as everything was killed; return whether it had not.
@@ -69,11 +72,16 @@ class Outcome:
         ends_now = shell.status is ShellStatus.RUNNING
         if ends_now:
             shell.reason = "lost"
-            shell.end(signal.SIGKILL, self.kill_reason or ShellEvent.KILLED)
+            _end(shell, signal.SIGKILL, self.kill_reason or ShellEvent.KILLED)
         elif shell.leftover:
             shell.reason = "lost"
         shell.leftover = shell.survivors
         return ends_now
+
+
+def _end(shell: Shell, wait_status: int, event: ShellEvent | None) -> None:
+    shell.end(wait_status, event)
+    logger.info("%s ended: %s", shell.id, shell.status)
 
 
 def _keep_state(recorder: Recorder, *, has_exited: bool) -> None:

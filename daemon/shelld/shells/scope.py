@@ -43,6 +43,7 @@ from shelld.shells.spare_policy import SparePolicy
 from shelld.shells.spares import Spares
 from shelld.shells.state import first_state
 from shelld.shells.supervisor import Supervisor
+from shelld.shells.text import current_directory
 from shelld.workers import Workers
 from shelld_protocol.errors import session_closed, shutting_down
 
@@ -73,7 +74,7 @@ class Scope:
         self.retention = Retention(
             options.retain_bytes, options.retain_total_bytes, options.spool_directory
         )
-        self.sessions = Sessions(first_state(os.fsencode(_current_directory()), dict(os.environb)))
+        self.sessions = Sessions(first_state(os.fsencode(current_directory()), dict(os.environb)))
         self._options = options
         self._oom_kills = OomKills()
         self._on_enter = on_enter
@@ -237,14 +238,9 @@ class Scope:
             Pipe(launch.stdout, output, shell.stdout),
             Pipe(launch.stderr, output, shell.stderr),
         ]
-        return Life(
-            shell,
-            launch,
-            Links(channel, pipes, self._pollers, self.pool),
-            outcome=Outcome(self._oom_kills),
-            clock=self._clock,
-            listen=self._listen,
-        )
+        links = Links(channel, pipes, self._pollers, self.pool)
+        outcome = Outcome(self._oom_kills)
+        return Life(shell, launch, links, outcome=outcome, clock=self._clock, listen=self._listen)
 
     def _enter(self, life: Life) -> None:
         shell = life.shell
@@ -298,11 +294,3 @@ class Scope:
         except Exception:
             # The next command starts a bash of its own.
             faults.report("the start of a spare shell")
-
-
-def _current_directory() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        # Deleted under the daemon: commands still run there, and say so themselves.
-        return os.environ.get("PWD", "/")

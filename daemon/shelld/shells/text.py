@@ -78,3 +78,11 @@ def join_streams(stdout: str, stderr: str = "") -> str:
         return stdout
     line_end = "" if not stdout or stdout.endswith("\n") else "\n"
     return f"{stdout}{line_end}[stderr]\n{stderr}"
+
+
+def current_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        # Deleted under the daemon: commands still run there, and say so themselves.
+        return os.environ.get("PWD", "/")

@@ -1,0 +1,25 @@
+"""The variables that bash treats in a way of their own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shelld.shells.dump import OPTIONS_VARIABLE, POSIX_VARIABLE, TRAPS_VARIABLE
+
+# Variables that belong to one bash, or that every bash sets itself.
+OWN_VARIABLES: Final = frozenset(
+    b"""BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
+    BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL
+    BASH_TRAPSIG BASH_VERSINFO BASH_VERSION BASH_XTRACEFD COMP_WORDBREAKS DIRSTACK EPOCHREALTIME
+    EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
+    SHLVL SRANDOM UID _""".split()
+) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE}
+# Bash does not take these from its environment: some never, PS4 not as root, OLDPWD only if it is a
+# directory. So the script sets them too.
+NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
+# Each bash has these from its start. Where one is missing, the command has unset it.
+SET_AT_START: Final = tuple(
+    b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
+    COMP_WORDBREAKS EPOCHREALTIME EPOCHSECONDS HISTCMD HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD
+    OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL SHLVL SRANDOM TERM""".split()
+)
