@@ -17,13 +17,13 @@ from shelld_protocol.encoding import PLAIN, decode, encode
 
 text = b'"' + b"x" * 30_000_000 + b'"'
 escapes = b'"' + b"\\\\n" * 15_000_000 + b'"'
-paths = b"[" + b",".join([b'"C:\\\\\\\\"'] * 1_000_000) + b"]"
+paths = b"[" + b",".join([b'["ab\\\\\\\\","ab\\\\\\\\","ab\\\\\\\\"]'] * 250_000) + b"]"
 texts = b"[" + b",".join(b'"%020d"' % number for number in range(1_000_000)) + b"]"
 value = {"text": chr(1) * 16_000_000}
 with open("/proc/self/statm") as statm:
     used = int(statm.read().split()[0]) * resource.getpagesize()
 _, most = resource.getrlimit(resource.RLIMIT_AS)
-for megabytes in (10, 20, 40, 60, 80, 100, 120):
+for megabytes in range(10, 100, 5):
     resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 1024 * 1024, most))
     for work in (
         lambda: encode(value),
