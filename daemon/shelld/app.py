@@ -57,6 +57,8 @@ STOP_S: Final = 1.6
 THREADS_S: Final = 0.3
 # The exit code if answers could not be written, although the client may still be there.
 STDOUT_FAILED: Final = 3
+# The exit code if the event loop itself has failed.
+LOOP_FAILED: Final = 1
 # Where the system cannot wait for a process that is not a child.
 PARENT_POLL_S: Final = 1.0
 
@@ -70,7 +72,8 @@ def run(
 ) -> int:
     """Serve one client on `streams` (in, out) and return the exit code.
 
-    Does not return, but ends the process, if tasks or threads go on that cannot be cancelled.
+    Does not return, but ends the process, if the event loop fails, or if tasks or threads go on
+    that cannot be cancelled.
     Raises StartupError.
     """
     try:
@@ -79,6 +82,10 @@ def run(
     except OSError as error:
         # Once there are tasks, errors come as exception groups, or are reported by their task.
         raise StartupError(f"cannot start an event loop: {error.strerror}") from error
+    except BaseException:
+        # No memory for the loop itself, say. Nobody is left who could stop its threads.
+        faults.report("the event loop")
+        _end_process(pool, LOOP_FAILED)
     # Not daemon threads: the interpreter does not wait for those.
     threads = [thread for thread in threading.enumerate()[1:] if not thread.daemon]
     give_up_at = time.monotonic() + THREADS_S

@@ -79,6 +79,9 @@ def answer_for(error: BaseException, where: str) -> RpcError:
     """Return the answer to a request that ended with `error`; report an unexpected one."""
     if isinstance(error, RpcError):
         return error
+    if isinstance(error, MemoryError):
+        # The frames of what has failed may hold all the memory there was, and an answer takes some.
+        error.__traceback__ = error.__context__ = None
     if (failure := shortage(error)) is not None:
         logger.warning("%s: %s", where, failure.message)
         return failure

@@ -55,6 +55,8 @@ def decode(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
         bytes(size * _MOST_PER_BYTE)
     else:
         data = bytes(data)
-        strings = (data.count(b'"') - data.count(b'\\"')) // 2
+        # A quote behind a backslash ends a string only if that backslash is escaped itself.
+        ends = data.count(b'"') - data.count(b'\\"') + data.count(b'\\\\"')
+        strings = ends // 2
         bytes(2 * size + strings * _STRING_BYTES)
     return decoder.decode(data)

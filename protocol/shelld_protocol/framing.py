@@ -95,10 +95,17 @@ class FrameReader:
         self._out_of_memory = False
 
     def receive_data(self, data: bytes) -> None:
-        """Take the next bytes of the stream, any number of them."""
+        """Take the next bytes of the stream, any number of them.
+
+        Raises MemoryError if there is no memory, and no unfinished message to let go of for it.
+        Then nothing was taken.
+        """
         try:
             self._buffer += data
         except MemoryError:
+            if self._body_length is None and self.framing is not Framing.LINES:
+                # Without the header, nobody would know where the next message begins.
+                raise
             self._give_up_message()
             self._buffer += data
 
@@ -107,7 +114,7 @@ class FrameReader:
         if self._body_length is not None:
             self._skip_bytes = self._body_length - len(self._buffer)
             self._body_length = None
-        elif self.framing is Framing.LINES:
+        else:
             self._skipping_line = True
             self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
         self._drop_buffer()
@@ -122,12 +129,15 @@ class FrameReader:
         if self._out_of_memory:
             self._out_of_memory = False
             return FrameError.NO_MEMORY
-        if not self._buffer or (self.framing is None and not self._detect()):
+        if not self._buffer:
             return NEED_DATA
         try:
+            if self.framing is None and not self._detect():
+                return NEED_DATA
             return self._next_line() if self.framing is Framing.LINES else self._next_body()
         except MemoryError:
-            return FrameError.NO_MEMORY
+            # Before the framing is known nothing was taken, and nothing is lost.
+            return NEED_DATA if self.framing is None else FrameError.NO_MEMORY
 
     def _detect(self) -> bool:
         buffer = self._buffer
@@ -214,7 +224,12 @@ class FrameReader:
                 if body.strip(_BLANK):
                     return body
                 continue
-            event = self._read_header_line()
+            try:
+                event = self._read_header_line()
+            except MemoryError:
+                # Nothing was removed: without the header, nobody would know where the next message
+                # begins. It is read again with the next bytes.
+                return NEED_DATA
             if event is not None:
                 return event
 
@@ -226,7 +241,8 @@ class FrameReader:
                 return NEED_DATA
             self._drop_buffer()
             return self._header_error()
-        line = self._take(end, end + 1).strip(_BLANK)
+        line = bytes(self._buffer[:end]).strip(_BLANK)
+        self._remove(end + 1)
         if line:
             self._header_seen = True
             name, _, value = line.partition(b":")

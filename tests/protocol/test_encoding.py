@@ -17,18 +17,20 @@ from shelld_protocol.encoding import PLAIN, decode, encode
 
 text = b'"' + b"x" * 30_000_000 + b'"'
 escapes = b'"' + b"\\\\n" * 15_000_000 + b'"'
+paths = b"[" + b",".join([b'["ab\\\\\\\\","ab\\\\\\\\","ab\\\\\\\\"]'] * 250_000) + b"]"
 texts = b"[" + b",".join(b'"%020d"' % number for number in range(1_000_000)) + b"]"
 value = {"text": chr(1) * 16_000_000}
 with open("/proc/self/statm") as statm:
     used = int(statm.read().split()[0]) * resource.getpagesize()
 _, most = resource.getrlimit(resource.RLIMIT_AS)
-for megabytes in (10, 20, 40, 60, 80, 100, 120):
+for megabytes in range(10, 100, 5):
     resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 1024 * 1024, most))
     for work in (
         lambda: encode(value),
         lambda: decode(text, PLAIN),
         lambda: decode(escapes, PLAIN),
         lambda: decode(texts, PLAIN),
+        lambda: decode(paths, PLAIN),
         lambda: decode(msgspec.Raw(text), PLAIN),
     ):
         try:
@@ -55,4 +57,4 @@ def test_a_shortage_of_memory_is_an_error_and_no_crash() -> None:
         [sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("MemoryError\n" * 5)
+    assert done.stdout.startswith("MemoryError\n" * 6)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld_protocol import framing as framing_module
 from shelld_protocol.framing import (
     MAX_HEADER_LINE_BYTES,
     NEED_DATA,
@@ -197,3 +199,32 @@ def test_a_refused_line_leaves_its_head(size: int) -> None:
             events.append(event)
     assert events == [b'{"id":1}', FrameError.TOO_LARGE, b'{"id":3}']
     assert reader.refused_head == (b'  {"id":2,"x":"' + b"y" * 100)[:100]
+
+
+@pytest.mark.parametrize("framing", Framing)
+@pytest.mark.parametrize("failing", range(1, 8))
+def test_a_copy_without_memory_costs_its_own_message_at_most(
+    monkeypatch: pytest.MonkeyPatch, framing: Framing, failing: int
+) -> None:
+    copies = 0
+
+    def copy(data: Any) -> bytes:
+        nonlocal copies
+        copies += 1
+        if copies == failing:
+            if isinstance(data, memoryview):
+                data.release()
+            raise MemoryError
+        return bytes(data)
+
+    monkeypatch.setattr(framing_module, "bytes", copy, raising=False)
+    messages = [b'{"id": %d}' % number for number in range(6)]
+    frames = [encode_frame(message, framing) for message in messages]
+    found = events([*frames, b"\n"], eof=False)
+    assert copies > failing
+    lost = [message for message in messages if message not in found]
+    assert len(lost) == found.count(FrameError.NO_MEMORY) <= 1
+    assert [event for event in found if isinstance(event, FrameError)] in (
+        [],
+        [FrameError.NO_MEMORY],
+    )
