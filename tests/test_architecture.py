@@ -148,3 +148,28 @@ def test_exceptions_only_stop_at_boundaries_that_the_document_names() -> None:
                 # A class, a method of it, or a function of a module.
                 places = {names[0], ".".join(names[:2]), f"{path.stem}.{names[0]}"}
                 assert places & documented, f"{path.name}: {'.'.join(names)}"
+
+
+def test_modules_import_one_another_in_no_circle() -> None:
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__"): path
+        for path in SOURCES
+    }
+    graph = {
+        name: set(modules_imported(path, set(modules))) - {name} for name, path in modules.items()
+    }
+    # What imports nothing that is left is in no circle.
+    while free := {name for name, imported in graph.items() if not imported & set(graph)}:
+        graph = {name: imported for name, imported in graph.items() if name not in free}
+    assert graph == {}
+
+
+def modules_imported(path: Path, modules: set[str]) -> Iterator[str]:
+    """All of `modules`, also those that are imported for types or by functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                yield from {submodule if submodule in modules else node.module} & modules
+        elif isinstance(node, ast.Import):
+            yield from {alias.name for alias in node.names} & modules

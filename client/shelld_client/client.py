@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
@@ -257,9 +258,9 @@ class AsyncClient(SpawnedClient):
         """Return the tools as LangChain has them. Needs the extra ``langchain``."""
         from shelld_client.langchain import langchain_tool  # noqa: PLC0415
 
-        return [
-            langchain_tool(self, schema, context) for schema in await self.tool_schemas("anthropic")
-        ]
+        call = partial(self.call_tool, context=context)
+        schemas = await self.tool_schemas("anthropic")
+        return [langchain_tool(schema, call_async=call) for schema in schemas]
 
     async def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""

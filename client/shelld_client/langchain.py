@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from shelld_client.client import AsyncClient
 from shelld_protocol.langchain import structured_tool
-from shelld_protocol.tools import ExecutionContext, ToolResult
+from shelld_protocol.tools import ToolResult
 
 if TYPE_CHECKING:
     from langchain_core.tools import StructuredTool
 
-    from shelld_client.sync import Client
-
 
 def langchain_tool(
-    client: AsyncClient | Client,
     tool: dict[str, Any],
-    context: ExecutionContext | Mapping[str, Any] | None,
+    *,
+    call: Callable[..., ToolResult] | None = None,
+    call_async: Callable[..., Awaitable[ToolResult]] | None = None,
 ) -> StructuredTool:
-    """`tool` is described Anthropic's way. One of an `AsyncClient` can only be awaited."""
-    name, description, schema = tool["name"], tool["description"], tool["input_schema"]
-    if isinstance(client, AsyncClient):
+    """`tool` is described Anthropic's way. `call`, or `call_async`: what a client calls it with."""
+    name = tool["name"]
 
-        async def call_async(arguments: dict[str, Any]) -> ToolResult:
-            return await client.call_tool(name, arguments, context=context)
+    async def do_async(arguments: dict[str, Any]) -> ToolResult:
+        assert call_async is not None
+        return await call_async(name, arguments)
 
-        return structured_tool(name, description, schema, call_async=call_async)
+    def do(arguments: dict[str, Any]) -> ToolResult:
+        assert call is not None
+        return call(name, arguments)
 
-    def call(arguments: dict[str, Any]) -> ToolResult:
-        return client.call_tool(name, arguments, context=context)
-
-    return structured_tool(name, description, schema, call=call)
+    return structured_tool(
+        name,
+        tool["description"],
+        tool["input_schema"],
+        call=None if call is None else do,
+        call_async=None if call_async is None else do_async,
+    )

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
@@ -219,7 +220,8 @@ class Client(SpawnedClient):
         """Return the tools as LangChain has them. Needs the extra ``langchain``."""
         from shelld_client.langchain import langchain_tool  # noqa: PLC0415
 
-        return [langchain_tool(self, schema, context) for schema in self.tool_schemas("anthropic")]
+        call = partial(self.call_tool, context=context)
+        return [langchain_tool(schema, call=call) for schema in self.tool_schemas("anthropic")]
 
     def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""

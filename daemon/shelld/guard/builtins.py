@@ -16,12 +16,12 @@ from shelld.guard.options import all_options
 from shelld.guard.rules import normalized
 
 if TYPE_CHECKING:
-    from shelld.guard.programs import Programs
+    from shelld.guard.shell import Shell
 
-Handler = Callable[["Programs", Sequence[str], str], str]
+Handler = Callable[["Shell", Sequence[str], str], str]
 
 
-def _cd(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _cd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     operands = [each for each in arguments if not each.startswith("-") or each == "-"]
     if not operands:
         # Home; or somewhere else, if what was meant to be there is only set where it will run.
@@ -33,14 +33,14 @@ def _cd(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-def _eval(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _eval(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     script = " ".join(arguments)
     if UNKNOWN in script:
         shell.unresolved("what is evaluated is not known before")
     return shell.run_script(script, stdin)
 
 
-def _source(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _source(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if not arguments:
         return ""
     path = normalized(arguments[0], shell.cwd)
@@ -51,7 +51,7 @@ def _source(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return shell.run_script(text, stdin)
 
 
-def _trap(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _trap(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
     if arguments and not arguments[0].startswith("-"):
         shell.copy().run_script(arguments[0], "")
@@ -61,7 +61,7 @@ def _trap(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-def _alias(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _alias(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     for each in arguments:
         name, equals, value = each.partition("=")
         if equals:
@@ -89,7 +89,7 @@ def nounset_after(arguments: Sequence[str]) -> bool | None:
     return result
 
 
-def _set(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _set(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     # To turn it on is left to `Evaluation`, which knows whether this is surely reached.
     if any(UNKNOWN in each for each in arguments):
         shell.nounset = None
@@ -105,13 +105,13 @@ def _set(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-def _shift(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _shift(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     count = int(arguments[0]) if arguments and arguments[0].isdecimal() else 1
     shell.positional = shell.positional[count:]
     return ""
 
 
-def _read(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _read(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     options, names = all_options(arguments, "adiNnptu", ())
     array = next((value for name, value in options if name == "a" and value), None)
     names = [each for each in names if re.fullmatch(r"[A-Za-z_]\w*", each)] or ["REPLY"]
@@ -135,20 +135,20 @@ def _read(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return ""
 
 
-def _mapfile(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _mapfile(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     names = [each for each in arguments if re.fullmatch(r"[A-Za-z_]\w*", each)]
     shell.arrays[names[-1] if names else "MAPFILE"] = stdin.splitlines()
     return ""
 
 
-def _printf(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _printf(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if len(arguments) > 2 and arguments[0] == "-v":
         shell.assign(arguments[1], shell.written_by(["printf", *arguments[2:]], stdin))
         return ""
     return shell.written_by(["printf", *arguments], stdin)
 
 
-def _export(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _export(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     for each in arguments:
         name, equals, value = each.partition("=")
         if equals:
@@ -157,7 +157,7 @@ def _export(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-def _declare(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _declare(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if any(each.startswith("-") and "x" in each for each in arguments):
         return _export(shell, arguments, stdin)
     for each in arguments:
@@ -167,7 +167,7 @@ def _declare(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return ""
 
 
-def _let(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _let(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     for each in arguments:
         arithmetic(each, shell)
     return ""
@@ -176,14 +176,14 @@ def _let(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
 _SUBSCRIPT: Final = re.compile(r"[A-Za-z_]\w*\[(.*)\]", re.S)
 
 
-def _test(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _test(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     for operator, operand in pairwise(arguments):
         if operator == "-v" and (match := _SUBSCRIPT.fullmatch(operand)) is not None:
             arithmetic(match[1], shell)
     return ""
 
 
-def _nothing(_shell: Programs, _arguments: Sequence[str], _stdin: str) -> str:
+def _nothing(_shell: Shell, _arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Programs that run others for each of something, or text of a format of their own.
+"""Shell that run others for each of something, or text of a format of their own.
 
 Each gets a shell, its arguments and what it reads, and returns what it writes.
 """
@@ -19,9 +19,9 @@ from shelld.guard.vocabulary import SHELLS
 
 _MAX_ITEMS: Final = 32
 if TYPE_CHECKING:
-    from shelld.guard.programs import Programs
+    from shelld.guard.shell import Shell
 
-Handler = Callable[["Programs", Sequence[str], str], str]
+Handler = Callable[["Shell", Sequence[str], str], str]
 
 # Tests of find that let everything through, with how many arguments they take.
 _WIDE_TESTS: Final = {
@@ -90,7 +90,7 @@ _XARGS_NAMES: Final = frozenset(
 )
 
 
-def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     options, command = leading_options(arguments, "adEILnPsR", _XARGS_NAMES, "ile")
     replaced: str | None = None
     separator: str | None = None
@@ -118,7 +118,7 @@ def _xargs(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return child.execute([*command, *items], "")
 
 
-def _parallel(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     separator = "\0" if {"-0", "--null"} & set(arguments) else "\n"
     names = ("jobs", "delay", "timeout", "wd", "workdir", "joblog", "retries", "max-args")
     options, rest = leading_options(
@@ -145,7 +145,7 @@ def _parallel(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return UNKNOWN
 
 
-def _find(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _find(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     starts: list[str] = []
     rest = list(arguments)
     while rest and rest[0] in ("-H", "-L", "-P"):
@@ -174,7 +174,7 @@ def _find(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
 
 
 def _run_for_each(
-    shell: Programs, command: Sequence[str], found: Sequence[str], *, is_wide: bool
+    shell: Shell, command: Sequence[str], found: Sequence[str], *, is_wide: bool
 ) -> None:
     """Follow a command for each of some files; `is_wide`: for each of all that is below them."""
     for item in found[:_MAX_ITEMS]:
@@ -187,7 +187,7 @@ def _run_for_each(
 _FD_WIDE: Final = frozenset({"H", "I", "u", "hidden", "no-ignore", "unrestricted", "a", "L", "0"})
 
 
-def _fd(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
+def _fd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     words = list(arguments)
     at = next((i for i, w in enumerate(words) if w in ("-x", "-X", "--exec", "--exec-batch")), -1)
     if at < 0:
@@ -206,7 +206,7 @@ def _fd(shell: Programs, arguments: Sequence[str], _stdin: str) -> str:
     return UNKNOWN
 
 
-def _crontab(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _crontab(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     _, operands = leading_options(arguments, "u")
     table = shell.content_of(operands[0], stdin) if operands else stdin
     # What is not known may end with a line end.
@@ -222,7 +222,7 @@ _ADDRESS: Final = re.compile(
 )
 
 
-def _socat(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _socat(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     options, addresses = leading_options(arguments, "bdDfhlLStTWx")
     given = {name for name, _ in options}
     for index, address in enumerate(addresses[:2]):
@@ -241,7 +241,7 @@ def _socat(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return UNKNOWN
 
 
-def _at(shell: Programs, _arguments: Sequence[str], stdin: str) -> str:
+def _at(shell: Shell, _arguments: Sequence[str], stdin: str) -> str:
     return shell.copy().run_text(stdin, "")
 
 
@@ -249,7 +249,7 @@ _SED_RUNS: Final = r"(?:\d+|\$|/[^/]*/)?\s*e\s+(.+)"
 _SED_REPLACED: Final = r"(?:\d+|\$|/[^/]*/)?\s*s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1\w*e\w*"
 
 
-def _sed(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _sed(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     options, _ = leading_options(arguments, "efl", ("expression", "file"))
     files = [name for option, name in options if option in ("f", "file") and name]
     lines = [line for name in files for line in shell.content_of(name, stdin).splitlines()]
@@ -261,7 +261,7 @@ def _sed(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
     return shell.written_by(["sed", *arguments], stdin)
 
 
-def _docker(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     """A container sees only those files of the host that are mounted in it."""
     mounts = {
         target: host
@@ -312,7 +312,7 @@ _AWK_RUNS: Final = (
 _AWK_PIPED: Final = r'\bprintf?\b\s*"((?:[^"\\]|\\.)*)"\s*\|&?\s*"((?:[^"\\]|\\.)*)"'
 
 
-def _awk(shell: Programs, arguments: Sequence[str], stdin: str) -> str:
+def _awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     options, _ = leading_options(arguments, "fFv")
     files = [shell.content_of(value, stdin) for name, value in options if name == "f" and value]
     for code in (*arguments, *files):

@@ -16,9 +16,9 @@ from shelld.guard.globs import has_glob, matches
 from shelld.guard.interpreters import code_of, commands_in, language_of
 from shelld.guard.launchers import HANDLERS
 from shelld.guard.markers import UNKNOWN
-from shelld.guard.names import Names
 from shelld.guard.outputs import Surroundings, output_of
 from shelld.guard.rules import Place, normalized, parse_arguments
+from shelld.guard.shell import Shell
 from shelld.guard.speakers import directories_of, scripts_of
 from shelld.guard.vocabulary import (
     DESTROYERS,
@@ -44,7 +44,7 @@ _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
 _MAX_RECURSION: Final = 2
 
 
-class Programs(Names):
+class Programs(Shell):
     @abc.abstractmethod
     def _run_function(self, function: Any, stdin: str) -> str: ...
 

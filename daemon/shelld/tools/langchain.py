@@ -6,22 +6,37 @@ own, in a thread if there is one here already.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.lowlevel import current_token
 
-from shelld.tools.base import BaseTool
 from shelld_protocol.langchain import structured_tool
 from shelld_protocol.schemas import parameters_schema
-from shelld_protocol.tools import ExecutionContext, ToolResult
+from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
 
 if TYPE_CHECKING:
     from langchain_core.tools import StructuredTool
 
 
-def to_langchain_tool(tool: BaseTool, context: ExecutionContext | None = None) -> StructuredTool:
+class Tool(Protocol):
+    """What is needed of a `BaseTool`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def parameters(self) -> Sequence[ToolParameter]: ...
+
+    async def execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult: ...
+
+
+def to_langchain_tool(tool: Tool, context: ExecutionContext | None = None) -> StructuredTool:
     """`context` None: the defaults, and commands run where their session is."""
     given = context or ExecutionContext("")
 
