@@ -82,6 +82,8 @@ def run(
     except OSError as error:
         # Once there are tasks, errors come as exception groups, or are reported by their task.
         raise StartupError(f"cannot start an event loop: {error.strerror}") from error
+    except StartupError:
+        raise
     except BaseException:
         # No memory for the loop itself, say. Nobody is left who could stop its threads.
         faults.report("the event loop")
