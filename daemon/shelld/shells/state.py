@@ -158,6 +158,7 @@ _NUMBER: Final = re.compile(rb'"(?:0|-?[1-9][0-9]{0,17})"')
 # Attributes that do not tell what kind of value there is: an array or the name of a variable.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
+_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
 _DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
     (?:=(?P<value>%s|\((?:[^"'()$]++|\$(?!')|%s)*+\)))?+\n""" % (_STRING, _STRING)
@@ -404,6 +405,19 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
         private=defined.private,
         sets_traps=b"trap" in functions or b"trap" in aliases,
     )
+
+
+def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the entries of an environment that bash has no variable for.
+
+    Their names are no identifiers. Bash gives them to what it starts, and no command can change
+    them, but no dump has them.
+    """
+    return {
+        name: value
+        for name, value in env.items()
+        if _NAME.fullmatch(name) is None and function_of(name) is None
+    }
 
 
 def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
