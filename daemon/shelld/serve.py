@@ -71,8 +71,11 @@ MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 # Answers that a batch holds, before its other members may make no large ones.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
-# After this many failures in a row of our code that reads requests, the stream counts as ended.
+# The code that reads requests tries again after a pause. After this many failures in a row, the
+# stream counts as ended. A shortage of memory may last a minute.
+READ_PAUSE_S: Final = 0.1
 MAX_READ_FAILURES: Final = 3
+MAX_READ_SHORTAGES: Final = 600
 
 # Messages and members of batches that are started in a row, before all else gets its turn.
 MAX_STARTED_IN_A_ROW: Final = 256
@@ -244,11 +247,16 @@ class Server:
         try:
             while not self._is_over:
                 try:
+                    if self._read_failures:
+                        await anyio.sleep(READ_PAUSE_S)
                     await self._read()
-                except Exception:
-                    faults.report("the reader of requests")
+                except Exception as error:
+                    if not self._read_failures:
+                        faults.report("the reader of requests")
                     self._read_failures += 1
-                    self._at_end = self._at_end or self._read_failures >= MAX_READ_FAILURES
+                    is_short = isinstance(error, MemoryError)
+                    limit = MAX_READ_SHORTAGES if is_short else MAX_READ_FAILURES
+                    self._at_end = self._at_end or self._read_failures >= limit
         finally:
             self._workers.close()
 

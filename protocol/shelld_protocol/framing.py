@@ -125,19 +125,19 @@ class FrameReader:
         self._eof = True
 
     def next_event(self) -> bytes | FrameError | NeedData:
-        """Return the next message, the error that stands in its place, or `NEED_DATA`."""
+        """Return the next message, the error that stands in its place, or `NEED_DATA`.
+
+        Raises MemoryError if there is no memory to tell which. Then nothing was taken, and another
+        call may succeed.
+        """
         if self._out_of_memory:
             self._out_of_memory = False
             return FrameError.NO_MEMORY
         if not self._buffer:
             return NEED_DATA
-        try:
-            if self.framing is None and not self._detect():
-                return NEED_DATA
-            return self._next_line() if self.framing is Framing.LINES else self._next_body()
-        except MemoryError:
-            # Before the framing is known nothing was taken, and nothing is lost.
-            return NEED_DATA if self.framing is None else FrameError.NO_MEMORY
+        if self.framing is None and not self._detect():
+            return NEED_DATA
+        return self._next_line() if self.framing is Framing.LINES else self._next_body()
 
     def _detect(self) -> bool:
         buffer = self._buffer
@@ -174,7 +174,7 @@ class FrameReader:
                 self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
                 self._remove(end + 1)
                 return FrameError.TOO_LARGE
-            elif line := self._take(end, end + 1).strip(_BLANK):
+            elif line := self._take(end, end + 1):
                 return line
 
     def _end_of_line(self) -> int | None:
@@ -188,15 +188,16 @@ class FrameReader:
         self._searched = size
         return None
 
-    def _take(self, size: int, removed: int) -> bytes:
-        """Return the next `size` bytes; remove `removed` bytes, also if that raises MemoryError."""
+    def _take(self, size: int, removed: int) -> bytes | FrameError:
+        """Remove `removed` bytes; return the first `size` of them, without blanks around them."""
+        message: bytes | FrameError
         try:
-            return bytes(memoryview(self._buffer)[:size])
+            message = bytes(memoryview(self._buffer)[:size]).strip(_BLANK)
         except MemoryError:
             self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
-            raise
-        finally:
-            self._remove(removed)
+            message = FrameError.NO_MEMORY
+        self._remove(removed)
+        return message
 
     def _remove(self, size: int) -> None:
         del self._buffer[:size]
@@ -219,17 +220,12 @@ class FrameReader:
             if self._body_length is not None:
                 if len(self._buffer) < self._body_length:
                     return NEED_DATA
-                length, self._body_length = self._body_length, None
-                body = self._take(length, length)
-                if body.strip(_BLANK):
+                body = self._take(self._body_length, self._body_length)
+                self._body_length = None
+                if body:
                     return body
                 continue
-            try:
-                event = self._read_header_line()
-            except MemoryError:
-                # Nothing was removed: without the header, nobody would know where the next message
-                # begins. It is read again with the next bytes.
-                return NEED_DATA
+            event = self._read_header_line()
             if event is not None:
                 return event
 
@@ -242,16 +238,17 @@ class FrameReader:
             self._drop_buffer()
             return self._header_error()
         line = bytes(self._buffer[:end]).strip(_BLANK)
-        self._remove(end + 1)
         if line:
-            self._header_seen = True
             name, _, value = line.partition(b":")
             digits = value.strip(_BLANK)
             # 18 digits are more than any limit; int() must not see thousands of them.
             if name.strip(_BLANK).lower() == b"content-length":
                 valid = digits.isdigit() and len(digits) <= 18
                 self._header_length = int(digits) if valid else None
+            self._header_seen = True
+            self._remove(end + 1)
             return None
+        self._remove(end + 1)
         length, seen = self._header_length, self._header_seen
         self._header_length, self._header_seen = None, False
         if length is None:

@@ -422,13 +422,15 @@ async def test_an_error_of_ours_arrives_as_it_is() -> None:
         }
 
 
-def failing(function: Callable[..., Any], times: float) -> Callable[..., Any]:
+def failing(
+    function: Callable[..., Any], times: float, error: type[Exception] = ValueError
+) -> Callable[..., Any]:
     """Return a function that raises so many times before it does what `function` does."""
     calls = itertools.count(1)
 
     def fail_first(*args: Any) -> Any:
         if next(calls) <= times:
-            raise ValueError(SECRET)
+            raise error(SECRET)
         return function(*args)
 
     return fail_first
@@ -442,12 +444,24 @@ async def test_a_reader_that_fails_loses_no_message(monkeypatch: pytest.MonkeyPa
         assert [(await peer.receive())["id"] for _ in range(2)] == [1, 2]
 
 
+@pytest.mark.parametrize("method", ["receive_data", "next_event"])
+async def test_the_last_message_is_answered_when_memory_is_there_again(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    shortages = failing(getattr(FrameReader, method), MAX_READ_FAILURES + 1, MemoryError)
+    monkeypatch.setattr("shelld.serve.READ_PAUSE_S", 0.001)
+    monkeypatch.setattr(FrameReader, method, shortages)
+    async with served() as peer:
+        peer.send(request("nothing", 1))
+        assert (await peer.receive())["id"] == 1
+
+
 async def test_a_reader_that_always_fails_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FrameReader, "receive_data", failing(FrameReader.receive_data, math.inf))
     before = faults.count()
     async with served() as peer:
         peer.send(request("nothing", 1))
-    assert faults.count() == before + MAX_READ_FAILURES
+    assert faults.count() == before + 1
 
 
 async def test_a_message_that_the_server_fails_at_is_answered(

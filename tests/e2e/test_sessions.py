@@ -379,6 +379,25 @@ def test_a_call_may_have_a_startup_file_of_its_own(daemon: RawDaemon, tmp_path: 
     assert out(daemon, "echo $defined", session="new") == "this\n"
 
 
+def test_entries_that_bash_has_no_variable_for_reach_every_command() -> None:
+    entries = {"my.setting": "1", "npm_config_//registry/:_x": "2", "svc-host": "a\nb"}
+    show = "python3 -c 'import os; print(sorted((k, v) for k, v in os.environ.items()" + (
+        " if not k.isidentifier()))'"
+    )
+    shown = f"{sorted(entries.items())}\n"
+    with raw_daemon(env={"PATH": os.environ["PATH"], **entries}) as daemon:
+        assert out(daemon, show) == shown
+        assert out(daemon, f"x=1; cd /usr; {show}") == shown
+        assert out(daemon, f"echo $x; {show}") == f"1\n{shown}"
+        assert daemon.call("get_session")["env"] == {}
+        # Those of a call are for that command only.
+        changes = {"my.setting": "3", "svc-host": None, "x.y": "4"}
+        assert out(daemon, f"x=2; {show}", env=changes) == (
+            "[('my.setting', '3'), ('npm_config_//registry/:_x', '2'), ('x.y', '4')]\n"
+        )
+        assert out(daemon, f"echo $x; {show}") == f"2\n{shown}"
+
+
 def test_a_function_of_the_daemons_environment_may_change_the_session() -> None:
     # As `module` does, where programs are chosen by that.
     environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
@@ -410,3 +429,16 @@ def test_a_command_of_any_length_keeps_what_it_changes(daemon: RawDaemon) -> Non
     result: Json = daemon.bash(f"x=1; echo $x\n{filler}\ny=2; ls /proc/$$/fd")
     assert (result["stdout"], result["stderr"]) == ("1\n0\n1\n2\n", "")
     assert out(daemon, f"echo $x$y\n{filler}") == "12\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "eval() { echo function; }; exec() { echo function; }",
+        "shopt -s expand_aliases; alias eval='echo alias' exec='echo alias'",
+    ],
+)
+def test_a_command_of_any_length_runs_whatever_words_mean(daemon: RawDaemon, before: str) -> None:
+    daemon.bash(before)
+    assert out(daemon, "echo $((1 + 1)); x=1 # " + "x" * 200_000) == "2\n"
+    assert out(daemon, "echo $x") == "1\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shelld.tools import BashTool, ExecutionContext
 from support import Gate, is_alive
 from tool_results import ended, failed, ok
 from tool_samples import Tools
@@ -91,6 +92,32 @@ async def test_the_timeout_of_the_context_is_that_of_a_command_without_one(call:
     result = await call("Bash", context=context, command="sleep 300")
     assert failed(result).splitlines()[0] == "Command timed out after 250ms"
     assert ok(await call("Bash", context=context, command="sleep 0.4", timeout=20_000))
+
+
+class _QuickTool(BashTool):
+    DEFAULT_TIMEOUT_MS = 250
+    MAX_TIMEOUT_MS = 5_000
+
+
+class _PatientTool(BashTool):
+    DEFAULT_TIMEOUT_MS = 300_000
+    MAX_TIMEOUT_MS = 3_600_000
+
+
+async def test_a_subclass_has_timeouts_of_its_own() -> None:
+    quick, patient = _QuickTool(), _PatientTool()
+    assert [tool.to_anthropic_schema()["input_schema"]["properties"]["timeout"]["maximum"]
+        for tool in (quick, patient, BashTool())] == [5_000, 3_600_000, 600_000]  # fmt: skip
+    assert "(default 250, at most 5000)" in quick.description
+    context = ExecutionContext("/")
+    result = await quick.execute(context, command="sleep 300")
+    assert str(result.error).startswith("Command timed out after 250ms")
+    result = await quick.execute(ExecutionContext("/", timeout=0.5), command="sleep 300")
+    assert str(result.error).startswith("Command timed out after 500ms")
+    result = await quick.execute(context, command="true", timeout=6_000)
+    assert result.error == ("Value for timeout exceeds maximum: 5000 (milliseconds, 1000 to 5000)")
+    assert ok(await quick.execute(context, command="true", timeout=5_000))
+    assert ok(await patient.execute(context, command="true", timeout=3_600_000))
 
 
 async def test_a_command_can_go_on_after_its_timeout(call: Tools, tmp_path: Path) -> None:
@@ -298,14 +325,20 @@ async def test_the_names_of_the_methods_are_known(call: Tools) -> None:
     assert "not found" in failed(await call("bash_output", bash_id="shell_x"))
 
 
-async def test_result_tells_that_the_session_kept_nothing(call: Tools, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "reason", "text"),
+    [
+        ("exec true", "missing", "bash could not tell it, as after exec, set -r or set -n"),
+        ("f() { local -; exit; }; f", "local_options", "a function with local - has called exit"),
+    ],
+)
+async def test_result_tells_that_the_session_kept_nothing(
+    call: Tools, tmp_path: Path, command: str, reason: str, text: str
+) -> None:
     await call("Bash", command=f"cd {tmp_path}")
-    result = await call("Bash", command="cd /etc; exec true")
-    assert ok(result) == (
-        "[The session did not keep what this command set: "
-        "bash could not tell it at its end, as after exec, set -r or set -n]"
-    )
-    assert result.metadata.items() >= {"state_kept": False, "state_reason": "missing"}.items()
+    result = await call("Bash", command=f"cd /etc; {command}")
+    assert ok(result) == f"[The session did not keep what this command set: {text}]"
+    assert result.metadata.items() >= {"state_kept": False, "state_reason": reason}.items()
     assert result.metadata["session_cwd"] == str(tmp_path)
 
 

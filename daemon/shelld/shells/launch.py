@@ -25,7 +25,9 @@ from shelld.shells.text import to_bytes
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
-_READ_COMMAND: Final = b'eval "exec 3<&-;$(</dev/fd/3)"'
+_READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;$(</dev/fd/3)"'
+# Where `exec` is a function. Bash keeps a copy of the descriptor meanwhile.
+_READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "$(</dev/fd/3)" 3<&-'
 
 
 class TimeoutPolicy(Struct, frozen=True):
@@ -191,13 +193,14 @@ class CommandLaunch(Launch):
         command = to_bytes(request.command)
         # $0 is what messages begin with: the same wherever this bash lies.
         self._argv = [b"bash", b"-c", command]
+        base, changes = self._session.base, request.env
+        state = state_of_call(self._session.state, changes)
         if len(command) > MAX_ARGUMENT_BYTES:
-            self._argv[-1] = _READ_COMMAND
+            has_exec = b"exec" in state.function_names
+            self._argv[-1] = _READ_COMMAND_WITHOUT_EXEC if has_exec else _READ_COMMAND
             self._add_file(command)
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)
-        base, changes = self._session.base, request.env
-        state = state_of_call(self._session.state, changes)
         # One that an earlier command has set is for the programs it starts.
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""

@@ -26,7 +26,7 @@ from shelld.shells.dump_parser import (
     parse_readable_dump,
 )
 from shelld.shells.dumps import DumpFiles
-from shelld.shells.state import CHECKED, ShellState, exported, with_late_checked
+from shelld.shells.state import CHECKED, ShellState, exported, passed_on, with_late_checked
 from shelld.shells.text import to_bytes, to_text
 from shelld_protocol.structs import Unkept
 
@@ -65,6 +65,7 @@ class Session:
         self.base = base
         self.dump_files = dump_files
         self._state = base
+        self._passed_on = passed_on(base.env)
         # The line for the directory before, as long as it is what bash takes from its environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
         # Checked, but not parsed: the next use of `state` does that, after the answer.
@@ -228,7 +229,8 @@ class Session:
             state = state.with_entries_of(before, names)
         if state.declarations.get(b"OLDPWD") == self._usual_oldpwd:
             del state.declarations[b"OLDPWD"]
-        state = replace(state, cwd=self._cwd_after(left, state.cwd))
+        env = {**self._passed_on, **state.env}
+        state = replace(state, cwd=self._cwd_after(left, state.cwd), env=env)
         state = with_late_checked(state, self.base.env)
         if state != before:
             self._state = state

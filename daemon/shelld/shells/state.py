@@ -6,6 +6,7 @@ typed into one bash.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,6 +18,8 @@ from shelld.shells.quoting import quote
 
 # Bash complains about a value of these that it does not know.
 CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
+
+_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ShellState(Struct, frozen=True):
@@ -91,6 +94,19 @@ def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     sets_traps = any(b"trap" in env[entry] for entry in functions)
     names = frozenset(functions.values())
     return ShellState(cwd, env, names=names, function_names=names, sets_traps=sets_traps)
+
+
+def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the entries of an environment that bash has no variable for.
+
+    Their names are no identifiers. Bash gives them to what it starts, and no command can change
+    them, but no dump has them.
+    """
+    return {
+        name: value
+        for name, value in env.items()
+        if _NAME.fullmatch(name) is None and function_of(name) is None
+    }
 
 
 def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
 
 from shelld.guard import DANGEROUS_PATTERNS, Circumstances
 from shelld.guard.judgement import judge
@@ -18,15 +21,16 @@ from shelld.shells.shell import Shell
 from shelld.shells.text import join_streams, shown
 from shelld.tools.execution import DEFAULT_SESSION, ExecutionTool
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
-from shelld_protocol.errors import invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
-from shelld_protocol.structs import MAX_TIMEOUT_MS, EndReason
-from shelld_protocol.tools import ExecutionContext, ToolResult
+from shelld_protocol.structs import MAX_TIMEOUT_MS, EndReason, Unkept
+from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
 
 MAX_OUTPUT_SIZE: Final = 30_000
 
 # A caller may ask for any number of seconds. More than a year is taken for a year.
 _LONGEST_TIMEOUT_S: Final = 365 * 24 * 3600
+
+_CONTEXT_TIMEOUT_S: Final = ExecutionContext("").timeout
 
 _REASONS: Final[Mapping[EndReason, str]] = {
     "oom": "There was not enough memory for it.",
@@ -39,20 +43,13 @@ _MORE_TIME: Final = (
 )
 
 _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
-_STATE_REASONS: Final[Mapping[str, str]] = {
-    "missing": "bash could not tell it at its end, as after exec, set -r or set -n",
-    "incomplete": "bash told only a part of it",
-    "too_large": "it is more than 4 MiB",
-    "unreadable": "bash told it in an unknown form",
-    "signal": "a signal ended the command",
-    "unavailable": "the system does not allow it here",
-}
 
 
 class BashTool(ExecutionTool):
     """`MAX_OUTPUT_SIZE` is in characters of output; the notice that some is left out comes on top.
 
-    A subclass may have other limits: `DEFAULT_TIMEOUT_MS` then counts in place of the daemon's.
+    A subclass may have other limits. Its `DEFAULT_TIMEOUT_MS` counts in place of the daemon's, and
+    of the `timeout` that a context has by default. One with another `name` needs other `aliases`.
 
     A command that fails is a failed result, whose error is a sentence and then its output.
     """
@@ -104,6 +101,13 @@ with BashOutput, end with KillShell. Neither append & nor sleep to wait for some
 - Of more than {self.MAX_OUTPUT_SIZE} characters the middle is left out; the result says how to \
 read it. Prefer commands that print little."""
 
+    @cached_property
+    def _parameters(self) -> Sequence[ToolParameter]:
+        return [
+            replace(each, maximum=self.MAX_TIMEOUT_MS) if each.name == "timeout" else each
+            for each in super()._parameters
+        ]
+
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
         # The command's own timeout, and the time it takes to be dead.
         return math.inf
@@ -132,15 +136,6 @@ read it. Prefer commands that print little."""
         self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         bash_params = _bash_params(context, params)
-        timeout_ms = None
-        if not math.isinf(context.timeout):
-            timeout_ms = max(1, round(min(context.timeout, _LONGEST_TIMEOUT_S) * 1000))
-        elif self.DEFAULT_TIMEOUT_MS != DEFAULT_TIMEOUT_MS:
-            timeout_ms = self.DEFAULT_TIMEOUT_MS
-        if (bash_params.timeout or 0) > self.MAX_TIMEOUT_MS:
-            raise invalid_params(
-                f"Invalid value for timeout: must be at most {self.MAX_TIMEOUT_MS}"
-            )
         manager = daemon.daemon.manager
         session_cwd = None
         if bash_params.cwd is None:
@@ -151,12 +146,20 @@ read it. Prefer commands that print little."""
             if bash_params.run_in_background:
                 return _started(shell, bash_params, lines)
             if (reason := _state_reason(shell)) is not None:
-                lines.append(_NOT_KEPT.format(_STATE_REASONS.get(reason, reason)))
+                lines.append(_NOT_KEPT.format(reason.text))
             limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
             next_cwd = shown(manager.sessions.look_at(bash_params.session).next_cwd)
             return await _ended(shell, bash_params, limit, lines, next_cwd)
 
-        return await run_for_answer(daemon, bash_params, result, timeout_ms)
+        return await run_for_answer(daemon, bash_params, result, self._default_ms(context))
+
+    def _default_ms(self, context: ExecutionContext) -> int | None:
+        """Return the timeout of a command that is given none; None for the daemon's."""
+        own = None if self.DEFAULT_TIMEOUT_MS == DEFAULT_TIMEOUT_MS else self.DEFAULT_TIMEOUT_MS
+        is_default = own is not None and context.timeout == _CONTEXT_TIMEOUT_S
+        if is_default or math.isinf(context.timeout):
+            return own
+        return max(1, round(min(context.timeout, _LONGEST_TIMEOUT_S) * 1000))
 
 
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
@@ -221,7 +224,7 @@ async def _ended(
     return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
 
 
-def _state_reason(shell: Shell) -> str | None:
+def _state_reason(shell: Shell) -> Unkept | None:
     """Return why the session did not keep what the command left; None if it did."""
     return None if shell.recorder is None else shell.recorder.reason
 
