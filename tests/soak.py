@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shelld.memory import GIVE_BACK_S
+from shelld.eventloop.memory import GIVE_BACK_S
 from support import Json, RawDaemon, children, descendants, spares_of, wait_for
 
 # What is killed from outside is worth a warning.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import shelld_protocol as wire
-from shelld.dispatch import Method, as_method
 from shelld.mcp.methods import McpMethods
 from shelld.mcp.progress import ProgressReports
+from shelld.mcp.toolbox import Toolbox
 from shelld.methods.about import discover, server_info
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
@@ -19,7 +19,7 @@ from shelld.methods.shells import (
     list_sessions,
     list_shells,
 )
-from shelld.toolbox import Toolbox
+from shelld.server.dispatch import Method, as_method
 from shelld_protocol import mcp
 
 

@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from shelld.dispatch import as_method, dispatch
+from shelld.server.dispatch import as_method, dispatch
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.structs import NoParams
 
@@ -22,7 +22,7 @@ assert "pong" in jsonrpcserver.dispatch('{"jsonrpc": "2.0", "method": "ping", "i
 """
 USE_OURS = """
 import asyncio
-from shelld.dispatch import as_method, dispatch
+from shelld.server.dispatch import as_method, dispatch
 from shelld_protocol.structs import NoParams
 async def body(context, params): return context
 methods = {"x": as_method(NoParams, body)}
@@ -68,5 +68,5 @@ def test_what_is_not_used_is_not_imported() -> None:
         [sys.executable, "-W", "error", "-c", script], capture_output=True, check=True, timeout=30
     )
     modules = set(shown.stdout.decode().split())
-    assert "shelld.dispatch" in modules
+    assert "shelld.server.dispatch" in modules
     assert not modules & {"jsonschema", "http.server", "re2", "argparse", "shelld_protocol.schemas"}

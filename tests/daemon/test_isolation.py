@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from shelld import faults
+from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon
 from shelld.options import Options
 from shelld.shells.launch import StartRequest
@@ -21,7 +22,6 @@ from shelld.shells.pipe import Pipe
 from shelld.shells.shell import Shell
 from shelld.shells.spares import Spares
 from shelld.shells.supervisor import Supervisor
-from shelld.toolbox import Toolbox
 from shelld.tools.bash import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.tools import ExecutionContext

@@ -13,7 +13,7 @@ from support import RawDaemon, wait_for
 # In a process of its own, whose memory nothing else is in.
 SCRIPT = """
 import anyio
-from shelld import memory
+from shelld.eventloop import memory
 
 def resident_mb():
     with open("/proc/self/status") as file:
@@ -55,7 +55,7 @@ def test_the_daemon_sees_to_that(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     script = f"""
 import pathlib
-from shelld import memory
+from shelld.eventloop import memory
 async def give_back_regularly():
     pathlib.Path({str(asked)!r}).touch()
 memory.give_back_regularly = give_back_regularly

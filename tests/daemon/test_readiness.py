@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from shelld.readiness import MAX_IDLE, READABLE, PollerPool, Wakeup, Watch
+from shelld.eventloop.readiness import MAX_IDLE, READABLE, PollerPool, Wakeup, Watch
 
 
 @pytest.fixture

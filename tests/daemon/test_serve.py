@@ -21,19 +21,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shelld import faults
-from shelld.dispatch import as_method
+from shelld.eventloop.workers import Workers
 from shelld.methods.context import Context, Daemon
 from shelld.options import Options
-from shelld.serve import (
+from shelld.server.dispatch import as_method
+from shelld.server.serve import (
     MAX_BACKLOG_BYTES,
     MAX_READ_FAILURES,
     MAX_STARTED_IN_A_ROW,
     InFlight,
     Server,
 )
+from shelld.server.stdio import Input, Output
 from shelld.shells.manager import Manager
-from shelld.stdio import Input, Output
-from shelld.workers import Workers
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.framing import FrameReader
 from shelld_protocol.jsonrpc import decode_message, encode_batch
@@ -298,7 +298,7 @@ async def test_batch_refuses_large_answers_once_it_holds_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     large, made = LargeBody(), 2
-    monkeypatch.setattr("shelld.serve.MAX_BATCH_BYTES", LARGE_BYTES + 1000)
+    monkeypatch.setattr("shelld.server.serve.MAX_BATCH_BYTES", LARGE_BYTES + 1000)
     async with served(large=large) as peer:
         peer.send([request("large", number) for number in range(made + 2)])
         answers = await peer.receive()
@@ -325,7 +325,7 @@ async def test_a_member_of_a_batch_that_cannot_be_taken_is_answered(
     class Response(metaclass=Unsure):
         """Stands for what is told apart first."""
 
-    monkeypatch.setattr("shelld.serve.Response", Response)
+    monkeypatch.setattr("shelld.server.serve.Response", Response)
     async with served() as peer:
         peer.send([request("nothing", number) for number in range(3)])
         answers = await peer.receive()
@@ -342,7 +342,7 @@ async def test_a_batch_that_cannot_be_joined_gives_up_its_largest_answers(
             raise MemoryError
         return encode_batch(replies)
 
-    monkeypatch.setattr("shelld.serve.encode_batch", join)
+    monkeypatch.setattr("shelld.server.serve.encode_batch", join)
     async with served(large=LargeBody()) as peer:
         peer.send([request("large", 0), request("nothing", "small"), request("large", 1)])
         answers = {answer["id"]: answer for answer in await peer.receive()}
@@ -449,7 +449,7 @@ async def test_the_last_message_is_answered_when_memory_is_there_again(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     shortages = failing(getattr(FrameReader, method), MAX_READ_FAILURES + 1, MemoryError)
-    monkeypatch.setattr("shelld.serve.READ_PAUSE_S", 0.001)
+    monkeypatch.setattr("shelld.server.serve.READ_PAUSE_S", 0.001)
     monkeypatch.setattr(FrameReader, method, shortages)
     async with served() as peer:
         peer.send(request("nothing", 1))
@@ -467,7 +467,7 @@ async def test_a_reader_that_always_fails_ends_the_stream(monkeypatch: pytest.Mo
 async def test_a_message_that_the_server_fails_at_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shelld.serve.decode_message", failing(decode_message, 1))
+    monkeypatch.setattr("shelld.server.serve.decode_message", failing(decode_message, 1))
     async with served() as peer:
         peer.send(request("nothing", 1), request("nothing", 2))
         error = {"code": -32603, "message": "Internal error", "data": {"kind": "internal_error"}}
@@ -559,7 +559,7 @@ async def test_a_cancellation_is_not_compared_with_all_requests_in_flight(
             comparisons += 1
             return isinstance(other, CountedKey) and self._raw_id == other._raw_id
 
-    monkeypatch.setattr("shelld.serve.id_key", CountedKey)
+    monkeypatch.setattr("shelld.server.serve.id_key", CountedKey)
     ids = list(range(50))
     async with served(max_in_flight=len(ids) // 2) as peer:
         # Half of them wait until others have ended.
@@ -600,7 +600,7 @@ async def test_an_id_that_was_cancelled_can_be_used_and_cancelled_again() -> Non
 
 
 async def test_more_than_may_wait_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shelld.serve.MAX_WAITING", 1)
+    monkeypatch.setattr("shelld.server.serve.MAX_WAITING", 1)
     async with served(max_in_flight=1) as peer:
         peer.send(request("forever", 1), request("nothing", 2), request("nothing", 3))
         refusal = await peer.receive()
@@ -612,7 +612,7 @@ async def test_more_than_may_wait_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_large_params_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shelld.serve.MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr("shelld.server.serve.MAX_WAITING_BYTES", 100)
     async with served(max_in_flight=1) as peer:
         large = {"jsonrpc": "2.0", "id": 2, "method": "nothing", "params": {"x": "x" * 100}}
         peer.send(request("forever", 1), large, request("nothing", 3))

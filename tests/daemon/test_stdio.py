@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from shelld.stdio import Input, Output
+from shelld.server.stdio import Input, Output
 
 
 def pipe_pair(_path: Path) -> tuple[int, int]:
@@ -143,7 +143,7 @@ async def test_answers_that_cannot_be_joined_are_written_one_by_one(
         failures += 1
         raise MemoryError
 
-    monkeypatch.setattr("shelld.stdio._joined", fail)
+    monkeypatch.setattr("shelld.server.stdio._joined", fail)
     read, write = os.pipe()
     output = Output(write)
     expected = b"".join(b"%06d" % number for number in range(50_000))

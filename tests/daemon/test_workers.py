@@ -14,7 +14,7 @@ import anyio.lowlevel
 import pytest
 
 from shelld import faults
-from shelld.workers import MAX_IDLE, Worker, Workers
+from shelld.eventloop.workers import MAX_IDLE, Worker, Workers
 
 
 class Job:

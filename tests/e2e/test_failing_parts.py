@@ -39,7 +39,7 @@ def broken_daemon(function: str) -> list[str]:
     [
         *("shelld.app:_watch_signals", "shelld.app:_watch_output", "shelld.app:_watch_children"),
         *("shelld.app:give_back_regularly", "shelld.mcp.progress:ProgressReports.run"),
-        *("shelld.app:load_soon", "shelld.toolbox:Toolbox.preload"),
+        *("shelld.app:load_soon", "shelld.mcp.toolbox:Toolbox.preload"),
         "shelld.shells.manager:Manager._sweep",
     ],
 )
@@ -54,7 +54,7 @@ def test_daemon_survives_a_background_task_that_fails(function: str) -> None:
 
 @pytest.mark.parametrize("function", ["Server.drain", "Manager.kill_all"])
 def test_stop_goes_on_after_a_stage_that_fails(function: str) -> None:
-    module = "shelld.serve" if function.startswith("Server") else "shelld.shells.manager"
+    module = "shelld.server.serve" if function.startswith("Server") else "shelld.shells.manager"
     command = broken_daemon(f"{module}:{function}")
     with raw_daemon(command=command, stderr_is_silent=False) as daemon:
         started = daemon.bash("sleep 300", run_in_background=True)

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 from shelld import __version__
 from shelld.mcp.progress import ProgressReports
 from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, require_modern, revision_of
+from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Context, RequestContext
-from shelld.toolbox import Toolbox
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.mcp import (
     ANNOTATIONS_SINCE,

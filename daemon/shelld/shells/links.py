@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from shelld.eventloop.readiness import READABLE, PollerPool, WatchedPoller
 from shelld.keeper.channel import KILL, Channel, Message
 from shelld.keeper.pool import RunnerPool
-from shelld.readiness import READABLE, PollerPool, WatchedPoller
 from shelld.shells.launch import Launch
 from shelld.shells.pipe import Pipe
 

@@ -20,11 +20,12 @@ import anyio
 import anyio.abc
 
 from shelld import faults
+from shelld.eventloop.readiness import PollerPool
+from shelld.eventloop.workers import Workers
 from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.filter import Filters
 from shelld.output.retention import Retention, ShellOutput
-from shelld.readiness import PollerPool
 from shelld.shells.deadlines import START_TIMEOUT_S
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import CommandLaunch, Launch, StartRequest
@@ -44,7 +45,6 @@ from shelld.shells.spares import Spares
 from shelld.shells.state import first_state
 from shelld.shells.supervisor import Supervisor
 from shelld.shells.text import current_directory
-from shelld.workers import Workers
 from shelld_protocol.errors import session_closed, shutting_down
 
 # Commands that have been handed over and are not known to run yet. A burst of a thousand waits

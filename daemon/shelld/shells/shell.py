@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from shelld.eventloop.readiness import Wakeup
 from shelld.output.retention import OutputStream, ShellOutput
-from shelld.readiness import Wakeup
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
 from shelld.shells.recorder import Recorder

@@ -29,12 +29,12 @@ import anyio.lowlevel
 import msgspec
 
 from shelld import faults
-from shelld.dispatch import Method, dispatch
+from shelld.eventloop.workers import Worker, Workers, scope_is_cancelled
 from shelld.faults import answer_for
 from shelld.logs import write_without_waiting
 from shelld.methods.context import Context, Daemon, LargeAnswers
-from shelld.stdio import Input, Output
-from shelld.workers import Worker, Workers, scope_is_cancelled
+from shelld.server.dispatch import Method, dispatch
+from shelld.server.stdio import Input, Output
 from shelld_protocol.encoding import decode
 from shelld_protocol.errors import (
     RpcError,

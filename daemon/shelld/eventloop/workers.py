@@ -23,7 +23,7 @@ import anyio.abc
 import anyio.lowlevel
 
 from shelld import faults
-from shelld.readiness import Wakeup
+from shelld.eventloop.readiness import Wakeup
 
 J = TypeVar("J")
 

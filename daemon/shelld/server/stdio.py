@@ -31,8 +31,8 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from shelld import faults
+from shelld.eventloop.readiness import Watch
 from shelld.keeper.transient import TRANSIENT
-from shelld.readiness import Watch
 from shelld.startup import StartupError
 
 # What a pipe holds; more would be a large allocation for each request.

@@ -23,8 +23,8 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from shelld import faults
 from shelld.embed.home import do_soon
+from shelld.eventloop.workers import scope_is_cancelled
 from shelld.methods.context import Context, Daemon, RequestContext
-from shelld.workers import scope_is_cancelled
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import RpcError
 from shelld_protocol.tool_methods import (
