@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from shelld import __version__
 from shelld.mcp.progress import ProgressReports
 from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, require_modern, revision_of
-from shelld.mcp.toolbox import Toolbox
+from shelld.mcp.toolbox import Toolbox, execute
 from shelld.methods.context import Context, RequestContext
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.mcp import (
@@ -105,14 +105,12 @@ class McpMethods:
         revision = revision_of(params.meta, self._agreed)
         if (name := params.name) is None:
             raise missing_parameter("name")
-        executor = await self._toolbox.executor_of(name)
-        if executor.registry.get(name) is None:
+        tool = await self._toolbox.find(name)
+        if tool is None:
             raise invalid_params(f"Unknown tool: {name[:100]}", "name")
         circumstances = RequestContext("", timeout=math.inf, request=context)
         with self._reports.of(context, params.meta):
-            tool_result, encoded = await self._toolbox.execute(
-                name, params.arguments, circumstances
-            )
+            tool_result, encoded = await execute(tool, params.arguments, circumstances)
         result = CallToolMcpResult(
             content=[TextContent(_text_of(tool_result))], is_error=not tool_result.success
         )

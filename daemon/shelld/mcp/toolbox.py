@@ -37,7 +37,7 @@ from shelld_protocol.tool_methods import (
 from shelld_protocol.tools import ToolResult
 
 if TYPE_CHECKING:
-    from shelld.tools import ToolExecutor
+    from shelld.tools import BaseTool, ToolRegistry
     from shelld.tools.plugins import Schemas
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class _Loading:
     thread: threading.Thread
 
     def __init__(self) -> None:
-        self.own: _Stage[ToolExecutor] = _Stage()
+        self.own: _Stage[ToolRegistry] = _Stage()
         self.all: _Stage[list[Schemas]] = _Stage()
 
 
@@ -90,8 +90,8 @@ class Toolbox:
         with suppress(RpcError):
             await self.schemas("mcp")
 
-    async def ready(self) -> ToolExecutor:
-        """Return what executes the tools, once the daemon's own are loaded.
+    async def ready(self) -> ToolRegistry:
+        """Return the tools, once the daemon's own are loaded.
 
         Raises `RpcError` (resource_exhausted, internal_error) if they cannot be loaded now.
         """
@@ -103,12 +103,12 @@ class Toolbox:
         loading = self._loading or self._start_loading()
         return [each[format] for each in await self._outcome_of(loading, loading.all)]
 
-    async def executor_of(self, name: str) -> ToolExecutor:
-        """Return what executes that tool, which may be one of a plug-in. Raises `RpcError`."""
-        executor = await self.ready()
-        if not executor.registry.exists(name):
+    async def find(self, name: str) -> BaseTool | None:
+        """Return a tool, which may be one of a plug-in. Raises `RpcError`."""
+        registry = await self.ready()
+        if not registry.exists(name):
             await self.schemas("mcp")
-        return executor
+        return registry.get(name)
 
     async def _outcome_of(self, loading: _Loading, stage: _Stage[T]) -> T:
         while not stage.is_over.is_set():
@@ -144,8 +144,8 @@ class Toolbox:
         self._loading = loading
         return loading
 
-    def _load(self) -> ToolExecutor:
-        from shelld.tools import ToolExecutor, ToolRegistry, register_execution_tools  # noqa: PLC0415
+    def _load(self) -> ToolRegistry:
+        from shelld.tools import ToolRegistry, register_execution_tools  # noqa: PLC0415
 
         logger = logging.getLogger("shelld.tools")
         if not logger.isEnabledFor(logging.INFO):
@@ -155,47 +155,56 @@ class Toolbox:
         ToolRegistry.reset()
         registry = ToolRegistry()
         register_execution_tools(registry, self._daemon)
-        # Nobody can ask a daemon for what it has executed.
-        return ToolExecutor(registry, max_executions=0)
+        return registry
 
-    def _load_plugins(self, executor: ToolExecutor) -> list[Schemas]:
+    def _load_plugins(self, registry: ToolRegistry) -> list[Schemas]:
         from shelld.tools.plugins import load_plugins, schemas_of  # noqa: PLC0415
 
-        own = [schemas_of(tool) for tool in executor.registry.list_all()]
-        return [each for each in own if each is not None] + load_plugins(executor.registry)
+        own = [schemas_of(tool) for tool in registry.list_all()]
+        return [each for each in own if each is not None] + load_plugins(registry)
 
     async def list_tools(self, _context: Context, params: ListToolsParams) -> ListToolsResult:
         return ListToolsResult(await self.schemas(params.format))
 
     async def call_tool(self, context: Context, params: CallToolParams) -> msgspec.Raw:
         """Return a `ToolResult`, encoded."""
+        tool = await self.find(params.name)
+        if tool is None:
+            registry = await self.ready()
+            return msgspec.Raw(encode(registry.unknown(params.name)))
         call_context = _call_context(context, params.context or CallContext())
-        _, encoded = await self.execute(params.name, params.arguments, call_context)
+        _, encoded = await execute(tool, params.arguments, call_context)
         return encoded
 
-    async def execute(
-        self, name: str, arguments: Mapping[str, Any] | None, context: RequestContext
-    ) -> tuple[ToolResult, msgspec.Raw]:
-        """Execute a tool; return its result, plain and as JSON.
 
-        A result that JSON cannot express is replaced by a failure.
-        """
-        executor = await self.executor_of(name)
-        try:
-            result = await executor.execute(name, context, **(arguments or {}))
-        except BaseException as error:
-            if isinstance(error, get_cancelled_exc_class()) and scope_is_cancelled():
-                raise
-            if faults.shortage(error) is not None:
-                raise
-            # `BaseTool` leaves some to the program, and they would end the daemon.
-            faults.report("a tool")
-            result = ToolResult.fail("Internal error", kind="internal_error")
-        try:
-            return result, msgspec.Raw(encode(result))
-        except (TypeError, ValueError, RecursionError):
-            failure = ToolResult.fail(f"The result of {name} has no JSON")
-            return failure, msgspec.Raw(encode(failure))
+async def execute(
+    tool: BaseTool, arguments: Mapping[str, Any] | None, context: RequestContext
+) -> tuple[ToolResult, msgspec.Raw]:
+    """Execute a tool; return its result, plain and as JSON.
+
+    A result that JSON cannot express is replaced by a failure.
+    """
+    from shelld.tools.base import checked  # noqa: PLC0415
+    from shelld.tools.log import log_call, log_result  # noqa: PLC0415
+
+    try:
+        log_call(tool.name, arguments or {})
+        # A tool of a plug-in may have an `execute` of its own.
+        result = checked(tool.name, await tool.execute(context, **(arguments or {})))
+        log_result(tool.name, result)
+    except BaseException as error:
+        if isinstance(error, get_cancelled_exc_class()) and scope_is_cancelled():
+            raise
+        if faults.shortage(error) is not None:
+            raise
+        # `BaseTool` leaves some to the program, and they would end the daemon.
+        faults.report("a tool")
+        result = ToolResult.fail("Internal error", kind="internal_error")
+    try:
+        return result, msgspec.Raw(encode(result))
+    except (TypeError, ValueError, RecursionError):
+        failure = ToolResult.fail(f"The result of {tool.name} has no JSON")
+        return failure, msgspec.Raw(encode(failure))
 
 
 def _call_context(request: Context, given: CallContext) -> RequestContext:

@@ -1,12 +1,10 @@
 """Executes tools by name, and remembers what came of it. For any number of threads.
 
-What is remembered is bounded, by number and by size. Of parameters only names and sizes are logged,
-as values can be secrets, and of an error the first line, as what follows can be a command's output.
+What is remembered is bounded, by number and by size.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -15,19 +13,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from shelld.tools.advice import listed
 from shelld.tools.base import BaseTool, checked
+from shelld.tools.log import log_call, log_result, logger
 from shelld.tools.registry import ToolRegistry
 from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolResult
 
-logger = logging.getLogger("shelld.tools")
-
 MAX_EXECUTIONS: Final = 10_000
 # Of all results and parameters that are remembered, as far as they are text.
 MAX_HISTORY_CHARACTERS: Final = 32 * 1024 * 1024
-
-_MAX_LOGGED_CHARACTERS: Final = 500
 
 
 class ToolExecution(Struct, frozen=True):
@@ -59,22 +53,14 @@ class ToolExecutor:
         """Return what the tool's `execute` returns; a failed result if there is no such tool."""
         tool = self.registry.get(tool_name)
         if tool is None:
-            shown = tool_name[:100]
-            logger.warning("Unknown tool: %s", shown)
-            known = listed(self.registry.list_names())
-            return ToolResult.fail(f"Unknown tool: {shown}. Known: {known or 'none'}")
-        logger.info("Executing tool: %s", tool.name)
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("Tool %s parameters: %.500s", tool.name, _outline_of(params))
+            logger.warning("Unknown tool: %s", tool_name[:100])
+            return self.registry.unknown(tool_name)
+        log_call(tool.name, params)
         started_at, began = datetime.now(UTC), time.perf_counter()
         # Again, as a tool may have an `execute` of its own.
         result = checked(tool.name, await tool.execute(context, **params))
         duration_ms = (time.perf_counter() - began) * 1000
-        if result.success:
-            logger.info("Tool %s succeeded", tool.name)
-        else:
-            reason = (result.error or "").partition("\n")[0][:_MAX_LOGGED_CHARACTERS]
-            logger.warning("Tool %s failed: %s", tool.name, reason)
+        log_result(tool.name, result)
         self._remember(
             ToolExecution(tool.name, params, result, started_at, datetime.now(UTC), duration_ms)
         )
@@ -116,15 +102,6 @@ class ToolExecutor:
 
 def _schemas(tools: list[BaseTool], format: ToolFormat) -> list[dict[str, Any]]:  # noqa: A002
     return [tool.to_schema(format) for tool in tools]
-
-
-def _outline_of(params: dict[str, Any]) -> str:
-    """Return the names of parameters, and the sizes or types of their values."""
-    sizes = {
-        name: f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
-        for name, value in params.items()
-    }
-    return ", ".join(f"{name!r}: {size}" for name, size in sizes.items())
 
 
 def _characters_of(execution: ToolExecution) -> int:

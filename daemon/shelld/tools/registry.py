@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterable
 from typing import ClassVar
 
+from shelld.tools.advice import listed
 from shelld.tools.base import BaseTool
-from shelld_protocol.tools import ToolCategory, ToolError
+from shelld_protocol.tools import ToolCategory, ToolError, ToolResult
 
 
 class ToolRegistry:
@@ -78,6 +79,11 @@ class ToolRegistry:
         if tool is None:
             raise ToolError(name, "not found")
         return tool
+
+    def unknown(self, name: str) -> ToolResult:
+        """Return the result of calling a tool that there is not."""
+        known = listed(self.list_names()) or "none"
+        return ToolResult.fail(f"Unknown tool: {name[:100]}. Known: {known}")
 
     def exists(self, name: str) -> bool:
         return self.get(name) is not None
