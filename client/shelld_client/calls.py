@@ -48,12 +48,14 @@ AnyBashResult = BashResult | BackgroundResult | DryRunResult
 class BashOptions(TypedDict, total=False):
     """What can be said of a command. `timeout` is in milliseconds, 1,000 to 600,000.
 
+    `idle_timeout` is how long it may write nothing, in milliseconds, 1,000 to 3,600,000.
     `env` is laid over the session's environment, None removing a name; `stdin` is given to the
     command, which otherwise reads end of file; `session=None` runs it outside all sessions.
     """
 
     description: str | None
     timeout: int | None
+    idle_timeout: int | None
     cwd: str | PathLike[str] | None
     env: Mapping[str, str | None] | None
     session: str | None

@@ -99,7 +99,10 @@ def cancelled(data: Mapping[str, Any] | None = None) -> RpcError:
 
 
 def timed_out(timeout_ms: int, data: Mapping[str, Any]) -> RpcError:
+    """`data`: the result of the command."""
     message = f"Command timed out after {timeout_ms}ms"
+    if data.get("reason") == "idle":
+        message += " without output"
     return RpcError(ErrorKind.TIMEOUT, message, {**data, "timeout_ms": timeout_ms})
 
 

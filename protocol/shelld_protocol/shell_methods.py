@@ -9,6 +9,7 @@ from msgspec import Meta
 from shelld_protocol.structs import (
     DEFAULT_READ_BYTES,
     MAX_GRACE_MS,
+    MAX_IDLE_TIMEOUT_MS,
     MAX_READ_BYTES,
     MAX_TIMEOUT_MS,
     MAX_WAIT_MS,
@@ -85,6 +86,17 @@ class BashParams(Params):
         Literal["kill", "background"],
         Meta(description="At the timeout: kill the command, or answer and let it go on."),
     ] = "kill"
+    idle_timeout: (
+        Annotated[
+            int,
+            Meta(
+                ge=MIN_TIMEOUT_MS,
+                le=MAX_IDLE_TIMEOUT_MS,
+                description="Milliseconds without output until on_timeout applies. Default: none.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class Usage(Result):
@@ -143,6 +155,7 @@ class BackgroundResult(Result):
     message: Annotated[str, Meta(description="For people and models.")]
     description: Description = None
     warning: GuardWarning = None
+    reason: Reason = None
 
 
 class DryRunResult(Result):

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 MIN_TIMEOUT_MS: Final = 1_000
 MAX_TIMEOUT_MS: Final = 600_000
+MAX_IDLE_TIMEOUT_MS: Final = 3_600_000
 MAX_WAIT_MS: Final = 600_000
 MAX_GRACE_MS: Final = 60_000
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
@@ -29,8 +30,9 @@ CUT_MARK: Final = "... (truncated)"
 Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
 # "lost": what guarded the command was killed, and with it the command or what that had left behind.
-# "oom": the kernel killed it for want of memory. Left out otherwise.
-EndReason: TypeAlias = Literal["lost", "oom"]
+# "oom": the kernel killed it for want of memory. "idle": it wrote nothing for as long as its
+# `idle_timeout`. Left out otherwise.
+EndReason: TypeAlias = Literal["lost", "oom", "idle"]
 # "re" is Python's, which backtracks, for what the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
@@ -88,7 +90,8 @@ Reason: TypeAlias = Annotated[
     Meta(
         description="lost: what guarded the command was killed, and with it the command or what "
         "that had left behind. "
-        "oom: the kernel killed something of it for want of memory."
+        "oom: the kernel killed something of it for want of memory. "
+        "idle: it wrote nothing for idle_timeout."
     ),
 ]
 StateReason: TypeAlias = Annotated[

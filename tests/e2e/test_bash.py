@@ -259,6 +259,58 @@ def test_timeout_to_the_background_answers_as_a_background_start(
     assert (read["stdout"], read["status"]) == ("one\ntwo\n", "completed")
 
 
+def test_a_command_that_is_silent_for_too_long_times_out(daemon: RawDaemon) -> None:
+    error = daemon.fail("bash", {"command": "echo out; sleep 300", "idle_timeout": 1000})
+    assert (error["code"], error["message"]) == (
+        1001,
+        "Command timed out after 1000ms without output",
+    )
+    assert error["data"].items() >= {
+        "kind": "timeout",
+        "timeout_ms": 1000,
+        "reason": "idle",
+        "status": "timeout",
+        "stdout": "out\n",
+        "signal": "SIGTERM",
+    }.items()  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", ["", ">&2"])
+def test_output_puts_the_limit_on_silence_off(daemon: RawDaemon, stream: str) -> None:
+    # Silent for 3 seconds in all, but never for long.
+    command = f"for i in {{1..30}}; do sleep 0.1; echo -n x {stream}; done"
+    result = daemon.bash(command, idle_timeout=2500)
+    assert (result["stdout"] + result["stderr"], result["status"]) == ("x" * 30, "completed")
+    assert "reason" not in result
+
+
+def test_silence_moves_a_command_to_the_background(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    command = f"echo one; {gate.wait}; echo two"
+    result = daemon.bash(command, idle_timeout=1000, on_timeout="background")
+    assert (result["status"], result["reason"]) == ("running", "idle")
+    gate.open()
+    read = daemon.call(
+        "bash_output", {"bash_id": result["bash_id"], "wait": 20_000, "until": "exit"}
+    )
+    assert (read["stdout"], read["status"]) == ("one\ntwo\n", "completed")
+    assert "reason" not in read
+
+
+def test_the_time_limit_counts_beside_the_one_on_silence(daemon: RawDaemon) -> None:
+    command = "while :; do echo x; sleep 0.1; done"
+    params = {"command": command, "idle_timeout": 3_600_000, "timeout": 1000}
+    error = daemon.fail("bash", params)
+    assert error["message"] == "Command timed out after 1000ms"
+    assert "reason" not in error["data"]
+
+
+def test_a_silent_background_shell_times_out(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("echo out; sleep 300", idle_timeout=1000)
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    assert (read["status"], read["reason"]) == ("timeout", "idle")
+
+
 def test_background_shell_has_a_timeout_only_if_given(daemon: RawDaemon) -> None:
     bash_id = daemon.background("sleep 300", timeout=1000)
     read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})

@@ -42,6 +42,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "strip_ansi": True,
         "dry_run": False,
         "on_timeout": "kill",
+        "idle_timeout": None,
     }
 
 

@@ -73,6 +73,7 @@ async def run_for_answer(
         env=params.env,
         stdin=params.stdin,
         timeout=_timeout_policy(context, params, timeout_ms),
+        idle_timeout=_idle_policy(context, params),
         in_foreground=not params.run_in_background,
         verdict=verdict.verdict,
         warning=verdict.reason if verdict.verdict == "block" else None,
@@ -112,6 +113,13 @@ def _timeout_policy(
     return TimeoutPolicy(timeout_ms, params.on_timeout, options.grace)
 
 
+def _idle_policy(context: Context, params: BashParams) -> TimeoutPolicy | None:
+    if params.idle_timeout is None:
+        return None
+    action = "kill" if params.run_in_background else params.on_timeout
+    return TimeoutPolicy(params.idle_timeout, action, context.daemon.options.grace)
+
+
 async def _kill(context: Context, shell: Shell) -> None:
     """Kill the command of a request that is cancelled."""
     survivors: list[int] = []
@@ -141,11 +149,12 @@ async def _result(
     if params.run_in_background or (shell.released and not shell.has_ended):
         return _background_result(shell, params)
     result = await _foreground_result(context, shell, params)
-    if shell.status is ShellStatus.TIMEOUT and shell.timeout_ms is not None:
+    timeout_ms = shell.idle_timeout_ms if shell.reason == "idle" else shell.timeout_ms
+    if shell.status is ShellStatus.TIMEOUT and timeout_ms is not None:
         data = msgspec.to_builtins(result)
         if shell.survivors:
             data["survivors"] = shell.survivors
-        raise timed_out(shell.timeout_ms, data)
+        raise timed_out(timeout_ms, data)
     return result
 
 
@@ -211,6 +220,7 @@ def _background_result(shell: Shell, params: BashParams) -> BackgroundResult:
         message=f"Started background shell {shell.id}",
         description=params.description,
         warning=shell.warning,
+        reason=shell.reason,
     )
 
 

@@ -37,6 +37,8 @@ START_DUE    The keeper may not run: a command can stop it as a debugger does. W
              deadline every later command would wait for ever.
 TIMEOUT_DUE  The command's own time limit. A command that has ended was in time, even if its answer
              is not out yet.
+IDLE_DUE     A command that has been silent for too long, where its caller has set a limit. Output
+             puts it off.
 OUTPUT_DUE   ``> >(tee log)``: bash does not wait for tee. Without this wait the last lines would be
              missing; without this deadline a background process that keeps the pipe open would
              hold the answer back.
@@ -113,6 +115,7 @@ class Event(enum.StrEnum):
     # Deadlines.
     START_DUE = enum.auto()
     TIMEOUT_DUE = enum.auto()
+    IDLE_DUE = enum.auto()
     OUTPUT_DUE = enum.auto()
     KILL_DUE = enum.auto()
     KEEPER_DUE = enum.auto()
@@ -133,6 +136,8 @@ class Action(enum.StrEnum):
     """Ask for another runner."""
     TIME_OUT = enum.auto()
     """Kill the command, or move it to the background."""
+    TIME_OUT_IDLE = enum.auto()
+    """The same, for want of output."""
     AWAIT_OUTPUT = enum.auto()
     """Give what bash has left a moment to write: set OUTPUT_DUE."""
     ASSUME_KILLED = enum.auto()
@@ -161,9 +166,9 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
     State.SPARE: frozenset({Event.START_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
     State.WAITING: frozenset({Event.KILL_DUE, Event.KEEPER_DUE}),
     State.STARTING: frozenset(
-        {Event.START_DUE, Event.TIMEOUT_DUE, Event.KILL_DUE, Event.KEEPER_DUE}
+        {Event.START_DUE, Event.TIMEOUT_DUE, Event.IDLE_DUE, Event.KILL_DUE, Event.KEEPER_DUE}
     ),
-    State.RUNNING: frozenset({Event.TIMEOUT_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
+    State.RUNNING: frozenset({Event.TIMEOUT_DUE, Event.IDLE_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
     State.EXITED: frozenset({Event.OUTPUT_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
     State.LEFTOVER: frozenset({Event.KILL_DUE, Event.KEEPER_DUE}),
     State.OVER: frozenset(),
@@ -229,6 +234,7 @@ TABLE: Final[dict[State, dict[Event, Step]]] = {
         Event.NEVER_STARTED: Step(State.OVER, (Action.NOTE_FAILURE,)),
         Event.START_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),
         Event.TIMEOUT_DUE: Step(State.STARTING, (Action.TIME_OUT,)),
+        Event.IDLE_DUE: Step(State.STARTING, (Action.TIME_OUT_IDLE,)),
         Event.KILL_ASKED: Step(State.STARTING, (Action.SEND_KILL,)),
         Event.KILL_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),
         Event.KEEPER_DUE: Step(State.STARTING, (Action.GIVE_UP_ON_KEEPER,)),
@@ -245,6 +251,7 @@ TABLE: Final[dict[State, dict[Event, Step]]] = {
         Event.PIPES_CLOSED: Step(State.RUNNING),
         Event.ORPHANS_KILLED: Step(State.OVER, _KILLED),
         Event.TIMEOUT_DUE: Step(State.RUNNING, (Action.TIME_OUT,)),
+        Event.IDLE_DUE: Step(State.RUNNING, (Action.TIME_OUT_IDLE,)),
         Event.KILL_ASKED: Step(State.RUNNING, (Action.SEND_KILL,)),
         Event.KILL_DUE: Step(State.RUNNING, (Action.STOP_RUNNER,)),
         Event.KEEPER_DUE: Step(State.RUNNING, (Action.GIVE_UP_ON_KEEPER,)),

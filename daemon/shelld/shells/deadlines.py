@@ -43,6 +43,9 @@ class Deadlines:
         """Let a deadline be that far away, or nearer if it is nearer already."""
         self._due[name] = min(self._clock() + seconds, self._due.get(name, math.inf))
 
+    def has(self, name: Event) -> bool:
+        return name in self._due
+
     def drop(self, *names: Event) -> None:
         for name in names:
             self._due.pop(name, None)

@@ -31,7 +31,10 @@ _READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "$(</dev/fd/3)" 3<&-'
 
 
 class TimeoutPolicy(Struct, frozen=True):
-    """What happens after `timeout_ms`: a kill with `grace_ms`, or release to the background."""
+    """What happens after `timeout_ms` of running, or of silence.
+
+    A kill with `grace_ms`, or release to the background.
+    """
 
     timeout_ms: int
     action: Literal["kill", "background"]
@@ -41,7 +44,8 @@ class TimeoutPolicy(Struct, frozen=True):
 class StartRequest(Struct, frozen=True):
     """One command to start.
 
-    `session` None: of no session. `timeout` None: without end. `verdict` is the guard's.
+    `session` None: of no session. `timeout` None: without end. `idle_timeout` None: it may be
+    silent. `verdict` is the guard's.
     `warning`: why it would be blocked, if that was wanted. `in_foreground`: what the command
     leaves behind is what the session's next one starts from.
     """
@@ -54,6 +58,7 @@ class StartRequest(Struct, frozen=True):
     stdin: str | None = None
     in_foreground: bool = False
     timeout: TimeoutPolicy | None = None
+    idle_timeout: TimeoutPolicy | None = None
     verdict: str = "unresolved"
     warning: str | None = None
 

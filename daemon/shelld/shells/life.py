@@ -1,7 +1,7 @@
 """The life of one command, or one spare shell: events in, actions out.
 
-The only writer of the shell's record. `course` says what an event leads to; this module performs
-the actions. Nothing here waits: `supervisor` finds out what has happened, and calls.
+The only writer of the shell's record. `course` says what an event leads to, and this module does
+it. Nothing here waits: `supervisor` finds out what has happened, and calls.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 from shelld.keeper.channel import FILE_LOST, LOST, Message
 from shelld.shells.course import DEADLINES, Action, Event, State, next_step
 from shelld.shells.deadlines import KILL_TIMEOUT_S, OUTPUT_GRACE_S, START_TIMEOUT_S, Deadlines
-from shelld.shells.launch import Launch, StartRequest, TimeoutPolicy
+from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.lifecycle import ShellEvent
+from shelld.shells.limits import Limits
 from shelld.shells.links import Links
 from shelld.shells.moments import Moment, Moments
 from shelld.shells.news import note
@@ -44,6 +45,7 @@ class Life:
         self.launch = launch
         self.links = links
         self.deadlines = Deadlines(clock)
+        self.limits = Limits(shell, self.deadlines)
         self.moments = Moments(lambda moment: listen(moment, self))
         self.state = State.SPARE if launch.is_waiting else State.STARTING
         # Nothing is to be read before orphans have been killed.
@@ -51,28 +53,26 @@ class Life:
         # Another command must not be given to this runner.
         self.runner_is_lost = False
         self._outcome = outcome
-        # What has happened and was not considered yet.
+        # Not considered yet.
         self._events: deque[Event] = deque()
         self._is_taking = False
-        self._timeout: TimeoutPolicy | None = None
         # The timeout has passed before the start, and is to move the command to the background.
         self._is_overdue = False
-        # The last kill that was asked for: signal, and grace in ms.
-        self._kill: tuple[int, int] = (signal.SIGKILL, 0)
+        # Signal, and grace in ms, of the last kill that was asked for.
+        self._kill = (int(signal.SIGKILL), 0)
         self.deadlines.set(Event.START_DUE, START_TIMEOUT_S)
 
     # -- for others -------------------------------------------------------------------------
 
-    def set_timeout(self, policy: TimeoutPolicy | None) -> None:
-        """From now on the command has that long."""
-        self._timeout = policy
-        if policy is not None:
-            self._set_deadline(Event.TIMEOUT_DUE, policy.timeout_ms / 1000)
+    def set_limits(self, request: StartRequest) -> None:
+        """From now on the command has as long as its request says."""
+        self.limits.begin(request)
+        self.links.wake_at(self.deadlines.next)
 
     def command_runs(self, request: StartRequest) -> None:
         """The spare shell was told its command."""
         self.take(Event.TOLD)
-        self.set_timeout(request.timeout)
+        self.set_limits(request)
 
     @property
     def is_being_ended(self) -> bool:
@@ -90,9 +90,13 @@ class Life:
         """Kill what nobody wants: a spare shell, or a command whose caller was cancelled."""
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
-    def abandon(self) -> None:
-        """Close the channel, in a process that is not the one which supervises."""
-        self.links.channel.close()
+    def end_as_lost(self) -> None:
+        """Our own code has failed, and the tree was killed: end whatever has not ended."""
+        self.state = State.OVER
+        if self.launch.is_waiting or self.shell.failure is not None:
+            return
+        if self._outcome.settle_as_lost(self.shell):
+            self.moments.tell(Moment.ENDED)
 
     # -- events -----------------------------------------------------------------------------
 
@@ -210,12 +214,21 @@ class Life:
             self.take(Event.CHANNEL_ENDED)
 
     def _time_out(self) -> None:
-        assert self._timeout is not None
-        if self._timeout.action == "background":
+        self._expire(Event.TIMEOUT_DUE)
+
+    def _time_out_idle(self) -> None:
+        if not self.is_being_ended:
+            self.shell.reason = "idle"
+        self._expire(Event.IDLE_DUE)
+
+    def _expire(self, name: Event) -> None:
+        policy = self.limits.policy(name)
+        if policy.action == "background":
+            self.limits.lift()
             self._is_overdue = True
             self._release_if_overdue()
         else:
-            self.begin_kill(signal.SIGTERM, self._timeout.grace_ms, ShellEvent.TIMED_OUT)
+            self.begin_kill(signal.SIGTERM, policy.grace_ms, ShellEvent.TIMED_OUT)
 
     def _release_if_overdue(self) -> None:
         """Move a command whose timeout has passed to the background, once it runs.
@@ -276,6 +289,7 @@ class Life:
         Action.DISCARD: discard,
         Action.ASK_AGAIN: _ask_again,
         Action.TIME_OUT: _time_out,
+        Action.TIME_OUT_IDLE: _time_out_idle,
         Action.AWAIT_OUTPUT: _await_output,
         Action.ASSUME_KILLED: _assume_killed,
         Action.END: _end,
@@ -285,13 +299,3 @@ class Life:
         Action.GIVE_UP_ON_KEEPER: _give_up_on_keeper,
         Action.KILL_ORPHANS: _kill_orphans,
     }
-
-    # -- telling others ---------------------------------------------------------------------
-
-    def end_as_lost(self) -> None:
-        """Our own code has failed, and the tree was killed: end whatever has not ended."""
-        self.state = State.OVER
-        if self.launch.is_waiting or self.shell.failure is not None:
-            return
-        if self._outcome.settle_as_lost(self.shell):
-            self.moments.tell(Moment.ENDED)

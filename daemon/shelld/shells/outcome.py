@@ -55,6 +55,9 @@ class Outcome:
         """End the shell, once. Keeps what the command has left, if it ended by itself."""
         assert self._wait_status is not None
         event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None
+        if shell.reason == "idle" and event is not ShellEvent.TIMED_OUT:
+            # It has gone on in the background, or ended by itself in that moment.
+            shell.reason = None
         if recorder is not None:
             if event is None and not shell.released:
                 _keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))

@@ -110,7 +110,7 @@ class Scope:
         Runners know by the end of their channels that who they work for has ended.
         """
         for life in self._lives:
-            life.abandon()
+            life.links.channel.close()
         self.pool.abandon()
 
     async def start(self, request: StartRequest) -> Shell:
@@ -189,7 +189,7 @@ class Scope:
             raise
         try:
             life.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
-            life.set_timeout(request.timeout)
+            life.set_limits(request)
             self._enter(life)
         except BaseException:
             life.discard()

@@ -74,6 +74,7 @@ class Shell:
     verdict: str = field(default="", init=False)
     warning: str | None = field(default=None, init=False)
     timeout_ms: int | None = field(default=None, init=False)
+    idle_timeout_ms: int | None = field(default=None, init=False)
     # Somebody waits for its end.
     in_foreground: bool = field(default=False, init=False)
     # From SIGTERM to SIGKILL.
@@ -207,6 +208,8 @@ class Shell:
         self.verdict = request.verdict
         self.warning = request.warning
         self.timeout_ms = None if request.timeout is None else request.timeout.timeout_ms
+        idle = request.idle_timeout
+        self.idle_timeout_ms = None if idle is None else idle.timeout_ms
         self.in_foreground = request.in_foreground
 
     def shorten(self) -> None:

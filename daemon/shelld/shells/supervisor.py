@@ -102,6 +102,7 @@ class Supervisor:
                 self.life.channel_ended()
             else:
                 self.life.receive(message)
+        self.life.limits.note_output()
         if self._links.pipes_are_closed:
             self.life.pipes_closed()
 

@@ -1,0 +1,46 @@
+"""What a request allows its command: so much time, and so much silence."""
+
+from __future__ import annotations
+
+from shelld.shells.course import Event
+from shelld.shells.deadlines import Deadlines
+from shelld.shells.launch import StartRequest, TimeoutPolicy
+from shelld.shells.shell import Shell
+
+
+class Limits:
+    """Sets the deadlines TIMEOUT_DUE and IDLE_DUE."""
+
+    def __init__(self, shell: Shell, deadlines: Deadlines) -> None:
+        self._shell = shell
+        self._deadlines = deadlines
+        self._policies: dict[Event, TimeoutPolicy] = {}
+        # What the command had written when it was looked at last.
+        self._written = 0
+
+    def begin(self, request: StartRequest) -> None:
+        """From now on the command has as long as its request says."""
+        if request.timeout is not None:
+            self._policies[Event.TIMEOUT_DUE] = request.timeout
+        if request.idle_timeout is not None:
+            self._policies[Event.IDLE_DUE] = request.idle_timeout
+        for name, policy in self._policies.items():
+            self._deadlines.set(name, policy.timeout_ms / 1000)
+
+    def note_output(self) -> None:
+        """Put the limit on silence off, if the command has written something."""
+        policy = self._policies.get(Event.IDLE_DUE)
+        if policy is None or not self._deadlines.has(Event.IDLE_DUE):
+            return
+        written = self._shell.stdout.store.written + self._shell.stderr.store.written
+        if written > self._written:
+            self._written = written
+            self._deadlines.set(Event.IDLE_DUE, policy.timeout_ms / 1000)
+
+    def policy(self, name: Event) -> TimeoutPolicy:
+        """Return what is to happen at that deadline."""
+        return self._policies[name]
+
+    def lift(self) -> None:
+        """From now on the command may take any time."""
+        self._deadlines.drop(*self._policies)
