@@ -187,22 +187,26 @@ LATER: Final[dict[State, frozenset[State]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-TABLE: Final[dict[State, dict[Event, Step]]] = {
+# What these events lead to in a state that has no step of its own for them. None has it in OVER.
+_USUAL: Final[dict[Event, tuple[Action, ...]]] = {
+    Event.KILL_ASKED: (Action.SEND_KILL,),
+    Event.KILL_DUE: (Action.STOP_RUNNER,),
+    Event.KEEPER_DUE: (Action.GIVE_UP_ON_KEEPER,),
+    Event.LOST: (Action.AWAIT_KEEPER,),
+    Event.CHANNEL_ENDED: (Action.KILL_ORPHANS,),
+    Event.SURVIVED: (),
+    Event.PIPES_CLOSED: (),
+}
+
+_STEPS: Final[dict[State, dict[Event, Step]]] = {
     State.SPARE: {
         Event.STARTED: Step(State.WAITING, (Action.NOTE_WAITING,)),
         Event.START_FAILED: Step(State.OVER),
         Event.EMPTY: Step(State.OVER),
-        Event.SURVIVED: Step(State.SPARE),
-        Event.LOST: Step(State.SPARE, (Action.AWAIT_KEEPER,)),
-        Event.CHANNEL_ENDED: Step(State.SPARE, (Action.KILL_ORPHANS,)),
         Event.RUNNER_ABSENT: Step(State.SPARE, (Action.ASK_AGAIN,)),
-        Event.PIPES_CLOSED: Step(State.SPARE),
         Event.ORPHANS_KILLED: Step(State.OVER),
         Event.NEVER_STARTED: Step(State.OVER),
         Event.START_DUE: Step(State.SPARE, (Action.STOP_RUNNER,)),
-        Event.KILL_ASKED: Step(State.SPARE, (Action.SEND_KILL,)),
-        Event.KILL_DUE: Step(State.SPARE, (Action.STOP_RUNNER,)),
-        Event.KEEPER_DUE: Step(State.SPARE, (Action.GIVE_UP_ON_KEEPER,)),
     },
     State.WAITING: {
         Event.TOLD: Step(State.RUNNING, (Action.NOTE_START,)),
@@ -211,33 +215,19 @@ TABLE: Final[dict[State, dict[Event, Step]]] = {
         Event.BASH_EXITED: Step(State.WAITING),
         Event.EXITED_EMPTY: Step(State.OVER),
         Event.EMPTY: Step(State.OVER),
-        Event.SURVIVED: Step(State.WAITING),
-        Event.LOST: Step(State.WAITING, (Action.AWAIT_KEEPER,)),
-        Event.CHANNEL_ENDED: Step(State.WAITING, (Action.KILL_ORPHANS,)),
-        Event.PIPES_CLOSED: Step(State.WAITING),
         Event.ORPHANS_KILLED: Step(State.OVER),
-        Event.KILL_ASKED: Step(State.WAITING, (Action.SEND_KILL,)),
-        Event.KILL_DUE: Step(State.WAITING, (Action.STOP_RUNNER,)),
-        Event.KEEPER_DUE: Step(State.WAITING, (Action.GIVE_UP_ON_KEEPER,)),
     },
     State.STARTING: {
         Event.STARTED: Step(State.RUNNING, (Action.NOTE_START,)),
         Event.START_FAILED: Step(State.OVER),
         Event.EMPTY: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
-        Event.SURVIVED: Step(State.STARTING),
-        Event.LOST: Step(State.STARTING, (Action.AWAIT_KEEPER,)),
-        Event.CHANNEL_ENDED: Step(State.STARTING, (Action.KILL_ORPHANS,)),
         Event.RUNNER_ABSENT: Step(State.STARTING, (Action.ASK_AGAIN,)),
-        Event.PIPES_CLOSED: Step(State.STARTING),
         # The command may have killed its runner faster than that could report the start.
         Event.ORPHANS_KILLED: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
         Event.NEVER_STARTED: Step(State.OVER, (Action.NOTE_FAILURE,)),
         Event.START_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),
         Event.TIMEOUT_DUE: Step(State.STARTING, (Action.TIME_OUT,)),
         Event.IDLE_DUE: Step(State.STARTING, (Action.TIME_OUT_IDLE,)),
-        Event.KILL_ASKED: Step(State.STARTING, (Action.SEND_KILL,)),
-        Event.KILL_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),
-        Event.KEEPER_DUE: Step(State.STARTING, (Action.GIVE_UP_ON_KEEPER,)),
     },
     State.RUNNING: {
         Event.STOPPED: Step(State.RUNNING),
@@ -246,27 +236,17 @@ TABLE: Final[dict[State, dict[Event, Step]]] = {
         Event.EMPTY: Step(State.OVER, _KILLED),
         # Bash is among those that survive.
         Event.SURVIVED: Step(State.LEFTOVER, _KILLED),
-        Event.LOST: Step(State.RUNNING, (Action.AWAIT_KEEPER,)),
-        Event.CHANNEL_ENDED: Step(State.RUNNING, (Action.KILL_ORPHANS,)),
-        Event.PIPES_CLOSED: Step(State.RUNNING),
         Event.ORPHANS_KILLED: Step(State.OVER, _KILLED),
         Event.TIMEOUT_DUE: Step(State.RUNNING, (Action.TIME_OUT,)),
         Event.IDLE_DUE: Step(State.RUNNING, (Action.TIME_OUT_IDLE,)),
-        Event.KILL_ASKED: Step(State.RUNNING, (Action.SEND_KILL,)),
-        Event.KILL_DUE: Step(State.RUNNING, (Action.STOP_RUNNER,)),
-        Event.KEEPER_DUE: Step(State.RUNNING, (Action.GIVE_UP_ON_KEEPER,)),
     },
     State.EXITED: {
         Event.EMPTY: Step(State.OVER, (Action.END,)),
-        Event.SURVIVED: Step(State.EXITED),
         Event.LOST: Step(State.EXITED, (Action.NOTE_LOST_LEFTOVER, Action.AWAIT_KEEPER)),
         Event.CHANNEL_ENDED: Step(State.EXITED, (Action.NOTE_LOST_LEFTOVER, Action.KILL_ORPHANS)),
         Event.PIPES_CLOSED: Step(State.LEFTOVER, (Action.END,)),
         Event.ORPHANS_KILLED: Step(State.OVER, (Action.END,)),
         Event.OUTPUT_DUE: Step(State.LEFTOVER, (Action.END,)),
-        Event.KILL_ASKED: Step(State.EXITED, (Action.SEND_KILL,)),
-        Event.KILL_DUE: Step(State.EXITED, (Action.STOP_RUNNER,)),
-        Event.KEEPER_DUE: Step(State.EXITED, (Action.GIVE_UP_ON_KEEPER,)),
     },
     State.LEFTOVER: {
         # Bash survived a kill, and has ended after all.
@@ -274,14 +254,16 @@ TABLE: Final[dict[State, dict[Event, Step]]] = {
         Event.EXITED_EMPTY: Step(State.OVER),
         Event.EMPTY: Step(State.OVER),
         Event.STOPPED: Step(State.LEFTOVER),
-        Event.SURVIVED: Step(State.LEFTOVER),
         Event.LOST: Step(State.LEFTOVER, (Action.NOTE_LOST_LEFTOVER, Action.AWAIT_KEEPER)),
         Event.CHANNEL_ENDED: Step(State.LEFTOVER, (Action.NOTE_LOST_LEFTOVER, Action.KILL_ORPHANS)),
-        Event.PIPES_CLOSED: Step(State.LEFTOVER),
         Event.ORPHANS_KILLED: Step(State.OVER),
-        Event.KILL_ASKED: Step(State.LEFTOVER, (Action.SEND_KILL,)),
-        Event.KILL_DUE: Step(State.LEFTOVER, (Action.STOP_RUNNER,)),
-        Event.KEEPER_DUE: Step(State.LEFTOVER, (Action.GIVE_UP_ON_KEEPER,)),
+    },
+}
+
+TABLE: Final[dict[State, dict[Event, Step]]] = {
+    **{
+        state: {event: Step(state, actions) for event, actions in _USUAL.items()} | steps
+        for state, steps in _STEPS.items()
     },
     State.OVER: {},
 }
