@@ -19,9 +19,6 @@ class ShellStatus(enum.Enum):
     KILLED = "killed"
     TIMEOUT = "timeout"
 
-    # Members are unique, and enum's own way to tell them apart is slower.
-    __hash__ = object.__hash__
-
     def __str__(self) -> str:
         return self.value
 
@@ -32,8 +29,6 @@ class ShellEvent(enum.Enum):
     EXITED_NONZERO = enum.auto()
     KILLED = enum.auto()
     TIMED_OUT = enum.auto()
-
-    __hash__ = object.__hash__
 
 
 TRANSITIONS: Final[dict[tuple[ShellStatus, ShellEvent], ShellStatus]] = {
