@@ -130,6 +130,12 @@ _OWN_VARIABLES: Final = frozenset(
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
     SHLVL SRANDOM UID _""".split()
 ) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, _POSIX_VARIABLE}
+# Those of them that bash takes from its environment, and then they are variables like others.
+_LIKE_OTHERS: Final = frozenset((b"UID", b"EUID"))
+# Those of them that every bash exports, and our own. If another one is exported, that is kept.
+_EXPORT_NOT_KEPT: Final = frozenset(
+    (b"PWD", b"SHLVL", b"_", OPTIONS_VARIABLE, TRAPS_VARIABLE, _POSIX_VARIABLE)
+)
 # Bash does not take these from its environment: some never, PS4 not as root, OLDPWD only if it is a
 # directory. So the script sets them too.
 _NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
@@ -356,12 +362,12 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     for match in _VARIABLE.finditer(variables):
         kind, name, value = match["flags"], match["name"], match["value"]
         seen.add(name)
-        if name in _OWN_VARIABLES:
+        if name in _OWN_VARIABLES and not (name in _LIKE_OTHERS and b"r" not in kind):
             if name == OPTIONS_VARIABLE and value is not None:
                 enabled = _enabled(value, options)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
-            elif name in OPTION_VARIABLES and b"x" in kind:
+            elif b"x" in kind and name not in _EXPORT_NOT_KEPT:
                 declarations[name] = b"\\builtin export %s\n" % name
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:
