@@ -14,6 +14,7 @@ import gc
 import os
 import signal
 import sys
+from types import FrameType
 
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
@@ -49,12 +50,20 @@ def main() -> int:
             return mcp_config(arguments)
         case _:
             pass
+    # Until the event loop takes them. Nothing has been asked for yet, so nothing is to be answered.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _end_quietly)
     options = parse_options(sys.argv[1:])
     try:
         require_proc()
         return _start(options, claim_stdio())
     except StartupError as error:
         return _refuse(str(error))
+
+
+def _end_quietly(_number: int, _frame: FrameType | None) -> None:
+    """End at once. The keeper ends with us."""
+    os._exit(0)
 
 
 def _start(options: Options, streams: tuple[int, int]) -> int:

@@ -398,6 +398,31 @@ def test_entries_that_bash_has_no_variable_for_reach_every_command() -> None:
         assert out(daemon, f"echo $x; {show}") == f"2\n{shown}"
 
 
+@pytest.mark.parametrize("name", ["UID", "PPID", "BASH", "SECONDS", "BASHPID", "LINENO"])
+def test_a_variable_of_bash_stays_exported(daemon: RawDaemon, name: str) -> None:
+    daemon.bash(f"export {name}")
+    assert daemon.bash(f"x=1; printenv {name}")["exitCode"] == 0
+    assert (
+        daemon.bash(f"printenv {name} | grep -q . && [[ ${{{name}@a}} == *x* ]]")["exitCode"] == 0
+    )
+    daemon.bash(f"export -n {name}")
+    assert daemon.bash(f"printenv {name}")["exitCode"] == 1
+
+
+def test_user_ids_of_the_daemons_environment_stay() -> None:
+    # As compose files set them; bash then has no readonly variables of these names.
+    with raw_daemon(env={"PATH": os.environ["PATH"], "UID": "1234", "EUID": "1235"}) as daemon:
+        daemon.bash("x=1")
+        assert out(daemon, "printenv UID EUID; UID=5; printenv UID") == "1234\n1235\n5\n"
+        assert out(daemon, "echo $UID; unset UID") == "5\n"
+        assert daemon.call("get_session")["env"] == {"UID": None}
+
+
+def test_all_that_is_assigned_is_exported_and_nothing_of_ours(daemon: RawDaemon) -> None:
+    daemon.bash("set -a; x=1")
+    assert "shelld" not in out(daemon, "y=1; env | cut -d= -f1; declare -p")
+
+
 def test_a_function_of_the_daemons_environment_may_change_the_session() -> None:
     # As `module` does, where programs are chosen by that.
     environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
@@ -429,6 +454,14 @@ def test_a_command_of_any_length_keeps_what_it_changes(daemon: RawDaemon) -> Non
     result: Json = daemon.bash(f"x=1; echo $x\n{filler}\ny=2; ls /proc/$$/fd")
     assert (result["stdout"], result["stderr"]) == ("1\n0\n1\n2\n", "")
     assert out(daemon, f"echo $x$y\n{filler}") == "12\n"
+
+
+def test_a_command_of_any_length_is_traced_alone(daemon: RawDaemon) -> None:
+    daemon.bash("set -x")
+    assert daemon.bash("echo a # " + "x" * 200_000)["stderr"] == "++ echo a\n"
+    result = daemon.bash("set +x; echo b # " + "x" * 200_000)
+    assert (result["stdout"], result["stderr"]) == ("b\n", "++ set +x\n")
+    assert daemon.bash("echo c")["stderr"] == ""
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from support import (
     Gate,
     RawDaemon,
     altered_daemon,
+    children,
     descendants,
     is_alive,
     raw_daemon,
@@ -63,6 +64,17 @@ def test_end_of_input_ends_everything_before_the_daemon() -> None:
 def test_a_signal_ends_everything(number: signal.Signals) -> None:
     with raw_daemon() as daemon:
         family = start_stubborn_family(daemon)
+        daemon.process.send_signal(number)
+        assert daemon.wait() == 0
+    assert_all_gone(family)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_while_it_starts_ends_the_daemon_quietly(number: signal.Signals) -> None:
+    with raw_daemon() as daemon:
+        # The keeper is started first.
+        wait_for(lambda: children(daemon.pid), "the keeper")
+        family = children(daemon.pid)
         daemon.process.send_signal(number)
         assert daemon.wait() == 0
     assert_all_gone(family)

@@ -18,7 +18,13 @@ from shelld.shells.functions import (
 )
 from shelld.shells.quoting import quote, unquote
 from shelld.shells.state import CHECKED, ShellState, exported
-from shelld.shells.variables import NOT_IMPORTED, OWN_VARIABLES, SET_AT_START
+from shelld.shells.variables import (
+    EXPORT_NOT_KEPT,
+    LIKE_OTHERS,
+    NOT_IMPORTED,
+    OWN_VARIABLES,
+    SET_AT_START,
+)
 
 _PARTS: Final = 9
 # The part with the output of `shopt -p`, counted from the end. Two more NULs are the end of a dump.
@@ -154,12 +160,12 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     for match in _VARIABLE.finditer(variables):
         kind, name, value = match["flags"], match["name"], match["value"]
         seen.add(name)
-        if name in OWN_VARIABLES:
+        if name in OWN_VARIABLES and not (name in LIKE_OTHERS and b"r" not in kind):
             if name == OPTIONS_VARIABLE and value is not None:
                 enabled = _enabled(value, options)
             elif name == b"DIRSTACK" and value is not None:
                 stack = value
-            elif name in OPTION_VARIABLES and b"x" in kind:
+            elif b"x" in kind and name not in EXPORT_NOT_KEPT:
                 declarations[name] = b"\\builtin export %s\n" % name
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in kind:

@@ -11,6 +11,7 @@ import os
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.shells.calls import functions_again, lines_of_call, state_of_call, withhold
@@ -25,9 +26,13 @@ from shelld.shells.text import to_bytes
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
-_READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;$(</dev/fd/3)"'
+_READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
 # Where `exec` is a function. Bash keeps a copy of the descriptor meanwhile.
-_READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "$(</dev/fd/3)" 3<&-'
+_READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "%s$(</dev/fd/3)" 3<&-'
+# A trace begins after that: it would show the whole command.
+_TRACE: Final = b"-o xtrace"
+_NO_TRACE: Final = b"+o xtrace"
+_START_TRACE: Final = rb"\builtin set -x;"
 
 
 class TimeoutPolicy(Struct, frozen=True):
@@ -202,7 +207,9 @@ class CommandLaunch(Launch):
         state = state_of_call(self._session.state, changes)
         if len(command) > MAX_ARGUMENT_BYTES:
             has_exec = b"exec" in state.function_names
-            self._argv[-1] = _READ_COMMAND_WITHOUT_EXEC if has_exec else _READ_COMMAND
+            read = _READ_COMMAND_WITHOUT_EXEC if has_exec else _READ_COMMAND
+            self._argv[-1] = read % (_START_TRACE if _TRACE in state.options else b"")
+            state = replace(state, options=state.options.replace(_TRACE, _NO_TRACE))
             self._add_file(command)
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)

@@ -14,6 +14,12 @@ OWN_VARIABLES: Final = frozenset(
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
     SHLVL SRANDOM UID _""".split()
 ) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE}
+# Those of them that bash takes from its environment, and then they are variables like others.
+LIKE_OTHERS: Final = frozenset((b"UID", b"EUID"))
+# Those of them that every bash exports, and our own. If another one is exported, that is kept.
+EXPORT_NOT_KEPT: Final = frozenset(
+    (b"PWD", b"SHLVL", b"_", OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE)
+)
 # Bash does not take these from its environment: some never, PS4 not as root, OLDPWD only if it is a
 # directory. So the script sets them too.
 NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
