@@ -84,6 +84,21 @@ def test_each_action_is_asked_for_somewhere() -> None:
     assert asked == set(Action)
 
 
+def test_an_action_that_can_cause_an_event_is_the_last_of_its_step() -> None:
+    causes = {
+        Action.NOTE_WAITING,
+        Action.DISCARD,
+        Action.ASK_AGAIN,
+        Action.TIME_OUT,
+        Action.TIME_OUT_IDLE,
+        Action.STOP_RUNNER,
+        Action.GIVE_UP_ON_KEEPER,
+    }
+    for row in TABLE.values():
+        for step in row.values():
+            assert causes.isdisjoint(step.actions[:-1])
+
+
 class Lives(RuleBasedStateMachine):
     """Lives of random events, with the facts that the driver knows."""
 

@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 import anyio
 import anyio.abc
 from anyio.lowlevel import EventLoopToken, current_token
 
 from shelld import faults
+from shelld.eventloop.soon import do_soon
 from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
@@ -212,10 +213,3 @@ class HomeThread:
         async with self._scope():
             self._opened.set_result((current_token(), stop))
             await stop.wait()
-
-
-def do_soon(token: EventLoopToken, function: Callable[..., object], *args: object) -> None:
-    """Have something done on another event loop: asyncio's or trio's."""
-    loop: Any = token.native_token
-    enqueue = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
-    enqueue(function, *args)

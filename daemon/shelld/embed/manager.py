@@ -23,8 +23,9 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import current_token
 
-from shelld.embed.home import Home, HomeThread, do_soon
+from shelld.embed.home import Home, HomeThread
 from shelld.embed.process import ShellProcess
+from shelld.eventloop.soon import do_soon
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions

@@ -22,7 +22,7 @@ from anyio import get_cancelled_exc_class
 from anyio.lowlevel import EventLoopToken, current_token
 
 from shelld import faults
-from shelld.embed.home import do_soon
+from shelld.eventloop.soon import do_soon
 from shelld.eventloop.workers import scope_is_cancelled
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld_protocol.encoding import encode

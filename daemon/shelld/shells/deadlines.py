@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Set
 from typing import Final
 
 from shelld.keeper.channel import KILL_DEADLINE_MS
@@ -50,9 +50,9 @@ class Deadlines:
         for name in names:
             self._due.pop(name, None)
 
-    def keep(self, names: Collection[Event]) -> None:
+    def keep(self, names: Set[Event]) -> None:
         """Drop all but these."""
-        for name in [name for name in self._due if name not in names]:
+        for name in self._due.keys() - names:
             del self._due[name]
 
     def passed(self) -> tuple[Event, float] | None:

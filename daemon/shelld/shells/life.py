@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import logging
 import signal
-from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from shelld.keeper.channel import FILE_LOST, LOST, Message
@@ -39,23 +39,21 @@ class Life:
         *,
         outcome: Outcome,
         clock: Callable[[], float],
-        listen: Callable[[Moment, Life], None],
+        listen: Callable[[Life, Moment], None],
     ) -> None:
         self.shell = shell
         self.launch = launch
         self.links = links
         self.deadlines = Deadlines(clock)
         self.limits = Limits(shell, self.deadlines)
-        self.moments = Moments(lambda moment: listen(moment, self))
+        self.moments = Moments(partial(listen, self))
         self.state = State.SPARE if launch.is_waiting else State.STARTING
+        self.is_over = False
         # Nothing is to be read before orphans have been killed.
         self.has_orphans = False
         # Another command must not be given to this runner.
         self.runner_is_lost = False
         self._outcome = outcome
-        # Not considered yet.
-        self._events: deque[Event] = deque()
-        self._is_taking = False
         # The timeout has passed before the start, and is to move the command to the background.
         self._is_overdue = False
         # Signal, and grace in ms, of the last kill that was asked for.
@@ -92,7 +90,7 @@ class Life:
 
     def end_as_lost(self) -> None:
         """Our own code has failed, and the tree was killed: end whatever has not ended."""
-        self.state = State.OVER
+        self.state, self.is_over = State.OVER, True
         if self.launch.is_waiting or self.shell.failure is not None:
             return
         if self._outcome.settle_as_lost(self.shell):
@@ -101,30 +99,20 @@ class Life:
     # -- events -----------------------------------------------------------------------------
 
     @property
-    def is_over(self) -> bool:
-        return self.state is State.OVER
-
-    @property
     def is_intact(self) -> bool:
         """Whether nothing is left, and the runner can take another command."""
         return self.is_over and not self.runner_is_lost
 
     def take(self, event: Event) -> None:
-        """Let an event have its consequences, after those of the events before it."""
-        self._events.append(event)
-        if self._is_taking:
+        """Let an event have its consequences. What can cause another one is the last of them."""
+        if self.is_over:
             return
-        self._is_taking = True
-        try:
-            while self._events and not self.is_over:
-                before = self.state
-                self.state, actions = next_step(before, self._events.popleft())
-                if self.state is not before:
-                    self.deadlines.keep(DEADLINES[self.state])
-                for action in actions:
-                    self._PERFORM[action](self)
-        finally:
-            self._is_taking = False
+        state, actions = next_step(self.state, event)
+        if state is not self.state:
+            self.state, self.is_over = state, state is State.OVER
+            self.deadlines.keep(DEADLINES[state])
+        for action in actions:
+            self._PERFORM[action](self)
 
     def meet_deadline(self, name: Event) -> None:
         """A deadline has passed."""

@@ -9,7 +9,7 @@ import enum
 from typing import Final
 
 
-class ShellStatus(enum.Enum):
+class ShellStatus(enum.StrEnum):
     """The values are the words of the wire."""
 
     PENDING = "pending"
@@ -19,11 +19,8 @@ class ShellStatus(enum.Enum):
     KILLED = "killed"
     TIMEOUT = "timeout"
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class ShellEvent(enum.Enum):
+class ShellEvent(enum.StrEnum):
     STARTED = enum.auto()
     EXITED_ZERO = enum.auto()
     EXITED_NONZERO = enum.auto()

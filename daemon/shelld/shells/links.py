@@ -29,6 +29,7 @@ class Links:
         self.channel = channel
         self._pool = pool
         self._launches_left = MAX_LAUNCHES - 1
+        # Those that are open.
         self._pipes = {pipe.descriptor: pipe for pipe in pipes}
         self._pollers = pollers
         # None once it was given back.
@@ -65,11 +66,11 @@ class Links:
                     yield None
             elif not pipe.pump():
                 self._poller.unregister(descriptor)
-                pipe.close()
+                self._pipes.pop(descriptor).close()
 
     @property
     def pipes_are_closed(self) -> bool:
-        return all(pipe.closed for pipe in self._pipes.values())
+        return not self._pipes
 
     def drain(self) -> None:
         """Take all output that was written by now."""
@@ -121,9 +122,8 @@ class Links:
         try:
             if is_intact and self._pollers.has_room:
                 watched.poller.unregister(self.channel.fileno())
-                for pipe in self._pipes.values():
-                    if not pipe.closed:
-                        watched.poller.unregister(pipe.descriptor)
+                for descriptor in self._pipes:
+                    watched.poller.unregister(descriptor)
                 self._pollers.give_back(watched)
             else:
                 watched.close()
@@ -132,5 +132,5 @@ class Links:
             raise
 
     def close_pipes(self) -> None:
-        for pipe in self._pipes.values():
-            pipe.close()
+        while self._pipes:
+            self._pipes.popitem()[1].close()

@@ -248,7 +248,7 @@ class Scope:
         shell.grace_ms = self._options.grace_ms
         self._on_enter(shell)
 
-    def _listen(self, moment: Moment, life: Life) -> None:
+    def _listen(self, life: Life, moment: Moment) -> None:
         """Follow the life of a command, or of a spare shell."""
         if moment is Moment.ENDED:
             self._on_end(life.shell)

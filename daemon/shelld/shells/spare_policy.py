@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 
 class Waiting(Protocol):
@@ -26,8 +27,7 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     # When its last command ended.
     used_at: float = -math.inf
     # How many more starts were slow than were not, since there was a pause; and as of when.
@@ -35,8 +35,7 @@ class _Session:
     judged_at: float = -math.inf
 
 
-@dataclass(eq=False)
-class SparePolicy:
+class SparePolicy(Struct, eq=False):
     """`limit`: so many may wait. Seconds, all of them."""
 
     clock: Callable[[], float]
@@ -62,11 +61,9 @@ class SparePolicy:
     in_a_row: int = 2
     # So many in a row that could not be used, and it is the system that does not let it be.
     max_failures: int = 3
-    _sessions: dict[str | None, _Session] = field(
-        default_factory=dict[str | None, _Session], init=False
-    )
-    _fastest_start_s: float = field(default=math.inf, init=False)
-    _failures: int = field(default=0, init=False)
+    _sessions: dict[str | None, _Session] = {}
+    _fastest_start_s: float = math.inf
+    _failures: int = 0
 
     # -- what has happened ------------------------------------------------------------------
 
@@ -102,7 +99,10 @@ class SparePolicy:
         self._sessions.pop(name, None)
 
     def _session(self, name: str | None) -> _Session:
-        return self._sessions.setdefault(name, _Session())
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = _Session()
+        return session
 
     # -- what is to be done -----------------------------------------------------------------
 

@@ -146,12 +146,14 @@ class Supervisor:
         Taken again, a step does only what it has not done.
         """
         life = self.life
-        # In the opposite order.
-        with contextlib.ExitStack() as steps:
-            steps.callback(life.moments.tell, Moment.EMPTY)
-            steps.callback(life.shell.become_empty)
-            steps.callback(self._close)
-            steps.callback(life.moments.tell, Moment.STARTED)
+        life.moments.tell(Moment.STARTED)
+        try:
+            self._close()
+        finally:
+            try:
+                life.shell.become_empty()
+            finally:
+                life.moments.tell(Moment.EMPTY)
 
     def _close(self) -> None:
         is_intact = self.life.is_intact
