@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +40,7 @@ sys.exit(main())
 Json = dict[str, Any]
 
 
-def altered_daemon(constants: dict[str, float]) -> list[str]:
+def altered_daemon(constants: Mapping[str, float | str]) -> list[str]:
     """Return the command line of a daemon with other constants, named by module and name."""
     return [sys.executable, "-W", "error", "-c", _ALTERED_DAEMON, json.dumps(constants)]
 

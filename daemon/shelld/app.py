@@ -249,19 +249,26 @@ async def _watch_children(pool: RunnerPool) -> None:
 async def _watch_process(pid: int, reading: anyio.CancelScope) -> None:
     """Stop the daemon when the process `pid` has ended, or if it is not there at all."""
     try:
-        if hasattr(os, "pidfd_open"):
-            handle = os.pidfd_open(pid)
-            try:
-                await anyio.wait_readable(handle)
-            finally:
-                os.close(handle)
-        else:
+        try:
+            await _end_of(pid)
+        except ProcessLookupError:
+            raise
+        except (AttributeError, OSError):
+            # An old kernel or a sandbox has no pidfd_open, or descriptors are short.
             while True:
                 os.kill(pid, 0)
                 await anyio.sleep(PARENT_POLL_S)
-    except PermissionError:
+    except ProcessLookupError:
+        pass
+    except OSError:
         # It is there, but not ours to look at: its end is left to end of file.
         return
-    except OSError:
-        pass
     reading.cancel()
+
+
+async def _end_of(pid: int) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        await anyio.wait_readable(handle)
+    finally:
+        os.close(handle)

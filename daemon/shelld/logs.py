@@ -65,8 +65,12 @@ def write_without_waiting(descriptor: int, data: bytes) -> int:
     """Write what the descriptor takes at once; return how much that is. Never raises OSError."""
     view = memoryview(data)
     with suppress(OSError):
-        is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
-        write = _send_some if is_socket else _write_some
+        mode = os.fstat(descriptor).st_mode
+        write = _write_some
+        if stat.S_ISSOCK(mode):
+            write = _send_some
+        elif stat.S_ISCHR(mode):
+            write = _write_anew
         while view and (count := write(descriptor, view[: select.PIPE_BUF])):
             view = view[count:]
     return len(data) - len(view)
@@ -75,6 +79,23 @@ def write_without_waiting(descriptor: int, data: bytes) -> int:
 def _send_some(descriptor: int, data: memoryview) -> int:
     with socket.socket(fileno=os.dup(descriptor)) as sock:
         return sock.send(data, socket.MSG_DONTWAIT)
+
+
+def _write_anew(descriptor: int, data: memoryview) -> int:
+    """Write to a terminal, which polls writable where it has room for one byte.
+
+    The flags of the descriptor are others' as well, so the terminal is opened once more.
+    """
+    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        own = os.open(f"/proc/self/fd/{descriptor}", flags)
+    except PermissionError:
+        # The terminal of another user, who has become this one.
+        return _write_some(descriptor, data)
+    try:
+        return os.write(own, data)
+    finally:
+        os.close(own)
 
 
 def _write_some(descriptor: int, data: memoryview) -> int:

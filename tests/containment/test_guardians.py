@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from oracles import TRACER, Cgroup, Freezer, start_tracer
+from shelld.keeper.pool import MAX_SHORT_LIVES
 from support import (
     RawDaemon,
     altered_daemon,
@@ -128,6 +129,21 @@ def test_a_keeper_that_was_killed_comes_back_by_itself(daemon: RawDaemon) -> Non
     assert daemon.call("bash_output", {"bash_id": busy})["isRunning"] is True
     for bash_id in [busy, *ids]:
         assert daemon.call("kill_shell", {"shell_id": bash_id})["survivors"] == []
+
+
+def test_a_keeper_that_cannot_run_is_started_when_it_is_needed(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    # It also says more than a pipe holds.
+    boot = f"import os; open({str(starts)!r}, 'a').write('x'); os.write(2, bytes(1 << 20)); [][0]"
+    command = altered_daemon({"shelld.keeper.pool._BOOT": boot})
+    with raw_daemon(command=command) as daemon:
+        expected = 1 + MAX_SHORT_LIVES
+        wait_for(lambda: starts.exists() and len(starts.read_text()) >= expected, "restarts")
+        for _ in range(300):
+            daemon.call("ping")
+        assert len(starts.read_text()) == expected
+        assert daemon.fail("bash", {"command": "true"})["code"] == 1005
+        assert daemon.call("ping") == {}
 
 
 def test_a_keeper_killed_again_and_again_stops_nothing(daemon: RawDaemon) -> None:

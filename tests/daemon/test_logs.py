@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pty
 import socket
 from collections.abc import Callable
 
@@ -69,4 +70,17 @@ def test_a_closed_stderr_is_no_error() -> None:
     handler = DescriptorHandler(write)
     handler.emit(record("nobody is there"))
     assert handler.dropped == 1
+    os.close(write)
+
+
+def test_a_terminal_that_nobody_reads_is_not_waited_for() -> None:
+    read, write = pty.openpty()
+    handler = DescriptorHandler(write)
+    while not handler.dropped:
+        handler.emit(record("x" * 100))
+    assert os.get_blocking(write)
+    while handler.dropped:
+        os.read(read, 1 << 16)
+        handler.emit(record("read again"))
+    os.close(read)
     os.close(write)

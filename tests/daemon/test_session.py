@@ -18,6 +18,7 @@ from shelld.shells import session as module
 from shelld.shells.dump import DUMP
 from shelld.shells.dump_parser import is_readable, is_whole, parse_dump
 from shelld.shells.dumps import DumpFiles
+from shelld.shells.mounts import Mounts
 from shelld.shells.recorder import Recorder
 from shelld.shells.session import (
     MAX_DUMP_BYTES,
@@ -36,9 +37,13 @@ DUMPED = subprocess.run(
     check=False,
 ).stdout
 
+MOUNTS = Mounts()
+# It keeps the list open.
+MOUNTS.may_hang(b"/")
+
 
 def new_session(base: ShellState) -> Session:
-    return Session("main", base, DumpFiles())
+    return Session("main", base, DumpFiles(), MOUNTS)
 
 
 def functions_dump(count: int) -> bytes:

@@ -14,6 +14,7 @@ from shelld.shells.dump import DUMP
 from shelld.shells.dump_parser import MAX_DIRECTORIES, parse_dump
 from shelld.shells.dumps import DumpFiles
 from shelld.shells.harmless import changes_nothing
+from shelld.shells.mounts import Mounts
 from shelld.shells.prelude import may_trap, prelude, startable
 from shelld.shells.quoting import quote, unquote
 from shelld.shells.session import Left, Session
@@ -89,7 +90,7 @@ def test_a_fresh_bash_is_made_again_by_nothing() -> None:
 
 
 def test_what_two_commands_have_left_is_kept_in_their_order() -> None:
-    session = Session("main", BASE, DumpFiles())
+    session = Session("main", BASE, DumpFiles(), Mounts())
     assert session.keep(Left(dump_of("export A=1"))) is None
     # The second had an A of its own, for its time.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})

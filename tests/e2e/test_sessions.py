@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support import Gate, Json, RawDaemon, raw_daemon, wait_for
+from support import Gate, Json, RawDaemon, altered_daemon, raw_daemon, wait_for
 
 
 @pytest.fixture(params=[0, 4], ids=["without spares", "with spares"])
@@ -283,6 +283,29 @@ def test_a_directory_that_was_deleted_does_not_break_the_next_command(
     assert out(daemon, "echo $x; pwd") == f"1\n{tmp_path}\n"
     error = daemon.fail("bash", {"command": "pwd", "cwd": f"{tmp_path}/a"})
     assert error["data"]["errno"] == "ENOENT"
+
+
+@pytest.mark.parametrize("spares", ["0", "4"])
+def test_a_remote_directory_is_not_looked_at(tmp_path: Path, spares: str) -> None:
+    # A server that does not answer any more would block the event loop.
+    (tmp_path / "mountinfo").write_text(f"22 27 0:21 / {tmp_path}/remote rw - nfs server:/ rw\n")
+    remote = tmp_path / "remote"
+    remote.mkdir()
+    command = altered_daemon({"shelld.shells.mounts._LIST": str(tmp_path / "mountinfo")})
+    with raw_daemon("--spare-shells", spares, command=command) as daemon:
+        assert daemon.bash(f"cd {remote}")["sessionCwd"] == str(remote)
+        for _ in range(3):
+            assert out(daemon, "pwd") == f"{remote}\n"
+        assert daemon.call("server_info")["counters"]["sparesUsed"] <= 1
+        # So it is not known to be gone before a command has failed there.
+        remote.rmdir()
+        assert daemon.call("get_session")["cwd"] == str(remote)
+        error = daemon.fail("bash", {"command": "pwd"})
+        assert (error["code"], error["data"]["errno"]) == (1004, "ENOENT")
+        assert out(daemon, "pwd") == f"{tmp_path}\n"
+        # A directory that was made again is used again.
+        assert daemon.bash(f"mkdir {remote}; cd {remote}")["sessionCwd"] == str(remote)
+        assert out(daemon, "pwd") == f"{remote}\n"
 
 
 def test_a_huge_environment_does_not_break_the_next_command(daemon: RawDaemon) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -9,8 +10,10 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from shelld import __version__, app
@@ -287,6 +290,38 @@ def test_the_daemon_ends_with_the_process_it_was_told_of(flag: str) -> None:
         parent.kill()
         assert daemon.wait() == 0
     parent.wait()
+
+
+@pytest.fixture
+def parent() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "300"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("error", [None, errno.ENOSYS, errno.EPERM, errno.EMFILE])
+async def test_a_process_is_watched_where_no_handle_can_be_had(
+    monkeypatch: pytest.MonkeyPatch, parent: subprocess.Popen[bytes], error: int | None
+) -> None:
+    def fail(_pid: int) -> int:
+        assert error is not None
+        raise OSError(error, os.strerror(error))
+
+    if error is None:
+        monkeypatch.delattr(os, "pidfd_open")
+    else:
+        monkeypatch.setattr(os, "pidfd_open", fail)
+    monkeypatch.setattr(app, "PARENT_POLL_S", 0.001)
+    with anyio.fail_after(20), anyio.CancelScope() as reading:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(app._watch_process, parent.pid, reading)
+            for _ in range(5):
+                await anyio.sleep(0.001)
+            assert not reading.cancel_called
+            parent.kill()
+            parent.wait()
+            await anyio.sleep_forever()
+    assert reading.cancel_called
 
 
 def test_a_parent_that_is_already_gone_ends_the_daemon() -> None:

@@ -30,6 +30,11 @@ SPARE: Final = 2
 # With nothing left to kill, the family ends in a few milliseconds.
 CLOSE_TIMEOUT_MS: Final = 200
 
+# After more keepers in a row than this that have not lived for so long, the next one is started
+# when a command needs it: perhaps none can run, as when the program was removed.
+MIN_KEEPER_LIFE_S: Final = 1.0
+MAX_SHORT_LIVES: Final = 3
+
 # Processor time for children that end while others are reaped. Processes that only fork and end are
 # caught by whoever looks at them again at once; but other requests wait meanwhile.
 TEND_S: Final = 0.005
@@ -61,6 +66,9 @@ class RunnerPool:
         self.adopts = adopts
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
+        # When it was started, as of time.monotonic(); and how many in a row have ended at once.
+        self._keeper_started_at = 0.0
+        self._short_lives = 0
         # The last used at the end, which is also the next.
         self._idle: list[Channel] = []
         self._fewest_idle = 0
@@ -275,7 +283,9 @@ class RunnerPool:
                 self._strangers.expect()
                 self._adopt_runners()
                 if pid == self._keeper_pid:
-                    self._replace_keeper()
+                    is_short = time.monotonic() - self._keeper_started_at < MIN_KEEPER_LIFE_S
+                    self._short_lives = self._short_lives + 1 if is_short else 0
+                    self._replace_keeper(at_once=self._short_lives <= MAX_SHORT_LIVES)
         return True
 
     def _is_ours(self, pid: int) -> bool:
@@ -292,7 +302,7 @@ class RunnerPool:
             self._adopted.update(pid for pid in own if session_of(pid) in self._ended)
             self._ended.clear()
 
-    def _replace_keeper(self) -> None:
+    def _replace_keeper(self, *, at_once: bool = True) -> None:
         if self._keeper_pid is not None:
             self._replaced.add(self._keeper_pid)
         self._keeper_pid = None
@@ -301,7 +311,7 @@ class RunnerPool:
             self._keeper = None
             # If that is impossible now, the next command tries again.
             with contextlib.suppress(OSError):
-                self._keeper = self._start_keeper()
+                self._keeper = self._start_keeper() if at_once else None
 
     def _reap_replaced(self) -> None:
         """Reap keepers that were replaced and have ended, where `_reap` leaves children alone."""
@@ -357,6 +367,7 @@ class RunnerPool:
 
     def _start_keeper(self) -> Channel:
         channel, theirs = Channel.pair()
+        self._keeper_started_at = time.monotonic()
         with theirs:
             try:
                 self._keeper_pid = os.posix_spawn(
@@ -370,6 +381,8 @@ class RunnerPool:
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                        # It must not wait for who does not read our stderr.
+                        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
                         (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3),
                     ],
                     setsid=True,

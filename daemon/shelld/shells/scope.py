@@ -279,6 +279,8 @@ class Scope:
         finally:
             self._on_release(shell)
         is_open = self._is_open and self.sessions.has(shell.session)
+        if is_open and shell.failure is not None and shell.failure[1] == "cwd":
+            self.sessions.get(shell.session).directory_failed(shell.working_dir)
         if shell.in_foreground and shell.failure is None and is_open:
             self._prepare_next(self.spares.command_ended, self.sessions.get(shell.session))
 

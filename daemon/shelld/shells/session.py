@@ -26,6 +26,7 @@ from shelld.shells.dump_parser import (
     parse_readable_dump,
 )
 from shelld.shells.dumps import DumpFiles
+from shelld.shells.mounts import Mounts
 from shelld.shells.state import CHECKED, ShellState, exported, passed_on, with_late_checked
 from shelld.shells.text import to_bytes, to_text
 from shelld_protocol.structs import Unkept
@@ -60,10 +61,13 @@ class Left(NamedTuple):
 class Session:
     """`base` is the state that every session starts from. `name` None: nothing is ever kept."""
 
-    def __init__(self, name: str | None, base: ShellState, dump_files: DumpFiles) -> None:
+    def __init__(
+        self, name: str | None, base: ShellState, dump_files: DumpFiles, mounts: Mounts
+    ) -> None:
         self.name = name
         self.base = base
         self.dump_files = dump_files
+        self._mounts = mounts
         self._state = base
         self._passed_on = passed_on(base.env)
         # The line for the directory before, as long as it is what bash takes from its environment.
@@ -73,6 +77,8 @@ class Session:
         self._has_failed = False
         # The numbers of the last command that left something, and of the last one that was kept.
         self._ended = self._kept = 0
+        # A remote one that was not there any more.
+        self._lost_directory: bytes | None = None
         # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
@@ -121,14 +127,29 @@ class Session:
         """Return the working directory of a command; a relative one is the session's.
 
         One that was deleted meanwhile is not a reason to run nothing: the next directory above it
-        that is still there takes its place.
+        that is still there takes its place. Unless it is remote: then it takes a failure to know.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
         return to_text(self._existing(self.state.cwd))
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether its directory must not be looked at, as that may take for ever."""
+        return self._is_remote(self._last_cwd)
+
+    def _is_remote(self, directory: bytes) -> bool:
+        return directory != self.base.cwd and self._mounts.may_hang(directory)
+
+    def directory_failed(self, directory: str) -> None:
+        """A command could not be started there, but a remote file system has answered."""
+        if directory == self.last_cwd:
+            self._lost_directory = to_bytes(directory)
+
     def _existing(self, directory: bytes) -> bytes:
-        if directory != self.base.cwd:
+        if directory == self._lost_directory or (
+            directory != self.base.cwd and not self._mounts.may_hang(directory)
+        ):
             while not os.path.isdir(directory) and directory != os.path.dirname(directory):
                 directory = os.path.dirname(directory)
         return directory
@@ -137,7 +158,8 @@ class Session:
         """Return the session's directory after a command that ended in `cwd`."""
         # A call's own directory is not the session's. And bash does not know its own if that was
         # deleted: the session is still where it was.
-        if not cwd or (left.started_in is not None and _is_same_directory(left.started_in, cwd)):
+        own = left.started_in
+        if not cwd or (own is not None and self._mounts.is_same(to_bytes(own), cwd)):
             return self._state.cwd
         return cwd
 
@@ -270,10 +292,3 @@ async def _parsed(left: Left) -> tuple[ShellState | None, list[bytes]]:
 
 def _why_unreadable(dump: bytes) -> Unkept:
     return Unkept.LOCAL_OPTIONS if hides_options(dump) else Unkept.UNREADABLE
-
-
-def _is_same_directory(path: str, other: bytes) -> bool:
-    try:
-        return os.path.samefile(to_bytes(path), other)
-    except (OSError, ValueError):
-        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from shelld.shells.dumps import DumpFiles
+from shelld.shells.mounts import Mounts
 from shelld.shells.session import Session
 from shelld.shells.state import ShellState
 from shelld_protocol.errors import session_not_found
@@ -21,9 +22,10 @@ class Sessions:
     def __init__(self, base: ShellState) -> None:
         self._base = base
         self._dump_files = DumpFiles()
+        self._mounts = Mounts()
         self._sessions: dict[str, Session] = {}
         # Of the commands that are of no session.
-        self._none = Session(None, base, self._dump_files)
+        self._none = Session(None, base, self._dump_files, self._mounts)
 
     def get(self, name: str | None) -> Session:
         """Return a session, a new one if there was none."""
@@ -31,7 +33,8 @@ class Sessions:
             return self._none
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = Session(name, self._base, self._dump_files)
+            session = Session(name, self._base, self._dump_files, self._mounts)
+            self._sessions[name] = session
         return session
 
     def has(self, name: str | None) -> bool:
@@ -63,3 +66,4 @@ class Sessions:
     def close(self) -> None:
         """From now on nothing can be recorded."""
         self._dump_files.close()
+        self._mounts.close()

@@ -164,6 +164,8 @@ class SpareLaunch(Launch):
         """
         if not self._cwd and request.cwd is None:
             return True
+        if self._session.is_remote:
+            return False
         bash_is_in = os.stat(f"/proc/{self._pid}/cwd")
         try:
             leads_to = os.stat(to_bytes(self._session.resolve(request.cwd)))

@@ -156,6 +156,10 @@ def _can_wait(session: Session) -> bool:
     """Whether what makes the session's state can be run at another time than its command.
 
     A startup file of the user's own cannot; and no function or alias must be in the way of the last
-    lines.
+    lines. Its directory must be one that can be looked at.
     """
-    return b"BASH_ENV" not in session.base.env and _NEEDED.isdisjoint(session.state.names)
+    return (
+        b"BASH_ENV" not in session.base.env
+        and _NEEDED.isdisjoint(session.state.names)
+        and not session.is_remote
+    )
