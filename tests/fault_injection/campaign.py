@@ -216,7 +216,7 @@ def _try(faulty: Faulty, point: Point) -> Outcome:
         if fired:
             faulty.check()
     except (AssertionError, OSError) as error:
-        if point.file == "stdio.py" and _has_stopped_in_order(faulty):
+        if point.file == "server/stdio.py" and _has_stopped_in_order(faulty):
             return Outcome(point, True, None)
         return Outcome(point, True, f"{type(error).__name__}: {error}")
     return Outcome(point, fired, None)

@@ -146,14 +146,16 @@ class Supervisor:
         Taken again, a step does only what it has not done.
         """
         life = self.life
-        life.moments.tell(Moment.STARTED)
         try:
-            self._close()
+            life.moments.tell(Moment.STARTED)
         finally:
             try:
-                life.shell.become_empty()
+                self._close()
             finally:
-                life.moments.tell(Moment.EMPTY)
+                try:
+                    life.shell.become_empty()
+                finally:
+                    life.moments.tell(Moment.EMPTY)
 
     def _close(self) -> None:
         is_intact = self.life.is_intact
