@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from shelld.methods.bash import bash
 from shelld.methods.context import Context, Daemon
 from shelld.options import Options
 from shelld.shells.launch import StartRequest
+from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.tools import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
@@ -50,6 +52,20 @@ async def test_there_is_one_manager_until_it_is_reset(manager: ShellManager) -> 
     assert ShellManager().list_shells() == []
     await ShellManager.reset()
     await ShellManager.reset()
+
+
+async def test_a_scope_that_could_not_be_entered_can_be_entered_later(
+    manager: ShellManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manager, "__aenter__", fail)
+        with pytest.raises(OSError, match="Too many open files"):
+            await manager.__aenter__()
+    async with manager:
+        assert await (await manager.create_shell("exit 3", "/")).wait() == 3
 
 
 async def test_resetting_inside_the_scope_leaves_its_end_harmless() -> None:
@@ -220,6 +236,7 @@ FORKING = """
 import os, sys
 import anyio
 from shelld.embed import ShellManager
+from shelld_protocol.errors import ErrorKind, RpcError
 
 async def run(command):
     shell = await ShellManager().create_shell(command, "/")
@@ -231,6 +248,12 @@ if not pid:
     shell, code = anyio.run(run, "echo child")
     assert (shell.get_new_output(), code) == ("child\\n", 0)
     assert ShellManager().get_shell(parents.id) is not parents
+    # Nobody is there who could say more of the parent's.
+    assert parents.get_new_output() == ""
+    try:
+        anyio.run(parents.wait)
+    except RpcError as error:
+        assert error.kind is ErrorKind.SHUTTING_DOWN
     anyio.run(ShellManager.reset)
     print("child is done", flush=True)
     # Lives on, with whatever it has inherited.

@@ -505,6 +505,28 @@ def test_name_that_fails_later_changes_no_list(tmp_path: Path) -> None:
         assert daemon.call("list_tools") == before
 
 
+def test_a_tool_that_resets_the_manager_kills_all_and_stops_nothing(tmp_path: Path) -> None:
+    plugin = """
+    from shelld.embed import ShellManager
+
+    class Reset(Good):
+        name = "Reset"
+
+        async def _execute(self, context, /, **params):
+            before = ShellManager()
+            await ShellManager.reset()
+            return ToolResult.ok(str(ShellManager() is before))
+
+    def make():
+        return Reset()
+    """
+    with daemon_with(tmp_path, plugin) as daemon:
+        bash_id = daemon.background("sleep 300")
+        assert call(daemon, "Reset", {})["output"] == "True"
+        assert daemon.call("bash_output", {"bash_id": bash_id})["status"] == "killed"
+        assert daemon.bash("echo on")["stdout"] == "on\n"
+
+
 def test_a_huge_timeout_of_the_context_is_none(daemon: RawDaemon) -> None:
     bash_id = daemon.background("true")
     daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})

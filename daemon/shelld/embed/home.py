@@ -95,6 +95,12 @@ class Home:
             self._closed = True
         self._do_all()
 
+    def abandon(self) -> None:
+        """Nobody is here, in a process that was forked from the one that has the shells."""
+        # Another thread may have held it.
+        self._lock = threading.Lock()
+        self._closed = True
+
     def _add(self, action: Callable[[], object]) -> None:
         with self._lock:
             if self._closed:

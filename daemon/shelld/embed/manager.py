@@ -66,6 +66,7 @@ class ShellManager:
         self._opening = threading.Lock()
         # After `reset`.
         self._is_over = False
+        self._is_adopted = False
         # Those that the program holds, by id.
         self._processes: weakref.WeakValueDictionary[str, ShellProcess] = (
             weakref.WeakValueDictionary()
@@ -77,6 +78,7 @@ class ShellManager:
         with cls._making:
             adopted = cls._instance = super().__new__(cls)
             adopted._set_up(manager)
+            adopted._is_adopted = True
         adopted._enter_home()
         manager.on_close = adopted._leave
 
@@ -94,13 +96,18 @@ class ShellManager:
 
     @classmethod
     async def reset(cls) -> None:
-        """Kill all shells; the next ``ShellManager()`` is another one.
+        """Kill all shells; the next ``ShellManager()`` is another one, unless this is a daemon.
 
         If this one was entered, its scope is still to be left.
         """
         with cls._making:
-            one, cls._instance = cls._instance, None
+            one = cls._instance
+            if one is None or not one._is_adopted:
+                cls._instance = None
         if one is None:
+            return
+        if one._is_adopted:
+            await one.kill_all(0)
             return
         one._is_over = True
         if one._thread is not None:
@@ -121,6 +128,7 @@ class ShellManager:
         cls._making = threading.Lock()
         if one is not None and one._home is not None:
             one._manager.scope.abandon()
+            one._home.abandon()
 
     # -- running ----------------------------------------------------------------------------
 
@@ -129,7 +137,11 @@ class ShellManager:
             raise RuntimeError("the shell manager is running already")
         if self._thread is None:
             self._entered = self._running() if _on_asyncio() else self._running_in_thread()
-            await self._entered.__aenter__()
+            try:
+                await self._entered.__aenter__()
+            except BaseException:
+                self._entered = None
+                raise
         return self
 
     async def __aexit__(
