@@ -161,7 +161,7 @@ async def _run(
             start(reports.run)
             start(give_back_regularly)
             if options.parent_pid is not None:
-                start(_watch_process, options.parent_pid, reading)
+                start(watch_process, options.parent_pid, reading)
             with reading:
                 await server.read_requests()
             daemon.draining = True
@@ -246,7 +246,7 @@ async def _watch_children(pool: RunnerPool) -> None:
                 await arrivals.wait()
 
 
-async def _watch_process(pid: int, reading: anyio.CancelScope) -> None:
+async def watch_process(pid: int, reading: anyio.CancelScope) -> None:
     """Stop the daemon when the process `pid` has ended, or if it is not there at all."""
     try:
         try:

@@ -314,7 +314,7 @@ async def test_a_process_is_watched_where_no_handle_can_be_had(
     monkeypatch.setattr(app, "PARENT_POLL_S", 0.001)
     with anyio.fail_after(20), anyio.CancelScope() as reading:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(app._watch_process, parent.pid, reading)
+            tasks.start_soon(app.watch_process, parent.pid, reading)
             for _ in range(5):
                 await anyio.sleep(0.001)
             assert not reading.cancel_called
