@@ -38,7 +38,9 @@ class DumpFiles:
         return self._unused.pop()
 
     def give_back(self, descriptor: int) -> None:
-        """Take a file back, and its memory."""
+        """Take a file back, and its memory. Given back again, it is taken once."""
+        if descriptor in self._unused:
+            return
         if not self._is_open:
             os.close(descriptor)
             return

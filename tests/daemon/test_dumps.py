@@ -1,0 +1,18 @@
+"""The files that bashes write their state to."""
+
+from __future__ import annotations
+
+from shelld.shells.dumps import DumpFiles
+
+
+def test_a_file_that_is_given_back_twice_is_not_given_to_two_commands() -> None:
+    files = DumpFiles()
+    first = files.take()
+    # As when what follows the first time has failed.
+    files.give_back(first)
+    files.give_back(first)
+    taken = [files.take(), files.take()]
+    assert taken[0] == first != taken[1]
+    for descriptor in taken:
+        files.give_back(descriptor)
+    files.close()
