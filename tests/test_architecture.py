@@ -160,7 +160,7 @@ def test_modules_import_one_another_in_no_circle() -> None:
 
 
 def modules_imported(path: Path, modules: set[str]) -> Iterator[str]:
-    """All of `modules`, also those that are imported for types or by functions."""
+    """Yield those of `modules` that a file imports anywhere, also for types or in a function."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:

@@ -256,11 +256,17 @@ class AsyncClient(SpawnedClient):
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
     ) -> list[StructuredTool]:
         """Return the tools as LangChain has them. Needs the extra ``langchain``."""
-        from shelld_client.langchain import langchain_tool  # noqa: PLC0415
+        from shelld_protocol.langchain import structured_tool  # noqa: PLC0415
 
-        call = partial(self.call_tool, context=context)
-        schemas = await self.tool_schemas("anthropic")
-        return [langchain_tool(schema, call_async=call) for schema in schemas]
+        return [
+            structured_tool(
+                tool["name"],
+                tool["description"],
+                tool["input_schema"],
+                call_async=partial(self.call_tool, tool["name"], context=context),
+            )
+            for tool in await self.tool_schemas("anthropic")
+        ]
 
     async def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""

@@ -218,10 +218,17 @@ class Client(SpawnedClient):
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
     ) -> list[StructuredTool]:
         """Return the tools as LangChain has them. Needs the extra ``langchain``."""
-        from shelld_client.langchain import langchain_tool  # noqa: PLC0415
+        from shelld_protocol.langchain import structured_tool  # noqa: PLC0415
 
-        call = partial(self.call_tool, context=context)
-        return [langchain_tool(schema, call=call) for schema in self.tool_schemas("anthropic")]
+        return [
+            structured_tool(
+                tool["name"],
+                tool["description"],
+                tool["input_schema"],
+                call=partial(self.call_tool, tool["name"], context=context),
+            )
+            for tool in self.tool_schemas("anthropic")
+        ]
 
     def server_info(self) -> ServerInfoResult:
         """Return the daemon's version, limits and counters."""

@@ -50,7 +50,7 @@ def main() -> int:
             return mcp_config(arguments)
         case _:
             pass
-    # Until the event loop takes them. Nothing has been asked for yet, so nothing is to be answered.
+    # Until the event loop takes the signals over. No request was read yet, so none needs an answer.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end_quietly)
     options = parse_options(sys.argv[1:])

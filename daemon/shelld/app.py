@@ -248,22 +248,25 @@ async def _watch_children(pool: RunnerPool) -> None:
 
 async def watch_process(pid: int, reading: anyio.CancelScope) -> None:
     """Stop the daemon when the process `pid` has ended, or if it is not there at all."""
-    try:
+    while _is_there(pid):
         try:
             await _end_of(pid)
-        except ProcessLookupError:
-            raise
+            break
         except (AttributeError, OSError):
             # An old kernel or a sandbox has no pidfd_open, or descriptors are short.
-            while True:
-                os.kill(pid, 0)
-                await anyio.sleep(PARENT_POLL_S)
-    except ProcessLookupError:
-        pass
-    except OSError:
-        # It is there, but not ours to look at: its end is left to end of file.
-        return
+            await anyio.sleep(PARENT_POLL_S)
     reading.cancel()
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        # It is another user's.
+        pass
+    return True
 
 
 async def _end_of(pid: int) -> None:

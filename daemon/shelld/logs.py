@@ -90,7 +90,7 @@ def _write_anew(descriptor: int, data: memoryview) -> int:
     try:
         own = os.open(f"/proc/self/fd/{descriptor}", flags)
     except PermissionError:
-        # The terminal of another user, who has become this one.
+        # The user has changed, by su, and the terminal is still that of the one before.
         return _write_some(descriptor, data)
     try:
         return os.write(own, data)

@@ -228,8 +228,10 @@ async def test_waiting_does_not_count_as_running() -> None:
         await wait_for_waiting(1)
         began = time.monotonic()
         shell = await run(manager, "true")
+        passed_ms = math.ceil((time.monotonic() - began) * 1000)
         assert manager.spares_used == 1
-        assert shell.elapsed_ms <= math.ceil((time.monotonic() - began) * 1000)
+        # No assertion about speed: both clocks ran at the same time.
+        assert shell.elapsed_ms <= passed_ms
 
 
 async def test_what_has_waited_does_not_count_as_a_shell() -> None:

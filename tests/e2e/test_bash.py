@@ -277,9 +277,9 @@ def test_a_command_that_is_silent_for_too_long_times_out(daemon: RawDaemon) -> N
 
 @pytest.mark.parametrize("stream", ["", ">&2"])
 def test_output_puts_the_limit_on_silence_off(daemon: RawDaemon, stream: str) -> None:
-    # Silent for 3 seconds in all, but never for long.
-    command = f"for i in {{1..30}}; do sleep 0.1; echo -n x {stream}; done"
-    result = daemon.bash(command, idle_timeout=2500)
+    # Silent for longer than the limit in all, and never for long.
+    command = f"for i in {{1..30}}; do sleep 0.2; echo -n x {stream}; done"
+    result = daemon.bash(command, idle_timeout=5500)
     assert (result["stdout"] + result["stderr"], result["status"]) == ("x" * 30, "completed")
     assert "reason" not in result
 

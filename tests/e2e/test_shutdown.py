@@ -324,6 +324,27 @@ async def test_a_process_is_watched_where_no_handle_can_be_had(
     assert reading.cancel_called
 
 
+async def test_a_process_of_another_user_is_watched(
+    monkeypatch: pytest.MonkeyPatch, parent: subprocess.Popen[bytes]
+) -> None:
+    kill = os.kill
+
+    def refuse(pid: int, number: int) -> None:
+        if number == 0:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", refuse)
+    with anyio.fail_after(20), anyio.CancelScope() as reading:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(app.watch_process, parent.pid, reading)
+            await anyio.lowlevel.checkpoint()
+            assert not reading.cancel_called
+            parent.kill()
+            await anyio.sleep_forever()
+    assert reading.cancel_called
+
+
 def test_a_parent_that_is_already_gone_ends_the_daemon() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -74,8 +74,13 @@ class ShellManager:
 
     @classmethod
     def adopt(cls, manager: Manager) -> None:
-        """Let ``ShellManager()`` stand for a manager that runs; on the event loop of that."""
+        """Let ``ShellManager()`` stand for a manager that runs; on the event loop of that.
+
+        Does nothing if it already does.
+        """
         with cls._making:
+            if cls._instance is not None and cls._instance._manager is manager:
+                return
             adopted = cls._instance = super().__new__(cls)
             adopted._set_up(manager)
             adopted._is_adopted = True

@@ -81,8 +81,6 @@ class Toolbox:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._loading: _Loading | None = None
-        # ``ShellManager()`` stands for the manager of this daemon.
-        self._is_adopted = False
 
     async def preload(self) -> None:
         """Load the tools once the first commands have had their turn."""
@@ -129,9 +127,7 @@ class Toolbox:
         from shelld.embed import ShellManager  # noqa: PLC0415
 
         # Tools of others may ask for it.
-        if not self._is_adopted:
-            ShellManager.adopt(self._daemon.manager)
-            self._is_adopted = True
+        ShellManager.adopt(self._daemon.manager)
         loading, loop = _Loading(), current_token()
 
         def load() -> None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from shelld.shells.dump_parser import OPTION_VARIABLES, declared, declared_in, without_options
+from shelld.shells.dump_parser import declared, declared_in, without_options
 from shelld.shells.functions import entry_name, function_of, without_export
 from shelld.shells.quoting import quote
 from shelld.shells.state import ShellState
@@ -20,6 +20,8 @@ from shelld.shells.text import to_bytes
 
 Changes = dict[str, str | None]
 
+# They list options that are on.
+_OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 _POSIX: Final = "POSIXLY_CORRECT"
 _SET_OPTIONS: Final = frozenset(
     b"""allexport braceexpand errexit errtrace functrace hashall histexpand history ignoreeof
@@ -105,7 +107,7 @@ def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
 
     A bash that is started with these variables would set options before it runs its prelude.
     """
-    for name in (*OPTION_VARIABLES, _POSIX.encode()):
+    for name in (*_OPTION_VARIABLES, _POSIX.encode()):
         if changes.get(name.decode()) is not None:
             env.pop(name, None)
 
@@ -126,7 +128,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     if path:
         lines.append(b"\\builtin declare -p %s" % names + end if names else b"")
         lines.append(rb"\builtin printf '\0'" + end)
-    given = [name for name in OPTION_VARIABLES if changes.get(name.decode()) is not None]
+    given = [name for name in _OPTION_VARIABLES if changes.get(name.decode()) is not None]
     if given:
         options = b" ".join(sorted(filter(_SHOPT.fullmatch, _listed(changes, "BASHOPTS"))))
         lines.append(
@@ -164,7 +166,7 @@ def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
     before, after = declared(told.variables), declared_in(dump)
     # SHELLOPTS and BASHOPTS differ whenever an option does; options are compared elsewhere. So
     # these two always count as untouched.
-    for name in OPTION_VARIABLES:
+    for name in _OPTION_VARIABLES:
         after.pop(name, None)
         before.pop(name, None)
     names = [to_bytes(name) for name in changes]

@@ -187,7 +187,7 @@ LATER: Final[dict[State, frozenset[State]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# What these events lead to in a state that has no step of its own for them. None has it in OVER.
+# What these events lead to in a state that has no step of its own for them. OVER has no steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),

@@ -34,8 +34,6 @@ _DOTGLOB: Final = b"shopt -s dotglob\n"
 MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
 
-# They list options that are kept apart. Only their export is kept.
-OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
 # sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. A bash
 # whose startup file sets extdebug looks for a debugger, and says so.

@@ -38,7 +38,7 @@ class DumpFiles:
         return self._unused.pop()
 
     def give_back(self, descriptor: int) -> None:
-        """Take a file back, and its memory. Given back again, it is taken once."""
+        """Take a file back, and free its memory. Does nothing if the file is already back."""
         if descriptor in self._unused:
             return
         if not self._is_open:

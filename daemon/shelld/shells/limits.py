@@ -1,4 +1,4 @@
-"""What a request allows its command: so much time, and so much silence."""
+"""The limits that a request sets for its command: on its time, and on its silence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Limits:
         self._written = 0
 
     def begin(self, request: StartRequest) -> None:
-        """From now on the command has as long as its request says."""
+        """Start the limits of a request."""
         if request.timeout is not None:
             self._policies[Event.TIMEOUT_DUE] = request.timeout
         if request.idle_timeout is not None:
@@ -42,5 +42,5 @@ class Limits:
         return self._policies[name]
 
     def lift(self) -> None:
-        """From now on the command may take any time."""
+        """Drop both limits."""
         self._deadlines.drop(*self._policies)

@@ -1,7 +1,7 @@
-"""Which directories may never answer: those that another machine, or another program, serves.
+"""Recognises remote directories: those that another machine, or a program, serves.
 
-To look at one can block for ever, and the event loop with it. To read the list of mounts never
-blocks, so such directories are recognised by their paths, without a look at them.
+If that does not answer, every look at such a directory blocks, and the event loop with it. Reading
+the list of mounts never blocks. So a directory is recognised by its path, without a look at it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
 class Mounts:
-    """Reads the list when it is needed, and again when the kernel says that it has changed.
+    """Reads the list of mounts when it is needed, and again when the kernel says that it changed.
 
-    Where there is none, nothing counts as remote.
+    Where there is no such list, nothing counts as remote.
     """
 
     def __init__(self) -> None:
@@ -104,6 +104,7 @@ def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
                 continue
             links += 1
             if links > _MAX_LINKS:
+                # The kernel gives up here, too.
                 return False
             if target.startswith(b"/"):
                 reached = b""

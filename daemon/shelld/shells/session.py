@@ -136,10 +136,7 @@ class Session:
     @property
     def is_remote(self) -> bool:
         """Whether its directory must not be looked at, as that may take for ever."""
-        return self._is_remote(self._last_cwd)
-
-    def _is_remote(self, directory: bytes) -> bool:
-        return directory != self.base.cwd and self._mounts.may_hang(directory)
+        return self._last_cwd != self.base.cwd and self._mounts.may_hang(self._last_cwd)
 
     def directory_failed(self, directory: str) -> None:
         """A command could not be started there, but a remote file system has answered."""
@@ -147,11 +144,12 @@ class Session:
             self._lost_directory = to_bytes(directory)
 
     def _existing(self, directory: bytes) -> bytes:
-        if directory == self._lost_directory or (
-            directory != self.base.cwd and not self._mounts.may_hang(directory)
-        ):
-            while not os.path.isdir(directory) and directory != os.path.dirname(directory):
-                directory = os.path.dirname(directory)
+        if directory == self.base.cwd:
+            return directory
+        if directory != self._lost_directory and self._mounts.may_hang(directory):
+            return directory
+        while not os.path.isdir(directory) and directory != os.path.dirname(directory):
+            directory = os.path.dirname(directory)
         return directory
 
     def _cwd_after(self, left: Left, cwd: bytes) -> bytes:
