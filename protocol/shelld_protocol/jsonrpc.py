@@ -154,9 +154,13 @@ def _decode_single(data: bytes) -> Single:
     return Request(decode(envelope.method, _string_decoder), params, raw_id or None)
 
 
+def _is_version(text: bytes) -> bool:
+    # The second form is for text with escapes.
+    return text == b'"2.0"' or (text[:1] == b'"' and decode(text, _string_decoder) == "2.0")
+
+
 def _why_invalid(envelope: _Envelope, id_is_valid: bool) -> str | None:
-    version = envelope.jsonrpc
-    if bytes(version)[:1] != b'"' or decode(version, _string_decoder) != "2.0":
+    if not _is_version(bytes(envelope.jsonrpc)):
         return 'jsonrpc must be "2.0"'
     if not id_is_valid:
         return "id must be a string, a number or null"

@@ -35,7 +35,8 @@ def policy(clock: Clock) -> SparePolicy:
 
 def start_slowly(policy: SparePolicy, name: str, times: float) -> None:
     for _ in range(int(times)):
-        policy.note_start(name, math.inf)
+        policy.command_ended(name)
+        policy.command_comes(name, math.inf)
 
 
 def test_one_waits_after_a_command(policy: SparePolicy) -> None:
@@ -69,7 +70,7 @@ def test_where_starts_are_slow_none_wait(policy: SparePolicy) -> None:
     assert policy.wanted("a") == 1
     start_slowly(policy, "a", 1)
     assert (policy.wanted("a"), policy.wanted_meanwhile("a"), policy.wanted("b")) == (0, 0, 1)
-    policy.note_start("a", 0.0001)
+    policy.command_comes("a", 0.0001)
     assert policy.wanted("a") == 1
 
 

@@ -74,8 +74,9 @@ class Links:
 
     def drain(self) -> None:
         """Take all output that was written by now."""
-        for pipe in self._pipes.values():
-            pipe.drain()
+        for descriptor, events in self._poller.poll(0):
+            if events & READABLE and descriptor in self._pipes:
+                self._pipes[descriptor].drain()
 
     def launch_again(self, launch: Launch) -> bool:
         """Give the command to another runner, if one can be had.

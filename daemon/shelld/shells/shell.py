@@ -244,7 +244,7 @@ class Shell:
             self.signal = _signal_name(-code)
         own = ShellEvent.EXITED_ZERO if code == 0 else ShellEvent.EXITED_NONZERO
         self.status = next_status(self.status, kill_event or own)
-        self.completed_at = time.time()
+        self._completed_at, self._completed_on_clock = time.time(), time.monotonic()
         if math.isnan(self._lasted):
             self.stop_clock()
 

@@ -70,19 +70,21 @@ class SparePolicy(Struct, eq=False):
     def command_ended(self, name: str | None) -> None:
         self._session(name).used_at = self.clock()
 
-    def command_comes(self, name: str | None) -> None:
-        """Forget slow starts of a while ago: all, or one if commands come without a pause."""
+    def command_comes(self, name: str | None, start_took: float | None = None) -> None:
+        """Learn that a session has a command, and how long the start of the spare for it took.
+
+        `start_took` is infinite for a spare that was not ready, and None if there was none. Slow
+        starts of a while ago are forgotten: all, or one if commands come without a pause.
+        """
         session, now = self._session(name), self.clock()
         if now - session.used_at > self.pause_s:
             session.slow_starts = 0
         elif now - session.judged_at > self.retry_s:
             session.slow_starts = int(min(session.slow_starts, self.max_slow_starts - 1))
-
-    def note_start(self, name: str | None, seconds: float) -> None:
-        """Learn how long a start took; infinite if it was not ready when it was needed."""
-        session = self._session(name)
-        session.slow_starts = max(0, session.slow_starts + (1 if self._is_slow(seconds) else -1))
-        session.judged_at = self.clock()
+        if start_took is not None:
+            change = 1 if self._is_slow(start_took) else -1
+            session.slow_starts = max(0, session.slow_starts + change)
+            session.judged_at = now
 
     def _is_slow(self, seconds: float) -> bool:
         self._fastest_start_s = min(self._fastest_start_s, seconds)

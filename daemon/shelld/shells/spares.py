@@ -45,6 +45,7 @@ class Spares:
 
     def command_started(self, session: Session, spare: Spare) -> None:
         """Get ready for the next one, if this one surely does not change what that starts from."""
+        self.policy.command_comes(session.name, spare.launch.start_took)
         if spare.launch.recorder is None:
             self._provide(session, self.policy.wanted_meanwhile(session.name))
 
@@ -82,32 +83,32 @@ class Spares:
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return one that can run this request now; it is the caller's."""
-        self.policy.command_comes(session.name)
-        for spare in self._waiting:
-            if spare.suits(session, request):
-                break
-        else:
-            return None
-        launch = spare.launch
-        if not launch.is_ready:
-            _look(launch)
-        self.policy.note_start(session.name, launch.start_took if launch.is_ready else math.inf)
-        if not launch.has_started:
-            shell = spare.life.shell
-            with anyio.move_on_after(MAX_START_WAIT_S) as wait:
-                await shell.wait_until(lambda: launch.has_started or shell.is_empty)
-            # Others have had their turn meanwhile.
-            if spare not in self._waiting or not spare.suits(session, request):
-                return None
-            if wait.cancelled_caught:
-                # So that the next command does not wait for it, too.
-                self._end(spare)
-                return None
-            _look(launch)
-        if not launch.is_ready:
+        spare = next((each for each in self._waiting if each.suits(session, request)), None)
+        if spare is None or not await self._is_ready(spare, session, request):
+            self.policy.command_comes(session.name, None if spare is None else math.inf)
             return None
         self._waiting.remove(spare)
         return spare
+
+    async def _is_ready(self, spare: Spare, session: Session, request: StartRequest) -> bool:
+        launch, shell = spare.launch, spare.life.shell
+        if not launch.is_ready:
+            _look(launch)
+        if launch.has_started:
+            return launch.is_ready
+        with anyio.move_on_after(MAX_START_WAIT_S) as wait:
+            await shell.wait_until(lambda: launch.has_started or shell.is_empty)
+        # Others have had their turn meanwhile.
+        if spare not in self._waiting or not spare.suits(session, request):
+            return False
+        if wait.cancelled_caught:
+            # So that the next command does not wait for it, too.
+            self._end(spare)
+            return False
+        # It was not there when it was needed.
+        launch.start_took = math.inf
+        _look(launch)
+        return launch.is_ready
 
     def note_use(self, *, succeeded: bool) -> None:
         """Learn whether one could be used."""
