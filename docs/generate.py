@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shelld.options import option_parser
+from shelld.cli.parser import option_parser
 from shelld_protocol.errors import ErrorKind
 from shelld_protocol.schemas import openrpc_document
 

@@ -16,10 +16,11 @@ import signal
 import sys
 from types import FrameType
 
+from shelld.cli.parser import parse_options
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
-from shelld.options import Options, parse_options
-from shelld.startup import (
+from shelld.process.options import Options
+from shelld.server.startup import (
     StartupError,
     claim_stdio,
     greeting_for,
@@ -37,15 +38,15 @@ def main() -> int:
     gc.disable()
     match sys.argv[1:]:
         case ["explain", *arguments]:
-            from shelld.explain import explain  # noqa: PLC0415
+            from shelld.cli.explain import explain  # noqa: PLC0415
 
             return explain(arguments)
         case ["doctor", *arguments]:
-            from shelld.doctor import doctor  # noqa: PLC0415
+            from shelld.cli.doctor import doctor  # noqa: PLC0415
 
             return doctor(arguments)
         case ["mcp-config", *arguments]:
-            from shelld.mcp_config import mcp_config  # noqa: PLC0415
+            from shelld.cli.mcp_config import mcp_config  # noqa: PLC0415
 
             return mcp_config(arguments)
         case _:
@@ -90,7 +91,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
     from shelld.app import run  # noqa: PLC0415
     from shelld.audit import AuditLog  # noqa: PLC0415
     from shelld.guard.policy import DEFAULT_POLICY  # noqa: PLC0415
-    from shelld.logs import configure_logging, write_without_waiting  # noqa: PLC0415
+    from shelld.process.logs import configure_logging, write_without_waiting  # noqa: PLC0415
 
     try:
         configure_logging(options.log_level, options.log_file)

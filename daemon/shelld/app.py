@@ -21,24 +21,25 @@ from typing import Final, NoReturn
 
 import anyio
 
-from shelld import __version__, faults
+from shelld import __version__
 from shelld.audit import AuditLog
 from shelld.eventloop.memory import collect_rarely, give_back_regularly
+from shelld.eventloop.signals import received
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
-from shelld.logs import write_without_waiting
 from shelld.mcp.progress import ProgressReports
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon, audit_shell, manager_options
 from shelld.methods.guard import load_soon
-from shelld.options import Options
+from shelld.process import faults
+from shelld.process.logs import write_without_waiting
+from shelld.process.options import Options
 from shelld.routes import routes
 from shelld.server.serve import Server
+from shelld.server.startup import StartupError, hint_for
 from shelld.server.stdio import Input, Output
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld.signals import received
-from shelld.startup import StartupError, hint_for
 
 logger = logging.getLogger("shelld.app")
 

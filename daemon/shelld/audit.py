@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from shelld.logs import open_log
+from shelld.process.logs import open_log
 from shelld_protocol.encoding import encode
 
 OLD_FILES: Final = 3

@@ -8,8 +8,8 @@ import pytest
 
 from shelld.methods.bash import bash, is_answerable, run_for_answer
 from shelld.methods.context import Context, Daemon, LargeAnswers
-from shelld.options import Options
 from shelld.output.retention import ShellOutput
+from shelld.process.options import Options
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, resource_exhausted

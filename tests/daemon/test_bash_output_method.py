@@ -13,9 +13,9 @@ from anyio.lowlevel import checkpoint
 from shelld.methods.bash import bash, run_for_answer
 from shelld.methods.bash_output import bash_output, wait_and_read
 from shelld.methods.context import Context, Daemon, LargeAnswers
-from shelld.options import Options
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
+from shelld.process.options import Options
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shelld.shells.dumps import DumpFiles
+from shelld.sessions.dumps import DumpFiles
 
 
 def test_a_file_that_is_given_back_twice_is_not_given_to_two_commands() -> None:

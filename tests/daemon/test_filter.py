@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld.filters import filter as filter_module
+from shelld.filters import process
+from shelld.filters.filter import MAX_PATTERN_CHARACTERS, Filters
+from shelld.filters.linear import LinearPattern, split_lines
 from shelld.keeper.pool import RunnerPool
-from shelld.output import filter as filter_module
-from shelld.output import filter_process
-from shelld.output.filter import MAX_PATTERN_CHARACTERS, Filters
-from shelld.output.linear import LinearPattern, split_lines
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import DEADLINE_S, running_below, wait_for
 
@@ -178,7 +178,7 @@ async def runs_beside(work: Awaitable[object]) -> bool:
 async def test_a_pattern_that_explodes_is_stopped_and_delays_nobody(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 0.5)
+    monkeypatch.setattr(process, "TIME_BUDGET_S", 0.5)
     async with filters.open("(a+)+(?!a)$") as line_filter:
         assert line_filter is not None
         lines = line_filter.lines
@@ -199,7 +199,7 @@ def helpers() -> list[int]:
 async def test_the_budget_is_for_all_texts_of_one_look(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 0.4)
+    monkeypatch.setattr(process, "TIME_BUDGET_S", 0.4)
     # Some hundredths of a second each.
     text = "a" * 18 + "!\n"
     async with filters.open("^(a+)+(?!a)$") as line_filter:
@@ -217,11 +217,11 @@ def processor_seconds(pid: int) -> float:
 async def test_a_budget_that_is_renewed_lasts(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 1)
+    monkeypatch.setattr(process, "TIME_BUDGET_S", 1)
     text = "a" * 18 + "!\n"
     async with filters.open("^(a+)+(?!a)$") as line_filter:
         assert line_filter is not None
-        monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 60)
+        monkeypatch.setattr(process, "TIME_BUDGET_S", 60)
         (pid,) = helpers()
         # Its first limits, of time and of processor time, were one and three seconds.
         while processor_seconds(pid) < 3.5:
@@ -292,7 +292,7 @@ async def test_without_a_process_to_be_had_the_answer_says_so(
 async def test_a_program_that_ends_at_once_is_no_bad_pattern(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filter_process, "_PROGRAM", os.devnull)
+    monkeypatch.setattr(process, "_PROGRAM", os.devnull)
     with pytest.raises(RpcError) as caught:
         await matching(filters, "(?=a)", "a")
     assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
@@ -306,7 +306,7 @@ async def test_a_line_of_megabytes_delays_nobody(
     filters: Filters, pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Five times, on a machine that may be busy.
-    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 60.0)
+    monkeypatch.setattr(process, "TIME_BUDGET_S", 60.0)
     async with filters.open(pattern) as line_filter:
         assert line_filter is not None
         # On a busy machine, the thread of one search may have ended before others had their turn.
@@ -321,7 +321,7 @@ COSTLY = "(?:[a-q]?){900}[^u-z]{13}~"
 async def test_a_costly_search_of_a_long_line_is_stopped(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filter_process, "TIME_BUDGET_S", 0.5)
+    monkeypatch.setattr(process, "TIME_BUDGET_S", 0.5)
     with pytest.raises(RpcError, match="Invalid filter regex: takes more than"):
         await matching(filters, COSTLY, NOISE)
     wait_for(lambda: not helpers(), "the end of the process")

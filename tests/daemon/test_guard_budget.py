@@ -14,7 +14,6 @@ import anyio
 import pytest
 
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
-from shelld import faults
 from shelld.guard import Circumstances, judgement, parse, units
 from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
@@ -22,6 +21,7 @@ from shelld.guard.judgement import is_prepared, judge, judge_at_once
 from shelld.guard.policy import DEFAULT_POLICY
 from shelld.guard.verdict import Verdict
 from shelld.methods.guard import verdict_on
+from shelld.process import faults
 from shelld_protocol.shell_methods import BashParams
 
 # Each takes much longer than it is long.

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from shelld import faults
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon
-from shelld.options import Options
+from shelld.process import faults
+from shelld.process.options import Options
 from shelld.shells.launch import StartRequest
 from shelld.shells.life import Life
 from shelld.shells.lifecycle import ShellStatus

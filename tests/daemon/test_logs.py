@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shelld.logs import DescriptorHandler
+from shelld.process.logs import DescriptorHandler
 
 
 def pipe_pair() -> tuple[int, int]:

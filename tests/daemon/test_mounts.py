@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shelld.shells import mounts
-from shelld.shells.mounts import Mounts, remote_mounts
+from shelld.sessions import mounts
+from shelld.sessions.mounts import Mounts, remote_mounts
 
 LIST = b"""\
 22 27 0:21 / / rw,relatime - ext4 /dev/vda rw

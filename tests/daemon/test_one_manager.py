@@ -18,7 +18,7 @@ import pytest
 from shelld.embed import ShellManager, ShellProcess, ShellStatus
 from shelld.methods.bash import bash
 from shelld.methods.context import Context, Daemon
-from shelld.options import Options
+from shelld.process.options import Options
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld.filters.filter import Filters, LineFilter
 from shelld.keeper.pool import RunnerPool
 from shelld.output import reader
 from shelld.output.escapes import first_unit
-from shelld.output.filter import Filters, LineFilter
 from shelld.output.reader import TRUNCATED_SUFFIX, Head, Read, StreamReader, read_head
 from shelld.output.retention import OutputStream
 from shelld.output.store import Kept, StreamStore

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shelld import faults
 from shelld.eventloop.workers import Workers
 from shelld.methods.context import Context, Daemon
-from shelld.options import Options
+from shelld.process import faults
+from shelld.process.options import Options
 from shelld.server.dispatch import as_method
 from shelld.server.serve import (
     MAX_BACKLOG_BYTES,

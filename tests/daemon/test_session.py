@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shelld.shells import session as module
-from shelld.shells.dump import DUMP
-from shelld.shells.dump_parser import is_readable, is_whole, parse_dump
-from shelld.shells.dumps import DumpFiles
-from shelld.shells.mounts import Mounts
-from shelld.shells.recorder import Recorder
-from shelld.shells.session import (
+from shelld.sessions import session as module
+from shelld.sessions.dump import DUMP
+from shelld.sessions.dump_parser import is_readable, is_whole, parse_dump
+from shelld.sessions.dumps import DumpFiles
+from shelld.sessions.mounts import Mounts
+from shelld.sessions.recorder import Recorder
+from shelld.sessions.session import (
     MAX_DUMP_BYTES,
     MAX_INLINE_BYTES,
     Left,
     Session,
 )
-from shelld.shells.state import ShellState
+from shelld.sessions.state import ShellState
 from shelld_protocol.structs import Unkept
 
 BASE = ShellState(b"/", {b"PATH": b"/usr/bin:/bin"})

@@ -8,7 +8,7 @@ import signal
 
 import anyio
 
-from shelld.signals import received
+from shelld.eventloop.signals import received
 
 
 def test_each_signal_of_a_burst_is_counted_or_followed() -> None:

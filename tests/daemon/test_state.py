@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shelld.shells.calls import Told
-from shelld.shells.dump import DUMP
-from shelld.shells.dump_parser import MAX_DIRECTORIES, parse_dump
-from shelld.shells.dumps import DumpFiles
-from shelld.shells.harmless import changes_nothing
-from shelld.shells.mounts import Mounts
-from shelld.shells.prelude import may_trap, prelude, startable
-from shelld.shells.quoting import quote, unquote
-from shelld.shells.session import Left, Session
-from shelld.shells.state import ShellState, first_state
+from shelld.sessions.calls import Told
+from shelld.sessions.dump import DUMP
+from shelld.sessions.dump_parser import MAX_DIRECTORIES, parse_dump
+from shelld.sessions.dumps import DumpFiles
+from shelld.sessions.mounts import Mounts
+from shelld.sessions.prelude import may_trap, prelude, startable
+from shelld.sessions.quoting import quote, unquote
+from shelld.sessions.session import Left, Session
+from shelld.sessions.side_effects import changes_nothing
+from shelld.sessions.state import ShellState, first_state
 
 BASE = ShellState(b"/", {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C.UTF-8"})
 

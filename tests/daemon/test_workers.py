@@ -13,8 +13,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from shelld import faults
 from shelld.eventloop.workers import MAX_IDLE, Worker, Workers
+from shelld.process import faults
 
 
 class Job:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shelld.explain import explain
-from shelld.options import SUBCOMMANDS, option_parser, parse_options
+from shelld.cli.explain import explain
+from shelld.cli.parser import SUBCOMMANDS, option_parser, parse_options
 from support import DAEMON_COMMAND
 
 # Each option that takes a number, with a number that is in its bounds.

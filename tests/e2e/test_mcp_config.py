@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from shelld.mcp_config import HOSTS
+from shelld.cli.mcp_config import HOSTS
 from support import Json, RawDaemon
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mcp"

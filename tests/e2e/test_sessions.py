@@ -291,7 +291,7 @@ def test_a_remote_directory_is_not_looked_at(tmp_path: Path, spares: str) -> Non
     (tmp_path / "mountinfo").write_text(f"22 27 0:21 / {tmp_path}/remote rw - nfs server:/ rw\n")
     remote = tmp_path / "remote"
     remote.mkdir()
-    command = altered_daemon({"shelld.shells.mounts._LIST": str(tmp_path / "mountinfo")})
+    command = altered_daemon({"shelld.sessions.mounts._LIST": str(tmp_path / "mountinfo")})
     with raw_daemon("--spare-shells", spares, command=command) as daemon:
         assert daemon.bash(f"cd {remote}")["sessionCwd"] == str(remote)
         for _ in range(3):

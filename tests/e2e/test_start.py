@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shelld.startup import problem_with_bash
+from shelld.server.startup import problem_with_bash
 from support import DAEMON_COMMAND, DEADLINE_S, RawDaemon, raw_daemon
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'

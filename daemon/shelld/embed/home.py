@@ -19,8 +19,8 @@ import anyio
 import anyio.abc
 from anyio.lowlevel import EventLoopToken, current_token
 
-from shelld import faults
 from shelld.eventloop.soon import do_soon
+from shelld.process import faults
 from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")

@@ -26,12 +26,12 @@ from anyio.lowlevel import current_token
 from shelld.embed.home import Home, HomeThread
 from shelld.embed.process import ShellProcess
 from shelld.eventloop.soon import do_soon
+from shelld.sessions.text import check_text
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld.shells.starting import wait_for_start
-from shelld.shells.text import check_text
 from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from anyio.lowlevel import checkpoint
 from shelld.embed.home import Home
 from shelld.output.reader import read_all
 from shelld.output.retention import OutputStream
+from shelld.sessions.text import join_streams
 from shelld.shells.lifecycle import LIVE, STEPS, ShellEvent, ShellStatus
 from shelld.shells.shell import Shell
-from shelld.shells.text import join_streams
 
 T = TypeVar("T")
 

@@ -22,8 +22,8 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from shelld import faults
 from shelld.eventloop.readiness import Wakeup
+from shelld.process import faults
 
 J = TypeVar("J")
 

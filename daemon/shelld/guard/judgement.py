@@ -6,13 +6,13 @@ import json
 import re
 from typing import Final
 
-from shelld import faults
 from shelld.guard import Circumstances, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import cleaned
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
+from shelld.process import faults
 
 # What a judgement on the event loop may take: a few milliseconds.
 MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024

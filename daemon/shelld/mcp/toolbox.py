@@ -21,10 +21,10 @@ import msgspec
 from anyio import get_cancelled_exc_class
 from anyio.lowlevel import EventLoopToken, current_token
 
-from shelld import faults
 from shelld.eventloop.soon import do_soon
 from shelld.eventloop.workers import scope_is_cancelled
 from shelld.methods.context import Context, Daemon, RequestContext
+from shelld.process import faults
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import RpcError
 from shelld_protocol.tool_methods import (

@@ -7,8 +7,9 @@ import time
 from functools import cache
 from typing import Any, Literal
 
-from shelld import __version__, faults
+from shelld import __version__
 from shelld.methods.context import Context, Daemon
+from shelld.process import faults
 from shelld_protocol.about import PROTOCOL, Containment, Counters, Limits, ServerInfoResult
 from shelld_protocol.structs import NoParams
 

@@ -19,11 +19,11 @@ from shelld.methods.context import Context
 from shelld.methods.guard import admit
 from shelld.output.reader import STEP_BYTES, read_head
 from shelld.output.retention import OutputStream
+from shelld.sessions.text import check_text, shown
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, started_pid, wait_for_start
-from shelld.shells.text import check_text, shown
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import anyio
 
+from shelld.filters.filter import LineFilter
 from shelld.methods.context import Context
-from shelld.output.filter import LineFilter
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.shells.shell import Shell

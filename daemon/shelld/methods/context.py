@@ -11,7 +11,7 @@ import anyio
 
 from shelld.audit import AuditLog, AuditRecord, timestamp
 from shelld.guard.policy import DEFAULT_POLICY, Policy
-from shelld.options import Options
+from shelld.process.options import Options
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell

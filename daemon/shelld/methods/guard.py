@@ -13,9 +13,9 @@ from shelld.guard import Circumstances
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import Context
-from shelld.shells.functions import function_of
-from shelld.shells.session import Session
-from shelld.shells.text import check_text
+from shelld.sessions.functions import function_of
+from shelld.sessions.session import Session
+from shelld.sessions.text import check_text
 from shelld_protocol.errors import blocked
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams

@@ -7,9 +7,9 @@ from collections import Counter
 
 from shelld.audit import timestamp
 from shelld.methods.context import Context
+from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
-from shelld.shells.text import beginning, shown
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,

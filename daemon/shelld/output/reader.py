@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from anyio.lowlevel import checkpoint
 
+from shelld.filters.filter import LineFilter, portions
 from shelld.output.escapes import MAX_SEQUENCE_BYTES
-from shelld.output.filter import LineFilter, portions
 from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
 from shelld.output.text import (

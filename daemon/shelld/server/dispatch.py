@@ -20,7 +20,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from shelld.faults import answer_for
+from shelld.process.faults import answer_for
 from shelld_protocol.errors import RpcError, internal_error, method_not_found
 from shelld_protocol.params import decode_params
 from shelld_protocol.structs import Params

@@ -28,11 +28,11 @@ import anyio.abc
 import anyio.lowlevel
 import msgspec
 
-from shelld import faults
 from shelld.eventloop.workers import Worker, Workers, scope_is_cancelled
-from shelld.faults import answer_for
-from shelld.logs import write_without_waiting
 from shelld.methods.context import Context, Daemon, LargeAnswers
+from shelld.process import faults
+from shelld.process.faults import answer_for
+from shelld.process.logs import write_without_waiting
 from shelld.server.dispatch import Method, dispatch
 from shelld.server.stdio import Input, Output
 from shelld_protocol.encoding import decode

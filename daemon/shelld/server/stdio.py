@@ -30,10 +30,10 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from shelld import faults
 from shelld.eventloop.readiness import Watch
 from shelld.keeper.transient import TRANSIENT
-from shelld.startup import StartupError
+from shelld.process import faults
+from shelld.server.startup import StartupError
 
 # What a pipe holds; more would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024

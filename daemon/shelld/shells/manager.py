@@ -22,15 +22,15 @@ import anyio
 import anyio.abc
 from anyio.lowlevel import checkpoint
 
-from shelld import faults
+from shelld.filters.filter import Filters
 from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
-from shelld.output.filter import Filters
+from shelld.process import faults
+from shelld.sessions.sessions import Sessions
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import StartRequest
 from shelld.shells.options import ManagerOptions
 from shelld.shells.scope import Scope
-from shelld.shells.sessions import Sessions
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-from shelld import faults
+from shelld.process import faults
 
 
 class Moment(enum.IntEnum):

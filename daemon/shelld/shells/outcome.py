@@ -7,10 +7,10 @@ import os
 import signal
 from typing import Final
 
-from shelld import faults
+from shelld.process import faults
+from shelld.sessions.recorder import Recorder
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
-from shelld.shells.recorder import Recorder
 from shelld.shells.shell import Shell
 
 logger = logging.getLogger("shelld.shells")

@@ -19,13 +19,17 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from shelld import faults
 from shelld.eventloop.readiness import PollerPool
 from shelld.eventloop.workers import Workers
+from shelld.filters.filter import Filters
 from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
-from shelld.output.filter import Filters
 from shelld.output.retention import Retention, ShellOutput
+from shelld.process import faults
+from shelld.sessions.session import Session
+from shelld.sessions.sessions import Sessions
+from shelld.sessions.state import first_state
+from shelld.sessions.text import current_directory
 from shelld.shells.deadlines import START_TIMEOUT_S
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import CommandLaunch, Launch, StartRequest
@@ -36,15 +40,11 @@ from shelld.shells.oom import OomKills
 from shelld.shells.options import ManagerOptions
 from shelld.shells.outcome import Outcome
 from shelld.shells.pipe import Pipe
-from shelld.shells.session import Session
-from shelld.shells.sessions import Sessions
 from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare, SpareLaunch
 from shelld.shells.spare_policy import SparePolicy
 from shelld.shells.spares import Spares
-from shelld.shells.state import first_state
 from shelld.shells.supervisor import Supervisor
-from shelld.shells.text import current_directory
 from shelld_protocol.errors import session_closed, shutting_down
 
 # Commands that have been handed over and are not known to run yet. A burst of a thousand waits

@@ -20,10 +20,10 @@ from msgspec import Struct
 
 from shelld.eventloop.readiness import Wakeup
 from shelld.output.retention import OutputStream, ShellOutput
+from shelld.sessions.recorder import Recorder
+from shelld.sessions.text import beginning
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
-from shelld.shells.recorder import Recorder
-from shelld.shells.text import beginning
 from shelld_protocol.structs import EndReason
 
 

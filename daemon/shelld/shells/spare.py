@@ -23,12 +23,12 @@ import time
 from typing import Final, NamedTuple
 
 from shelld.keeper.channel import write_all
-from shelld.shells.harmless import changes_nothing
+from shelld.sessions.prelude import last_lines, startable, waiting_prelude
+from shelld.sessions.session import Session
+from shelld.sessions.side_effects import changes_nothing
+from shelld.sessions.text import to_bytes
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.life import Life
-from shelld.shells.prelude import last_lines, startable, waiting_prelude
-from shelld.shells.session import Session
-from shelld.shells.text import to_bytes
 
 # A longer command is given to a bash of its own.
 MAX_COMMAND_BYTES: Final = 4_096

@@ -12,10 +12,10 @@ from typing import Final
 
 import anyio
 
-from shelld.shells.dumps import CAN_RECORD
+from shelld.sessions.dumps import CAN_RECORD
+from shelld.sessions.session import Session
 from shelld.shells.launch import StartRequest
 from shelld.shells.life import Life
-from shelld.shells.session import Session
 from shelld.shells.spare import Spare, SpareLaunch
 from shelld.shells.spare_policy import SparePolicy
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import anyio
 
-from shelld import faults
 from shelld.keeper.channel import EMPTY, EXITED, FAILED, KILL, Message
 from shelld.keeper.pool import RunnerPool
+from shelld.process import faults
 from shelld.shells.course import Event
 from shelld.shells.deadlines import KILL_TIMEOUT_S
 from shelld.shells.life import Life

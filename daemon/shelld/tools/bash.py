@@ -15,10 +15,10 @@ from shelld.guard.judgement import judge
 from shelld.methods.bash import dry_run, run_for_answer
 from shelld.methods.bash_output import wait_and_read
 from shelld.methods.context import Context
-from shelld.options import DEFAULT_TIMEOUT_MS
+from shelld.process.options import DEFAULT_TIMEOUT_MS
+from shelld.sessions.text import join_streams, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
-from shelld.shells.text import join_streams, shown
 from shelld.tools.execution import DEFAULT_SESSION, ExecutionTool
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
 from shelld_protocol.shell_methods import BashOutputParams, BashParams

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from shelld.methods.bash_output import bash_output, result_of, wait_and_read
 from shelld.methods.context import Context
 from shelld.output.excerpt import count_lines, last_lines
-from shelld.shells.text import join_streams
+from shelld.sessions.text import join_streams
 from shelld.tools.bash import MAX_OUTPUT_SIZE
 from shelld.tools.execution import ExecutionTool
 from shelld.tools.text import cut_in_the_middle, dropped_notice, excerpt_readers, with_lines

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from shelld.embed import ShellManager
-from shelld.faults import answer_for
 from shelld.methods.context import Context, Daemon, RequestContext
-from shelld.options import Options
+from shelld.process.faults import answer_for
+from shelld.process.options import Options
 from shelld.tools.advice import with_advice
 from shelld.tools.base import BaseTool
 from shelld_protocol.errors import RpcError

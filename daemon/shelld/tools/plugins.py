@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from typing import Any, Final, TypeAlias, get_args
 
-from shelld import faults
+from shelld.process import faults
 from shelld.tools.base import BaseTool
 from shelld.tools.registry import ToolRegistry
 from shelld_protocol.encoding import PLAIN, decode, encode

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from shelld.options import parse_options, split_options
+from shelld.cli.parser import parse_options, split_options
 
 NAME: Final = "shelld"
 

@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shelld.shells.functions import function_of
-from shelld.shells.quoting import quote
+from shelld.sessions.functions import function_of
+from shelld.sessions.quoting import quote
 
 # Bash complains about a value of these that it does not know.
 CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")

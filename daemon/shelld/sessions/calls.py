@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from shelld.shells.dump_parser import declared, declared_in, without_options
-from shelld.shells.functions import entry_name, function_of, without_export
-from shelld.shells.quoting import quote
-from shelld.shells.state import ShellState
-from shelld.shells.text import to_bytes
+from shelld.sessions.dump_parser import declared, declared_in, without_options
+from shelld.sessions.functions import entry_name, function_of, without_export
+from shelld.sessions.quoting import quote
+from shelld.sessions.state import ShellState
+from shelld.sessions.text import to_bytes
 
 Changes = dict[str, str | None]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from shelld.shells.dumps import DumpFiles
-from shelld.shells.mounts import Mounts
-from shelld.shells.session import Session
-from shelld.shells.state import ShellState
+from shelld.sessions.dumps import DumpFiles
+from shelld.sessions.mounts import Mounts
+from shelld.sessions.session import Session
+from shelld.sessions.state import ShellState
 from shelld_protocol.errors import session_not_found
 
 DEFAULT_SESSION: Final = "main"

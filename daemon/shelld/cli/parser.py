@@ -1,21 +1,16 @@
-"""The command line: what can be set, within what bounds, and what it is when it is not."""
+"""The command line: its options, the range of each, and what `--help` says of them."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, get_args
+
+from shelld.process.options import GuardMode, Mechanism, Options
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-# From the strongest to the weakest.
-Mechanism = Literal["cgroup", "subreaper", "process-group"]
-
-# What becomes of a command that is dangerous, or that cannot be known not to be ("strict").
-GuardMode = Literal["block", "strict", "warn", "off"]
-
-DEFAULT_TIMEOUT_MS: Final = 120_000
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 # What `shelld` does besides being the daemon: the arguments of each, and its purpose.
@@ -26,31 +21,6 @@ SUBCOMMANDS: Final = {
 }
 
 _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
-
-
-class Options(NamedTuple):
-    """Sizes in bytes, durations in milliseconds unless the name says otherwise."""
-
-    parent_pid: int | None = None
-    log_level: str = "warning"
-    log_file: str | None = None
-    audit_log: str | None = None
-    audit_max_bytes: int = 10 * 1024 * 1024
-    bash: str = "/bin/bash"
-    containment: Mechanism = "cgroup"
-    default_timeout: int = DEFAULT_TIMEOUT_MS
-    guard: GuardMode = "block"
-    guard_rules: str | None = None
-    grace: int = 1_000
-    max_shells: int = 256
-    spare_shells: int = 4
-    max_retained: int = 1_000
-    retain_seconds: int = 3_600
-    retain_bytes: int = 64 * 1024 * 1024
-    retain_total_bytes: int = 256 * 1024 * 1024
-    spool_dir: str | None = None
-    max_message_bytes: int = 64 * 1024 * 1024
-    max_in_flight: int = 4_096
 
 
 def parse_options(arguments: Sequence[str]) -> Options:

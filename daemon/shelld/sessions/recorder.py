@@ -6,10 +6,10 @@ import os
 
 import anyio
 
-from shelld import faults
-from shelld.shells.calls import split_told
-from shelld.shells.dumps import CAN_RECORD
-from shelld.shells.session import MAX_DUMP_BYTES, Left, Session
+from shelld.process import faults
+from shelld.sessions.calls import split_told
+from shelld.sessions.dumps import CAN_RECORD
+from shelld.sessions.session import MAX_DUMP_BYTES, Left, Session
 from shelld_protocol.structs import Unkept
 
 

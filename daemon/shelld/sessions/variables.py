@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shelld.shells.dump import OPTIONS_VARIABLE, POSIX_VARIABLE, TRAPS_VARIABLE
+from shelld.sessions.dump import OPTIONS_VARIABLE, POSIX_VARIABLE, TRAPS_VARIABLE
 
 # Variables that belong to one bash, or that every bash sets itself.
 OWN_VARIABLES: Final = frozenset(

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shelld.shells.dump import LOCAL_OPTIONS, OPTIONS_VARIABLE
-from shelld.shells.functions import (
+from shelld.sessions.dump import LOCAL_OPTIONS, OPTIONS_VARIABLE
+from shelld.sessions.functions import (
     MAX_ENV_BYTES,
     MAX_ENV_VALUE_BYTES,
     definitions,
     without_export,
 )
-from shelld.shells.quoting import quote, unquote
-from shelld.shells.state import CHECKED, ShellState, exported
-from shelld.shells.variables import (
+from shelld.sessions.quoting import quote, unquote
+from shelld.sessions.state import CHECKED, ShellState, exported
+from shelld.sessions.variables import (
     EXPORT_NOT_KEPT,
     LIKE_OTHERS,
     NOT_IMPORTED,

@@ -31,7 +31,7 @@ START_TIMEOUT_S: Final = 10.0
 # The largest read, decoded, and what is found in it.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
-_PROGRAM: Final = str(Path(__file__).with_name("filter_main.py"))
+_PROGRAM: Final = str(Path(__file__).with_name("main.py"))
 # Where it finds `shelld`.
 _OURS: Final = str(Path(__file__).parents[2])
 _READ_BYTES: Final = 256 * 1024

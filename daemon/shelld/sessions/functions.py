@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from shelld.shells.harmless import BUILTINS
-from shelld.shells.quoting import quote
+from shelld.sessions.quoting import quote
+from shelld.sessions.side_effects import BUILTINS
 
 # execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
 MAX_ENV_VALUE_BYTES: Final = 64 * 1024

@@ -16,9 +16,9 @@ from typing import Final, Protocol
 import anyio
 import anyio.to_thread
 
+from shelld.filters.linear import LinearPattern, compile_linear, split_lines
+from shelld.filters.process import FilterProcess
 from shelld.keeper.pool import RunnerPool
-from shelld.output.filter_process import FilterProcess
-from shelld.output.linear import LinearPattern, compile_linear, split_lines
 from shelld_protocol.errors import invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 

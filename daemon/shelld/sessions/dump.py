@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shelld.shells.quoting import quote
+from shelld.sessions.quoting import quote
 
 # Bash leaves these variables to the dump: the options as they were before the dump changed them,
 # and the traps that the command has set.

@@ -15,9 +15,9 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
-from shelld import faults
-from shelld.shells.calls import Told, state_of_call, untouched, without_options_of_call
-from shelld.shells.dump_parser import (
+from shelld.process import faults
+from shelld.sessions.calls import Told, state_of_call, untouched, without_options_of_call
+from shelld.sessions.dump_parser import (
     directory_of,
     hides_options,
     is_readable,
@@ -25,10 +25,10 @@ from shelld.shells.dump_parser import (
     parse_dump,
     parse_readable_dump,
 )
-from shelld.shells.dumps import DumpFiles
-from shelld.shells.mounts import Mounts
-from shelld.shells.state import CHECKED, ShellState, exported, passed_on, with_late_checked
-from shelld.shells.text import to_bytes, to_text
+from shelld.sessions.dumps import DumpFiles
+from shelld.sessions.mounts import Mounts
+from shelld.sessions.state import CHECKED, ShellState, exported, passed_on, with_late_checked
+from shelld.sessions.text import to_bytes, to_text
 from shelld_protocol.structs import Unkept
 
 # A larger state is not kept, as parsing it would delay other requests.

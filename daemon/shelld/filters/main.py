@@ -79,7 +79,7 @@ def _limit_time(seconds: int) -> None:
 def _with_re2(pattern: str) -> Callable[[str], str] | None:
     """Return what finds the lines; None if RE2 refuses the pattern, or is not there."""
     try:
-        from shelld.output.linear import compile_linear  # noqa: PLC0415
+        from shelld.filters.linear import compile_linear  # noqa: PLC0415
 
         linear = compile_linear(pattern)
     except ImportError:

@@ -21,19 +21,20 @@ from typing import Final, Literal, NamedTuple
 
 import anyio
 
+from shelld.cli.parser import parse_options, split_options
 from shelld.guard import Circumstances
 from shelld.guard.judgement import judge
 from shelld.guard.policy_file import PolicyError, load
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
-from shelld.logs import open_log
 from shelld.methods.bash import bash
 from shelld.methods.context import Context, Daemon, manager_options
 from shelld.methods.shells import kill_shell
-from shelld.options import Options, parse_options, split_options
 from shelld.output.spool import Spool
+from shelld.process.logs import open_log
+from shelld.process.options import Options
+from shelld.server.startup import problem_with_bash, raise_file_limit
 from shelld.shells.manager import Manager
-from shelld.startup import problem_with_bash, raise_file_limit
 from shelld_protocol.errors import RpcError
 from shelld_protocol.shell_methods import BashParams, BashResult, KillShellParams
 

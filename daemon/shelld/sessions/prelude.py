@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shelld.shells.dump import DUMP, GLOBALS, TRAPS_VARIABLE
-from shelld.shells.quoting import quote
-from shelld.shells.state import ShellState
+from shelld.sessions.dump import DUMP, GLOBALS, TRAPS_VARIABLE
+from shelld.sessions.quoting import quote
+from shelld.sessions.state import ShellState
 
 # Matches every command that may set a trap. No word of another command can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")

@@ -1,0 +1,1 @@
+"""What a person calls: the options of the command line, and the subcommands."""

@@ -1,0 +1,38 @@
+"""The options of the daemon, and the default of each."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+# From the strongest to the weakest.
+Mechanism = Literal["cgroup", "subreaper", "process-group"]
+
+# What becomes of a command that is dangerous, or that cannot be known not to be ("strict").
+GuardMode = Literal["block", "strict", "warn", "off"]
+
+DEFAULT_TIMEOUT_MS: Final = 120_000
+
+
+class Options(NamedTuple):
+    """Sizes in bytes, durations in milliseconds unless the name says otherwise."""
+
+    parent_pid: int | None = None
+    log_level: str = "warning"
+    log_file: str | None = None
+    audit_log: str | None = None
+    audit_max_bytes: int = 10 * 1024 * 1024
+    bash: str = "/bin/bash"
+    containment: Mechanism = "cgroup"
+    default_timeout: int = DEFAULT_TIMEOUT_MS
+    guard: GuardMode = "block"
+    guard_rules: str | None = None
+    grace: int = 1_000
+    max_shells: int = 256
+    spare_shells: int = 4
+    max_retained: int = 1_000
+    retain_seconds: int = 3_600
+    retain_bytes: int = 64 * 1024 * 1024
+    retain_total_bytes: int = 256 * 1024 * 1024
+    spool_dir: str | None = None
+    max_message_bytes: int = 64 * 1024 * 1024
+    max_in_flight: int = 4_096
