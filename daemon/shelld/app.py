@@ -152,9 +152,9 @@ async def _run(
         hint = hint_for(streams[0])
         server = Server(daemon, routes(toolbox, reports), source, output, requests, hint=hint)
         async with anyio.create_task_group() as watchers:
-            hurry = anyio.Event()
+            second_signal = anyio.Event()
             reading = anyio.CancelScope()
-            start(_watch_signals, reading, hurry)
+            start(_watch_signals, reading, second_signal)
             start(_watch_output, output, reading)
             start(_watch_children, pool)
             watchers.start_soon(faults.run_once, load_soon, "the preload of the guard")
@@ -168,7 +168,7 @@ async def _run(
             daemon.draining = True
             logger.info("stopping: %d shells are running", len(manager.list_running()))
             stop_at = anyio.current_time() + STOP_S
-            await _stop(server, manager, output, hurry, stop_at)
+            await _stop(server, manager, output, second_signal, stop_at)
             output.close()
             exit_code = _exit_code(server, output)
             # Tasks may ignore their cancellation, and asyncio waits for all of them.
@@ -194,13 +194,13 @@ def _flush_until(stop_at: float) -> float:
 
 
 async def _stop(
-    server: Server, manager: Manager, output: Output, hurry: anyio.Event, stop_at: float
+    server: Server, manager: Manager, output: Output, second_signal: anyio.Event, stop_at: float
 ) -> None:
     async def drain() -> None:
         async with anyio.create_task_group() as stage:
 
             async def cut_short() -> None:
-                await hurry.wait()
+                await second_signal.wait()
                 stage.cancel_scope.cancel()
 
             stage.start_soon(cut_short)
@@ -211,7 +211,7 @@ async def _stop(
     async def kill_all() -> None:
         running = len(manager.list_running())
         with anyio.move_on_after(STOP_KILL_S + running * STOP_KILL_PER_SHELL_S):
-            await manager.kill_all(0 if hurry.is_set() else STOP_GRACE_MS)
+            await manager.kill_all(0 if second_signal.is_set() else STOP_GRACE_MS)
 
     async def flush() -> None:
         with anyio.CancelScope(deadline=_flush_until(stop_at)):
@@ -224,12 +224,12 @@ async def _stop(
             faults.report("the stop")
 
 
-async def _watch_signals(reading: anyio.CancelScope, hurry: anyio.Event) -> None:
+async def _watch_signals(reading: anyio.CancelScope, second_signal: anyio.Event) -> None:
     with received(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as arrivals:
         while True:
             count = await arrivals.wait()
             if reading.cancel_called or count > 1:
-                hurry.set()
+                second_signal.set()
             reading.cancel()
 
 
@@ -242,7 +242,7 @@ async def _watch_children(pool: RunnerPool) -> None:
     """Let the pool know when a child has ended or stopped: its keeper, or what one has left."""
     with received(signal.SIGCHLD) as arrivals:
         while True:
-            next_ms = pool.tend()
+            next_ms = pool.clean_up()
             with anyio.move_on_after(math.inf if next_ms is None else next_ms / 1000):
                 await arrivals.wait()
 

@@ -145,7 +145,7 @@ def test_a_filter_without_a_process_is_told_so(tmp_path: Path, process: str, fun
 
 
 def test_a_keeper_that_fails_after_its_wakeup_looks_at_its_children_again(tmp_path: Path) -> None:
-    reap = "shelld.keeper.supervisor.Keeper._reap"
+    reap = "shelld.keeper.keeper.Keeper._reap"
     command = [sys.executable, str(PEER), "keeper", reap, str(tmp_path)]
     with raw_daemon("--spare-shells", "0", command=command) as daemon:
         shell = started(daemon, "sleep 300")

@@ -28,7 +28,7 @@ from shelld.shells.life import Life
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
-from shelld.shells.scope import MAX_STARTING
+from shelld.shells.runtime import MAX_STARTING
 from shelld.shells.shell import Shell
 from shelld.shells.starting import wait_for_start
 from shelld.shells.supervisor import Supervisor

@@ -179,14 +179,14 @@ async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) 
     clock = anyio.current_time
     watch = Watch(pipe[0])
     # Nobody waits.
-    watch.hurry(clock())
+    watch.set_deadline(clock())
     began = clock()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.wait, lambda: True, began + 60)
             await anyio.wait_all_tasks_blocked()
-            watch.hurry(began + 0.02)
-            watch.hurry(began + 60)
+            watch.set_deadline(began + 0.02)
+            watch.set_deadline(began + 60)
     assert began + 0.02 <= clock()
 
 
@@ -198,7 +198,7 @@ async def test_a_time_that_was_made_shorter_is_forgotten_with_its_wait(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.wait, lambda: True)
             await anyio.wait_all_tasks_blocked()
-            watch.hurry(anyio.current_time() + 0.03)
+            watch.set_deadline(anyio.current_time() + 0.03)
             os.write(pipe[1], b"x")
         os.read(pipe[0], 1)
         with anyio.move_on_after(0.1) as scope:

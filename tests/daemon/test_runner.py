@@ -20,8 +20,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shelld.keeper import orphan_reaper as reaper_module
 from shelld.keeper import pool as pool_module
-from shelld.keeper import strangers as strangers_module
 from shelld.keeper.channel import (
     EMPTY,
     EXITED,
@@ -36,8 +36,8 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
+from shelld.keeper.orphan_reaper import REAPED_AT_ONCE, ROUNDS_BEFORE_GIVING_UP, OrphanReaper
 from shelld.keeper.pool import RunnerPool
-from shelld.keeper.strangers import REAPED_AT_ONCE, ROUNDS_BEFORE_GIVING_UP, Strangers
 from shelld.keeper.tree import Spared, become_subreaper, look
 from shelld.shells.orphans import kill_orphans
 from support import DEADLINE_S, descendants, is_alive, parent_of, wait_for
@@ -259,7 +259,7 @@ def test_a_pool_without_descriptors_refuses_and_works_again(pool: RunnerPool) ->
             with pytest.raises(OSError, match="Too many open files"):
                 pool.acquire()
         pool.trim()
-        pool.tend()
+        pool.clean_up()
         assert pool.is_dying(None) is False
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -352,7 +352,7 @@ def test_closing_and_tending_raise_nothing(monkeypatch: pytest.MonkeyPatch, func
     with monkeypatch.context() as patch:
         patch.setattr(os, function, refuse)
         pool.stop_runner(runner)
-        pool.tend()
+        pool.clean_up()
         pool.trim()
         pool.close()
 
@@ -536,7 +536,7 @@ def test_the_interpreter_of_keeper_and_runners_stays_small(pool: RunnerPool) -> 
 
 
 def test_importing_the_keeper_brings_in_little() -> None:
-    code = "import sys; import shelld.keeper.supervisor; print(' '.join(sys.modules))"
+    code = "import sys; import shelld.keeper.keeper; print(' '.join(sys.modules))"
     path = str(Path(__file__).parents[2] / "daemon")
     env = {**os.environ, "PYTHONPATH": path}
     shown = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
@@ -568,7 +568,7 @@ def endless(wait):
     return call
 os.wait4, os.waitpid = endless(os.wait4), endless(os.waitpid)
 """
-_ONE_AT_A_TIME = "import shelld.keeper.strangers as s; s.REAPED_AT_ONCE = 1"
+_ONE_AT_A_TIME = "import shelld.keeper.orphan_reaper as s; s.REAPED_AT_ONCE = 1"
 # Once one has ended, all do before anybody looks again: there is one signal for them.
 _ALL_TOGETHER = f"""
 {_ONE_AT_A_TIME}
@@ -630,7 +630,7 @@ def test_all_that_end_by_themselves_are_reaped(altered_pool: RunnerPool) -> None
     run.channel.close()
 
 
-_IMPATIENT = "import shelld.keeper.supervisor as s; s._GIVE_UP_INTERVAL_S = 0.01"
+_IMPATIENT = "import shelld.keeper.keeper as s; s._GIVE_UP_INTERVAL_S = 0.01"
 
 
 @pytest.mark.parametrize("altered_pool", [_IMPATIENT], indirect=True)
@@ -646,9 +646,9 @@ def test_a_keeper_that_hears_nothing_ends_no_runner_that_does(altered_pool: Runn
 # A kill is late from the start, and its first rounds have no effect.
 _LATE_AND_WEAK = """
 import shelld.keeper.channel as channel, shelld.keeper.cgroup as cgroup, shelld.keeper.tree as tree
-import shelld.keeper.strangers as strangers
+import shelld.keeper.orphan_reaper as orphan_reaper
 channel.KILL_DEADLINE_MS = 0
-strangers.KILL_INTERVAL_MS = {interval}
+orphan_reaper.KILL_INTERVAL_MS = {interval}
 rounds = []
 def weak(kill):
     def call(*args):
@@ -689,8 +689,8 @@ def test_the_daemon_reaps_a_part_and_comes_back(monkeypatch: pytest.MonkeyPatch)
         return 999_999, 0
 
     monkeypatch.setattr(os, "waitpid", ended)
-    monkeypatch.setattr(pool_module, "TEND_S", 0)
-    assert RunnerPool(adopts=True).tend() == 0
+    monkeypatch.setattr(pool_module, "CLEAN_UP_S", 0)
+    assert RunnerPool(adopts=True).clean_up() == 0
     assert len(reaped) == REAPED_AT_ONCE
 
 
@@ -701,14 +701,14 @@ def test_nobody_gives_up_on_a_kill_after_few_rounds(monkeypatch: pytest.MonkeyPa
     def survivors(_is_spared: Spared) -> list[int]:
         return [7]
 
-    monkeypatch.setattr(strangers_module, "kill_descendants", survivors)
-    strangers = Strangers()
-    strangers.expect()
+    monkeypatch.setattr(reaper_module, "kill_descendants", survivors)
+    orphan_reaper = OrphanReaper()
+    orphan_reaper.start_round()
     # This process was given no processor meanwhile.
     now = 1_000.0
     for _ in range(ROUNDS_BEFORE_GIVING_UP - 1):
-        strangers.kill_round(lambda _pid: False)
-        assert not strangers.settled
-    strangers.kill_round(lambda _pid: False)
-    assert strangers.settled
-    assert strangers.survivors == [7]
+        orphan_reaper.kill_round(lambda _pid: False)
+        assert not orphan_reaper.is_done
+    orphan_reaper.kill_round(lambda _pid: False)
+    assert orphan_reaper.is_done
+    assert orphan_reaper.survivors == [7]

@@ -68,7 +68,7 @@ async def test_the_oldest_gives_way_once_it_has_waited_long() -> None:
         await wait_for_waiting(2)
         await run(manager, "true", "c")
         assert manager.spares_used == 0
-        manager.scope.spares.policy.min_age_s = 0
+        manager.runtime.spares.policy.min_age_s = 0
         before = pids_of_waiting()
         await run(manager, "true", "c")
         with anyio.fail_after(20):
@@ -86,17 +86,17 @@ async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.Monke
     async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
-        manager.scope.spares.policy.idle_s = 0
+        manager.runtime.spares.policy.idle_s = 0
         await wait_for_waiting(0)
         # One use later there is one again.
-        manager.scope.spares.policy.idle_s = 300
+        manager.runtime.spares.policy.idle_s = 300
         await run(manager, "true")
         await wait_for_waiting(1)
 
 
 async def test_where_commands_follow_at_once_two_wait() -> None:
     async with Manager() as manager:
-        manager.scope.spares.policy.in_a_row_s = 60
+        manager.runtime.spares.policy.in_a_row_s = 60
         for _ in range(3):
             await run(manager, "true")
         await wait_for_waiting(2)
@@ -104,7 +104,7 @@ async def test_where_commands_follow_at_once_two_wait() -> None:
 
 async def start_slowly(manager: Manager) -> None:
     """Let every start count as slow, until none waits any more."""
-    policy = manager.scope.spares.policy
+    policy = manager.runtime.spares.policy
     policy.slow_start_factor = policy.slow_start_s = policy.in_a_row_s = 0
     policy.pause_s = policy.retry_s = 60
     for _ in range(int(3 * policy.max_slow_starts)):
@@ -116,8 +116,8 @@ async def test_where_they_start_slowly_none_wait_until_there_was_a_pause() -> No
     async with Manager() as manager:
         await start_slowly(manager)
         # Fewer if one could not be used yet.
-        assert 0 < manager.spares_used <= manager.scope.spares.policy.max_slow_starts
-        manager.scope.spares.policy.pause_s = 0
+        assert 0 < manager.spares_used <= manager.runtime.spares.policy.max_slow_starts
+        manager.runtime.spares.policy.pause_s = 0
         await run(manager, "true")
         await wait_for_waiting(1)
 
@@ -125,11 +125,11 @@ async def test_where_they_start_slowly_none_wait_until_there_was_a_pause() -> No
 async def test_where_they_started_slowly_one_is_tried_after_a_while() -> None:
     async with Manager() as manager:
         await start_slowly(manager)
-        manager.scope.spares.policy.retry_s = 0
+        manager.runtime.spares.policy.retry_s = 0
         await run(manager, "true")
         await wait_for_waiting(1)
         # That was slow again.
-        manager.scope.spares.policy.retry_s = 60
+        manager.runtime.spares.policy.retry_s = 60
         await run(manager, "true")
         await wait_for_waiting(0)
 
@@ -171,7 +171,7 @@ async def test_a_replaced_directory_is_no_failure_of_spares(tmp_path: Path) -> N
     directory = tmp_path / "here"
     directory.mkdir()
     async with Manager() as manager:
-        policy = manager.scope.spares.policy
+        policy = manager.runtime.spares.policy
         policy.max_slow_starts = math.inf
         await run(manager, f"cd {directory}")
         await wait_for_waiting(1)

@@ -28,7 +28,7 @@ def main(*args, **options):
     injector.start_tracing()
     run(*args, **options)
 runner.main = main
-from shelld.keeper.supervisor import main
+from shelld.keeper.keeper import main
 main(3, *sys.argv[2:])
 """
 

@@ -23,9 +23,9 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import current_token
 
-from shelld.embed.home import Home, HomeThread
+from shelld.embed.owner_loop import LoopThread, OwnerLoop
 from shelld.embed.process import ShellProcess
-from shelld.eventloop.soon import do_soon
+from shelld.eventloop.threadsafe import call_threadsafe
 from shelld.sessions.text import check_text
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
@@ -59,10 +59,10 @@ class ShellManager:
     def _set_up(self, manager: Manager) -> None:
         self._manager = manager
         # None while it does not run.
-        self._home: Home | None = None
+        self._owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
         # If that is where it runs.
-        self._thread: HomeThread | None = None
+        self._thread: LoopThread | None = None
         self._opening = threading.Lock()
         # After `reset`.
         self._is_over = False
@@ -84,20 +84,20 @@ class ShellManager:
             adopted = cls._instance = super().__new__(cls)
             adopted._set_up(manager)
             adopted._is_adopted = True
-        adopted._enter_home()
+        adopted._enter_owner()
         manager.on_close = adopted._leave
 
     def _leave(self) -> None:
         """The manager that this one stands for ends."""
-        if self._home is not None:
-            self._home.close()
+        if self._owner is not None:
+            self._owner.close()
         with self._making:
             if ShellManager._instance is self:
                 ShellManager._instance = None
 
-    def _enter_home(self) -> None:
-        self._home = home = Home(self._manager.scope.tasks)
-        self._manager.on_close = home.close
+    def _enter_owner(self) -> None:
+        self._owner = owner = OwnerLoop(self._manager.runtime.tasks)
+        self._manager.on_close = owner.close
 
     @classmethod
     async def reset(cls) -> None:
@@ -117,13 +117,13 @@ class ShellManager:
         one._is_over = True
         if one._thread is not None:
             await anyio.to_thread.run_sync(one._thread.stop)
-        elif one._home is not None:
+        elif one._owner is not None:
             # Nothing to do if its event loop has ended.
             with contextlib.suppress(RpcError):
-                await one._home.call(one._end_all)
+                await one._owner.call(one._end_all)
 
     async def _end_all(self) -> None:
-        self._manager.scope.stop_starting()
+        self._manager.runtime.stop_starting()
         await self._manager.kill_all(0)
 
     @classmethod
@@ -131,9 +131,9 @@ class ShellManager:
         """In a child process: the shells are the parent's, and the thread that they need is not."""
         one, cls._instance = cls._instance, None
         cls._making = threading.Lock()
-        if one is not None and one._home is not None:
-            one._manager.scope.abandon()
-            one._home.abandon()
+        if one is not None and one._owner is not None:
+            one._manager.runtime.abandon()
+            one._owner.abandon()
 
     # -- running ----------------------------------------------------------------------------
 
@@ -161,11 +161,11 @@ class ShellManager:
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
         async with self._manager:
-            self._enter_home()
+            self._enter_owner()
             try:
                 yield
             finally:
-                self._home = self._thread = None
+                self._owner = self._thread = None
 
     @asynccontextmanager
     async def _running_in_thread(self) -> AsyncGenerator[None]:
@@ -185,7 +185,7 @@ class ShellManager:
         """
         if self._is_over:
             raise shutting_down()
-        if self._home is None:
+        if self._owner is None:
             await anyio.to_thread.run_sync(self._open_in_thread)
         return self._manager
 
@@ -197,17 +197,17 @@ class ShellManager:
     ) -> T:
         """Return what ``await function(*args)`` returns on the event loop that the shells live on.
 
-        `discard`: see `Home.call`. Raises `RpcError` (shutting_down).
+        `discard`: see `OwnerLoop.call`. Raises `RpcError` (shutting_down).
         """
         await self.manager()
-        home = self._home
-        assert home is not None
-        return await home.call(function, *args, discard=discard)
+        owner = self._owner
+        assert owner is not None
+        return await owner.call(function, *args, discard=discard)
 
     def _open_in_thread(self) -> None:
         with self._opening:
-            if self._home is None:
-                self._thread = HomeThread(self._running)
+            if self._owner is None:
+                self._thread = LoopThread(self._running)
 
     # -- shells -----------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class ShellManager:
         request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         process = await self.run(self._start, request, discard=ShellProcess.discard)
         # Not before its caller waits for something else.
-        do_soon(current_token(), process.show_end)
+        call_threadsafe(current_token(), process.show_end)
         return process
 
     async def _start(self, request: StartRequest) -> ShellProcess:
@@ -243,7 +243,7 @@ class ShellManager:
     def _process_of(self, shell: Shell) -> ShellProcess:
         process = self._processes.get(shell.id)
         if process is None:
-            process = self._processes[shell.id] = ShellProcess.of(shell, self._home)
+            process = self._processes[shell.id] = ShellProcess.of(shell, self._owner)
         return process
 
     def get_shell(self, shell_id: str) -> ShellProcess | None:
@@ -263,13 +263,15 @@ class ShellManager:
 
     async def kill_all(self, grace_ms: int | None = None) -> int:
         """Kill every shell and everything any of them left; return how many were not empty."""
-        home = self._home
-        return 0 if home is None else await home.call(self._manager.kill_all, grace_ms)
+        owner = self._owner
+        return 0 if owner is None else await owner.call(self._manager.kill_all, grace_ms)
 
     def cleanup_completed(self, max_age_seconds: float = 3_600) -> int:
         """Forget shells that ended longer ago and left nothing running; return how many."""
-        home, forget = self._home, self._manager.forget_older_than
-        return forget(max_age_seconds) if home is None else home.call_sync(forget, max_age_seconds)
+        owner, forget = self._owner, self._manager.forget_older_than
+        if owner is None:
+            return forget(max_age_seconds)
+        return owner.call_sync(forget, max_age_seconds)
 
 
 def _on_asyncio() -> bool:

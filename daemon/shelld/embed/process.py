@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from shelld.embed.home import Home
+from shelld.embed.owner_loop import OwnerLoop
 from shelld.output.reader import read_all
 from shelld.output.retention import OutputStream
 from shelld.sessions.text import join_streams
@@ -72,14 +72,14 @@ class ShellProcess:
 
     def __init__(self, id: str = "", command: str = "", working_dir: str = "") -> None:  # noqa: A002
         self.record = Shell(id, command, working_dir)
-        self._home: Home | None = None
+        self._owner: OwnerLoop | None = None
         self._end_is_hidden = False
 
     @classmethod
-    def of(cls, shell: Shell, home: Home | None) -> ShellProcess:
-        """Return the process of a shell that lives on the event loop of `home`."""
+    def of(cls, shell: Shell, owner: OwnerLoop | None) -> ShellProcess:
+        """Return the process of a shell that lives on the event loop of `owner`."""
         process = cls()
-        process.record, process._home = shell, home
+        process.record, process._owner = shell, owner
         return process
 
     # -- what it is -------------------------------------------------------------------------
@@ -130,8 +130,8 @@ class ShellProcess:
     def show_end(self) -> None:
         """Show it as it is, after `hide_end`."""
         self._end_is_hidden = False
-        if self._home is not None:
-            self._home.call_soon(self.record.notify)
+        if self._owner is not None:
+            self._owner.call_soon(self.record.notify)
 
     # -- waiting and killing ----------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class ShellProcess:
         After `timeout` seconds the shell is killed, its status is TIMEOUT, and TimeoutError is
         raised.
         """
-        return await self._at_home(self._wait, timeout)
+        return await self._run_on_owner(self._wait, timeout)
 
     async def _wait(self, timeout: float | None) -> int:
         shell = self.record
@@ -163,15 +163,15 @@ class ShellProcess:
 
         It is called on the event loop that the shells live on.
         """
-        await self._at_home(self.record.wait_until, condition)
+        await self._run_on_owner(self.record.wait_until, condition)
 
     async def kill(self) -> None:
         """SIGKILL the whole tree, and return once it is dead; nothing if there is no process."""
-        await self._at_home(self._end, signal.SIGKILL, 0)
+        await self._run_on_owner(self._end, signal.SIGKILL, 0)
 
     async def terminate(self) -> None:
         """SIGTERM the whole tree, SIGKILL what does not heed it; return once it is dead."""
-        await self._at_home(self._end, signal.SIGTERM, self.grace_ms)
+        await self._run_on_owner(self._end, signal.SIGTERM, self.grace_ms)
 
     async def _end(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
@@ -188,7 +188,7 @@ class ShellProcess:
 
     async def read_output(self) -> bool:
         """Let arrive what has been written by now; return whether there is anything unread."""
-        return await self._at_home(self._read_output)
+        return await self._run_on_owner(self._read_output)
 
     async def _read_output(self) -> bool:
         for _ in range(_TURNS_TO_READ):
@@ -262,10 +262,10 @@ class ShellProcess:
 
     # -- the way to the event loop of the shells ----------------------------------------------
 
-    async def _at_home(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
-        home = self._home
-        return await (function(*args) if home is None else home.call(function, *args))
+    async def _run_on_owner(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        owner = self._owner
+        return await (function(*args) if owner is None else owner.call(function, *args))
 
     def _here(self, function: Callable[..., T], *args: object) -> T:
-        home = self._home
-        return function(*args) if home is None else home.call_sync(function, *args)
+        owner = self._owner
+        return function(*args) if owner is None else owner.call_sync(function, *args)

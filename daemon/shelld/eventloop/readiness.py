@@ -45,7 +45,7 @@ class Watch:
         try:
             self._on_readable = on_readable
             self._is_over = self._loop.create_future()
-            self.hurry(until)
+            self.set_deadline(until)
             if not self._is_registered:
                 self._loop.add_reader(self._descriptor, self._call)
                 self._is_registered = True
@@ -56,7 +56,7 @@ class Watch:
             self._on_readable = self._is_over = self._timer = None
             self._until = math.inf
 
-    def hurry(self, until: float) -> None:
+    def set_deadline(self, until: float) -> None:
         """Wait no longer than `until`, if anybody waits."""
         if self._is_over is None or until >= self._until:
             return

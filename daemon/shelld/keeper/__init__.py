@@ -12,8 +12,8 @@ All three are child subreapers (prctl(2), Linux): whatever a command forks, howe
 reparented to its runner when its own parent dies; to the keeper, if the runner was killed; to the
 daemon, if both were. A runner that sees ``waitpid`` fail with ECHILD has *proved* that nothing is
 left; a scan of /proc never could. Keeper and daemon, which have other children, look until nothing
-is found twice in a row (`strangers`). Each continues a child that a command has stopped, and the
-kernel continues keeper and runners when their parent ends. Where a cgroup of its own is to be had
+is found twice in a row (`orphan_reaper`). Each continues a child that a command has stopped, and
+the kernel continues keeper and runners when their parent ends. Where a cgroup of its own is to be had
 (`cgroup`), the kernel kills a command's processes all at once. Without subreapers
 (`tree.SessionMembers`) the same processes do the same with what can still be found.
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
-from shelld.keeper.strangers import KILL_INTERVAL_MS, REAPED_AT_ONCE, Strangers
+from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.tree import look, own_children, processes, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
@@ -37,11 +37,11 @@ MAX_SHORT_LIVES: Final = 3
 
 # Processor time for children that end while others are reaped. Processes that only fork and end are
 # caught by whoever looks at them again at once; but other requests wait meanwhile.
-TEND_S: Final = 0.005
+CLEAN_UP_S: Final = 0.005
 
 _BOOT: Final = (
     "import sys; sys.path.append(sys.argv[1]); "
-    "from shelld.keeper.supervisor import main; main(3, *sys.argv[2:])"
+    "from shelld.keeper.keeper import main; main(3, *sys.argv[2:])"
 )
 _ROOT: Final = str(Path(__file__).parents[2])
 
@@ -79,7 +79,7 @@ class RunnerPool:
         self._replaced: set[int] = set()
         # Processes of ours that have ended. If one was a keeper, its runners are to be adopted.
         self._ended: set[int] = set()
-        self._strangers = Strangers()
+        self._orphan_reaper = OrphanReaper()
         self._next_tend_ms: int | None = None
 
     def prepare(self) -> None:
@@ -129,8 +129,8 @@ class RunnerPool:
         self._idle.clear()
         self._continue_runners_without_keeper()
         deadline = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
-        while not self._strangers.settled and time.monotonic() < deadline:
-            self.tend()
+        while not self._orphan_reaper.is_done and time.monotonic() < deadline:
+            self.clean_up()
             time.sleep(KILL_INTERVAL_MS / 1000)
         self._forget_keeper()
         self._reap_replaced()
@@ -156,8 +156,8 @@ class RunnerPool:
             if pid in self._adopted:
                 # And all below it: a tracer among that would keep it from being reaped.
                 self._adopted.discard(pid)
-                self._strangers.expect()
-                self.tend()
+                self._orphan_reaper.start_round()
+                self.clean_up()
             elif self._has_lost_its_keeper(pid):
                 os.kill(pid, signal.SIGKILL)
             elif self._keeper is not None:
@@ -212,7 +212,7 @@ class RunnerPool:
 
         Until then what it has started is not among this process's children.
         """
-        self.tend()
+        self.clean_up()
         if self._keeper_is_gone():
             return True
         # A keeper, unlike a runner, leads its session. One that was replaced may be ending.
@@ -227,19 +227,19 @@ class RunnerPool:
     def expect_orphans(self) -> None:
         """Look for processes of a runner that has ended, and its keeper too; `tend` kills them."""
         if self.adopts:
-            self._strangers.expect()
+            self._orphan_reaper.start_round()
 
     def orphans(self) -> list[int] | None:
         """Return what is left of such processes; None while they are still being killed."""
-        self.tend()
-        return self._strangers.survivors if self._strangers.settled else None
+        self.clean_up()
+        return self._orphan_reaper.survivors if self._orphan_reaper.is_done else None
 
     @property
     def is_blind(self) -> bool:
         """Whether such processes could not even be listed during the last second."""
-        return self._strangers.is_blind
+        return self._orphan_reaper.is_blind
 
-    def tend(self) -> int | None:
+    def clean_up(self) -> int | None:
         """Reap children and kill orphans; return in how many ms to call again, if at all.
 
         To be called on SIGCHLD as well. A keeper that was killed is replaced, one that was
@@ -247,7 +247,7 @@ class RunnerPool:
         """
         if not self.adopts:
             return None
-        end_at = time.thread_time() + TEND_S
+        end_at = time.thread_time() + CLEAN_UP_S
         while self._tend_once() and time.thread_time() < end_at:
             pass
         return self._next_tend_ms
@@ -255,11 +255,11 @@ class RunnerPool:
     def _tend_once(self) -> bool:
         """Return whether there may be more to reap."""
         has_more = self._reap()
-        if self._strangers.interval_ms is not None:
+        if self._orphan_reaper.interval_ms is not None:
             self._adopt_runners()
-            self._strangers.kill_round(self._is_ours)
+            self._orphan_reaper.kill_round(self._is_ours)
             has_more = self._reap()
-        self._next_tend_ms = 0 if has_more else self._strangers.interval_ms
+        self._next_tend_ms = 0 if has_more else self._orphan_reaper.interval_ms
         return has_more
 
     def _reap(self) -> bool:
@@ -280,7 +280,7 @@ class RunnerPool:
                 # killed.
                 self._adopted.discard(pid)
                 self._ended.add(pid)
-                self._strangers.expect()
+                self._orphan_reaper.start_round()
                 self._adopt_runners()
                 if pid == self._keeper_pid:
                     is_short = time.monotonic() - self._keeper_started_at < MIN_KEEPER_LIFE_S

@@ -45,7 +45,7 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
-from shelld.keeper.strangers import (
+from shelld.keeper.orphan_reaper import (
     KILL_INTERVAL_MS,
     REAPED_AT_ONCE,
     ROUNDS_BEFORE_GIVING_UP,

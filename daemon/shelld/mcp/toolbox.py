@@ -21,7 +21,7 @@ import msgspec
 from anyio import get_cancelled_exc_class
 from anyio.lowlevel import EventLoopToken, current_token
 
-from shelld.eventloop.soon import do_soon
+from shelld.eventloop.threadsafe import call_threadsafe
 from shelld.eventloop.workers import scope_is_cancelled
 from shelld.methods.context import Context, Daemon, RequestContext
 from shelld.process import faults
@@ -64,7 +64,7 @@ class _Stage(Generic[T]):
             self.outcome.set_exception(faults.answer_for(error, "the loading of the tools"))
         # Nobody waits any more if the daemon has ended.
         with suppress(RuntimeError):
-            do_soon(loop, self.is_over.set)
+            call_threadsafe(loop, self.is_over.set)
 
 
 class _Loading:

@@ -48,7 +48,7 @@ class Links:
 
     def wake_at(self, moment: float) -> None:
         """Let `wait` end no later than that."""
-        self._watch.hurry(moment)
+        self._watch.set_deadline(moment)
 
     def read(self) -> Iterator[Message | None]:
         """Take what has arrived: output goes to its store, messages are returned.

@@ -1,7 +1,7 @@
 """The manager owns every shell: nobody else starts, kills or forgets one.
 
-Inside of ``async with`` there is a scope (`scope.py`) with a task a shell. Leaving it kills what
-still runs, and forgets all. Everything here belongs to the event loop that it was entered on.
+Inside ``async with`` there is a `Runtime`, with a task for each shell. Leaving it kills what still
+runs, and forgets everything. All of this belongs to the event loop that it was entered on.
 
 Invariant: at most `max_shells` shells are running or have processes left; none of those is ever
 evicted.
@@ -30,7 +30,7 @@ from shelld.sessions.sessions import Sessions
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import StartRequest
 from shelld.shells.options import ManagerOptions
-from shelld.shells.scope import Scope
+from shelld.shells.runtime import Runtime
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
 
@@ -69,7 +69,7 @@ class Manager:
         # Shells that are kept although nothing is left of them, in the order in which they ended.
         self._ended: dict[Shell, None] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._scope: Scope | None = None
+        self._runtime: Runtime | None = None
 
     # -- running ----------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Manager:
         self._tasks = await anyio.create_task_group().__aenter__()
         pool, self._pool = self._pool or RunnerPool(), None
         try:
-            self._scope = Scope(
+            self._runtime = Runtime(
                 self._tasks,
                 self.options,
                 pool,
@@ -92,7 +92,9 @@ class Manager:
             tasks, self._tasks = self._tasks, None
             await tasks.__aexit__(type(error), error, error.__traceback__)
             raise
-        self._tasks.start_soon(faults.keep_running, partial(self._sweep, self._scope), "the sweep")
+        self._tasks.start_soon(
+            faults.keep_running, partial(self._sweep, self._runtime), "the sweep"
+        )
         return self
 
     async def __aexit__(
@@ -104,7 +106,7 @@ class Manager:
         tasks, self._tasks = self._tasks, None
         assert tasks is not None
         try:
-            self.scope.stop_starting()
+            self.runtime.stop_starting()
             with anyio.CancelScope(shield=True):
                 self.on_close()
                 with anyio.move_on_after(EXIT_KILL_S):
@@ -117,39 +119,39 @@ class Manager:
             # Nothing but what the block itself has raised, which is raised again as it is.
             return False
         finally:
-            scope, self._scope = self.scope, None
-            scope.close()
+            runtime, self._runtime = self.runtime, None
+            runtime.close()
             self._shells.clear()
             self._ended.clear()
 
     @property
-    def scope(self) -> Scope:
+    def runtime(self) -> Runtime:
         """Raises RuntimeError if the manager is not running."""
-        if self._scope is None:
+        if self._runtime is None:
             raise RuntimeError("the shell manager is not running")
-        return self._scope
+        return self._runtime
 
     @property
     def sessions(self) -> Sessions:
-        return self.scope.sessions
+        return self.runtime.sessions
 
     @property
     def filters(self) -> Filters:
-        return self.scope.filters
+        return self.runtime.filters
 
     @property
     def spares_used(self) -> int:
         """How many commands were run by a spare shell."""
-        return self.scope.spares.used
+        return self.runtime.spares.used
 
     @property
     def spool_bytes(self) -> int:
         """How much disk space the output of all shells takes."""
-        return self.scope.retention.spool_bytes
+        return self.runtime.retention.spool_bytes
 
     async def runner_info(self) -> RunnerInfo | None:
         """Return what a runner said of itself, once one can be had; None if none can."""
-        return await self.scope.runner_info()
+        return await self.runtime.runner_info()
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -158,7 +160,7 @@ class Manager:
 
         Raises `RpcError` (resource_exhausted, spawn_failed, shutting_down).
         """
-        scope = self.scope
+        runtime = self.runtime
         limit = self.options.max_shells
         for _ in range(_TURNS_TO_RELEASE):
             if len(self._live) + self._starting_count < limit:
@@ -169,7 +171,7 @@ class Manager:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
         self._starting_count += 1
         try:
-            return await scope.start(request)
+            return await runtime.start(request)
         except ConnectionError as error:
             # The runner was never forked.
             raise spawn_failed(errno.EAGAIN, "exec") from error
@@ -250,15 +252,15 @@ class Manager:
 
     def _forget(self, shell: Shell) -> None:
         self._ended.pop(shell, None)
-        if self._shells.pop(shell.id, None) is not None and self._scope is not None:
-            self._scope.retention.forget(shell.output)
+        if self._shells.pop(shell.id, None) is not None and self._runtime is not None:
+            self._runtime.retention.forget(shell.output)
 
-    async def _sweep(self, scope: Scope) -> None:
+    async def _sweep(self, runtime: Runtime) -> None:
         while True:
             await anyio.sleep(_SWEEP_S)
             self.forget_older_than(self.options.retain_seconds)
-            scope.spares.trim()
-            scope.pool.trim()
+            runtime.spares.trim()
+            runtime.pool.trim()
 
     # -- ending -----------------------------------------------------------------------------
 
@@ -268,11 +270,11 @@ class Manager:
         Raises `RpcError` (session_not_found) for one that was never used; the default one always
         exists.
         """
-        scope = self.scope
-        scope.sessions.known(name)
+        runtime = self.runtime
+        runtime.sessions.known(name)
         # First, so that a failure here leaves a session that can be closed again.
-        scope.spares.close_session(name)
-        scope.sessions.forget(name)
+        runtime.spares.close_session(name)
+        runtime.sessions.forget(name)
         return await self._kill(
             [shell for shell in self._shells.values() if shell.session == name],
             self.options.grace_ms,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import anyio
 
 from shelld.keeper.channel import KILL_DEADLINE_MS, RunnerInfo
+from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS
 from shelld.keeper.pool import RunnerPool
-from shelld.keeper.strangers import KILL_INTERVAL_MS
 from shelld.keeper.tree import SessionMembers, exists
 
 

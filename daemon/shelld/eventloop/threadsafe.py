@@ -8,7 +8,7 @@ from typing import Any
 from anyio.lowlevel import EventLoopToken
 
 
-def do_soon(token: EventLoopToken, function: Callable[..., object], *args: object) -> None:
+def call_threadsafe(token: EventLoopToken, function: Callable[..., object], *args: object) -> None:
     """Have something done on another event loop: asyncio's or trio's."""
     loop: Any = token.native_token
     enqueue = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon

@@ -19,7 +19,7 @@ import anyio
 import anyio.abc
 from anyio.lowlevel import EventLoopToken, current_token
 
-from shelld.eventloop.soon import do_soon
+from shelld.eventloop.threadsafe import call_threadsafe
 from shelld.process import faults
 from shelld_protocol.errors import RpcError, shutting_down
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 STOP_TIMEOUT_S: Final = 3.0
 
 
-class Home:
+class OwnerLoop:
     """To be made on the event loop that it stands for; `tasks` runs what others want done."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
@@ -107,7 +107,7 @@ class Home:
                 raise shutting_down()
             self._to_do.append(action)
             try:
-                do_soon(self._token, self._wake)
+                call_threadsafe(self._token, self._wake)
             except RuntimeError:
                 # The event loop was ended without leaving the scope.
                 raise shutting_down() from None
@@ -131,7 +131,7 @@ class Home:
 
 
 class _Call(Generic[T]):
-    """Made where it is waited for, run at home."""
+    """Made where it is waited for, run at owner."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Call(Generic[T]):
         finally:
             # Its event loop may have ended without waiting.
             with suppress(RuntimeError):
-                do_soon(self._caller, self.done.set)
+                call_threadsafe(self._caller, self.done.set)
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -184,7 +184,7 @@ class _Call(Generic[T]):
         return cast("T", self._value)
 
 
-class HomeThread:
+class LoopThread:
     """Keeps a scope open on an event loop in a thread of its own, until `stop` or the exit.
 
     Returns when the scope is open, and raises what prevents that.
@@ -203,7 +203,7 @@ class HomeThread:
         """Leave the scope; return when that has happened, or should have."""
         atexit.unregister(self.stop)
         with suppress(RuntimeError):
-            do_soon(self._token, self._stop.set)
+            call_threadsafe(self._token, self._stop.set)
         self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:

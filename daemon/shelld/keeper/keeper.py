@@ -36,7 +36,7 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
-from shelld.keeper.strangers import KILL_INTERVAL_MS, REAPED_AT_ONCE, Strangers
+from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.tree import become_subreaper, continue_when_parent_ends, set_process_name
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
@@ -131,7 +131,7 @@ class Keeper:
         self._forked_count = 0
         # Those that have died before they could prove that nothing is left.
         self._lost: list[_Runner] = []
-        self._strangers = Strangers()
+        self._orphan_reaper = OrphanReaper()
         self._cgroups_to_remove: list[Cgroup] = []
         self._childless = True
         self._must_reap = False
@@ -162,8 +162,8 @@ class Keeper:
             self._must_reap = False
             self._wake.drain()
             self._reap()
-        if self._strangers.interval_ms is not None:
-            self._kill_strangers()
+        if self._orphan_reaper.interval_ms is not None:
+            self._kill_orphans()
         if self._channel.fileno() in events:
             self._receive()
         now = time.monotonic()
@@ -177,8 +177,8 @@ class Keeper:
     def _next_timeout_ms(self) -> float | None:
         if self._must_reap:
             return 0
-        if self._strangers.interval_ms is not None or self._give_up_at is None:
-            return self._strangers.interval_ms
+        if self._orphan_reaper.interval_ms is not None or self._give_up_at is None:
+            return self._orphan_reaper.interval_ms
         return max(0.0, (self._give_up_at - time.monotonic()) * 1000)
 
     def _receive(self) -> None:
@@ -213,8 +213,8 @@ class Keeper:
             given_up.close()
         elif not given_up.is_given_up:
             given_up.is_given_up = True
-            given_up.others = self._strangers.survivors
-            self._strangers.expect()
+            given_up.others = self._orphan_reaper.survivors
+            self._orphan_reaper.start_round()
 
     def _is_spared(self, pid: int) -> bool:
         return pid in self._runners and not self._runners[pid].is_given_up
@@ -287,9 +287,9 @@ class Keeper:
         else:
             # First of all, so that the daemon is told whatever else fails.
             self._lost.append(ended)
-            self._strangers.expect()
+            self._orphan_reaper.start_round()
             if not ended.is_given_up:
-                ended.others = self._strangers.survivors
+                ended.others = self._orphan_reaper.survivors
             ended.announced = ended.tell((LOST,))
         if ended.cgroup is not None:
             if status:
@@ -297,19 +297,19 @@ class Keeper:
             if not ended.cgroup.remove():
                 self._cgroups_to_remove.append(ended.cgroup)
 
-    def _kill_strangers(self) -> None:
-        self._strangers.kill_round(self._is_spared)
-        if self._strangers.is_blind and self._options.has_heir and self._daemon_alive:
+    def _kill_orphans(self) -> None:
+        self._orphan_reaper.kill_round(self._is_spared)
+        if self._orphan_reaper.is_blind and self._options.has_heir and self._daemon_alive:
             raise KeeperError
         self._reap()
-        if self._strangers.settled:
+        if self._orphan_reaper.is_done:
             for lost in [lost for lost in self._lost if self._is_finished(lost)]:
                 self._lost.remove(lost)
                 lost.close()
             self._remove_cgroups()
 
     def _is_finished(self, lost: _Runner) -> bool:
-        survivors = [pid for pid in self._strangers.survivors if pid not in lost.others]
+        survivors = [pid for pid in self._orphan_reaper.survivors if pid not in lost.others]
         # Nothing else is understood before that.
         lost.announced = lost.announced or lost.tell((LOST,))
         if survivors and not lost.reported:

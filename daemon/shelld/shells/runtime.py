@@ -52,7 +52,7 @@ from shelld_protocol.errors import session_closed, shutting_down
 MAX_STARTING: Final = 32
 
 
-class Scope:
+class Runtime:
     """`on_enter` is told of a shell that a command was handed over for, `on_end` when that has
     ended, `on_release` when nothing is left of it.
     """

@@ -27,7 +27,7 @@ ROUNDS_BEFORE_GIVING_UP: Final = 20
 _CLEAN_ROUNDS: Final = 2
 
 
-class Strangers:
+class OrphanReaper:
     """Kills, round by round, everything below this process but what is spared, with all below it.
 
     `survivors` are those that outlived the deadline; they are still tried, but not waited for.
@@ -42,18 +42,18 @@ class Strangers:
         self._rounds = 0
 
     @property
-    def settled(self) -> bool:
+    def is_done(self) -> bool:
         """Whether nothing is left, but for `survivors`."""
         return self._clean_rounds >= _CLEAN_ROUNDS
 
     @property
     def interval_ms(self) -> int | None:
         """After how long the next round is due; None if it is not."""
-        if not self.settled:
+        if not self.is_done:
             return SURVIVOR_INTERVAL_MS if self.is_blind else KILL_INTERVAL_MS
         return SURVIVOR_INTERVAL_MS if self.survivors else None
 
-    def expect(self) -> None:
+    def start_round(self) -> None:
         """Look again: somebody may have left something behind just now."""
         self._clean_rounds = self._rounds = 0
         self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
@@ -65,15 +65,15 @@ class Strangers:
         self.is_blind = False
         if found is None:
             # A round that proves nothing.
-            if not self.settled:
+            if not self.is_done:
                 self._clean_rounds = 0
                 self.is_blind = self._is_late
             return
         self.survivors = [pid for pid in self.survivors if pid in found]
         if len(found) == len(self.survivors):
             self._clean_rounds += 1
-        elif self.settled:
-            self.expect()
+        elif self.is_done:
+            self.start_round()
         elif self._is_late:
             self.survivors = sorted(found)
             self._clean_rounds = _CLEAN_ROUNDS
