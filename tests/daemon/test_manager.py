@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -21,7 +23,7 @@ import pytest
 
 from shelld.keeper.channel import EMPTY, EXITED, LOST, READY, STARTED, Channel
 from shelld.keeper.pool import SPARE, RunnerPool
-from shelld.shells import orphans, supervisor
+from shelld.shells import orphans, runtime, supervisor
 from shelld.shells.course import Event
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.life import Life
@@ -473,3 +475,28 @@ async def test_runner_and_keeper_killed_together_take_the_session_with_them(
         assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
         assert not is_alive(int((tmp_path / "pid").read_text()))
         assert (await start_and_wait(manager, StartRequest("true"))).pid is not None
+
+
+@pytest.mark.parametrize("step", ["Shell", "Links", "Outcome", "Life", "Supervisor"])
+async def test_a_start_that_fails_half_way_leaves_no_reader(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise MemoryError
+
+    selector: selectors.BaseSelector = vars(asyncio.get_running_loop())["_selector"]
+    async with Manager(ManagerOptions(spare_shells=0)) as manager:
+        await start_and_wait(manager, StartRequest("true"))
+        # Now there is a poller to be reused, which the event loop knows.
+        await manager.kill_all(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime, step, fail)
+            with pytest.raises(MemoryError):
+                await manager.start(StartRequest("true"))
+        gc.collect()
+        for descriptor in selector.get_map():
+            assert isinstance(descriptor, int)
+            os.fstat(descriptor)
+        shell = await start_and_wait(manager, StartRequest("echo later"))
+        await shell.wait_until(lambda: shell.is_empty)
+        assert output_of(shell) == b"later\n"

@@ -13,8 +13,8 @@ reparented to its runner when its own parent dies; to the keeper, if the runner 
 daemon, if both were. A runner that sees ``waitpid`` fail with ECHILD has *proved* that nothing is
 left; a scan of /proc never could. Keeper and daemon, which have other children, look until nothing
 is found twice in a row (`orphan_reaper`). Each continues a child that a command has stopped, and
-the kernel continues keeper and runners when their parent ends. Where a cgroup of its own is to be had
-(`cgroup`), the kernel kills a command's processes all at once. Without subreapers
+the kernel continues keeper and runners when their parent ends. Where a cgroup of its own is to be
+had (`cgroup`), the kernel kills a command's processes all at once. Without subreapers
 (`tree.SessionMembers`) the same processes do the same with what can still be found.
 
 This package never imports anyio or anything of the rest of the daemon, and nothing outside the

@@ -15,27 +15,37 @@ from shelld.keeper.channel import KILL, Channel, Message
 from shelld.keeper.pool import RunnerPool
 from shelld.shells.launch import Launch
 from shelld.shells.pipe import Pipe
+from shelld.shells.shell import Shell
 
 # How often a command is given to a runner that turns out to have never been there.
 MAX_LAUNCHES: Final = 3
 
 
 class Links:
-    """`pipes` are registered from the start, also those of a command that is not handed over."""
+    """The pipes are registered from the start, also those of a command that is not handed over."""
 
     def __init__(
-        self, channel: Channel, pipes: list[Pipe], pollers: PollerPool, pool: RunnerPool
+        self,
+        channel: Channel,
+        launch: Launch,
+        shell: Shell,
+        *,
+        pollers: PollerPool,
+        pool: RunnerPool,
     ) -> None:
         self.channel = channel
         self._pool = pool
         self._launches_left = MAX_LAUNCHES - 1
         # Those that are open.
-        self._pipes = {pipe.descriptor: pipe for pipe in pipes}
+        self._pipes = {
+            launch.stdout: Pipe(launch.stdout, shell.output, shell.stdout),
+            launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
+        }
         self._pollers = pollers
         # None once it was given back.
         self._watched: WatchedPoller | None = pollers.take()
-        self._poller, self._watch = self._watched
         try:
+            self._poller, self._watch = self._watched
             for descriptor in (channel.fileno(), *self._pipes):
                 self._poller.register(descriptor, READABLE)
         except BaseException:
@@ -131,6 +141,14 @@ class Links:
         except BaseException:
             watched.close()
             raise
+
+    def cancel_start(self, launch: Launch) -> None:
+        """Let go of everything, because no supervisor will."""
+        self.give_back_poller(is_intact=False)
+        if launch.is_handed_over:
+            self.close_pipes()
+            if launch.recorder is not None:
+                launch.recorder.close()
 
     def close_pipes(self) -> None:
         while self._pipes:

@@ -39,7 +39,6 @@ from shelld.shells.moments import Moment
 from shelld.shells.oom import OomKills
 from shelld.shells.options import ManagerOptions
 from shelld.shells.outcome import Outcome
-from shelld.shells.pipe import Pipe
 from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare, SpareLaunch
 from shelld.shells.spare_policy import SparePolicy
@@ -211,18 +210,26 @@ class Runtime:
         """Hand over to a runner, and start the task that watches over what becomes of it."""
         channel: Channel | None = None
         output: ShellOutput | None = None
-        supervisor: Supervisor | None = None
+        links: Links | None = None
+        life: Life | None = None
         try:
             channel = self.pool.acquire()
             output = self.retention.open()
-            supervisor = Supervisor(self._life(launch, channel, output), self.pool)
+            shell = Shell(output=output, is_empty=False)
+            links = Links(channel, launch, shell, pollers=self._pollers, pool=self.pool)
+            outcome = Outcome(self._oom_kills)
+            life = Life(
+                shell, launch, links, outcome=outcome, clock=self._clock, listen=self._listen
+            )
+            supervisor = Supervisor(life, self.pool)
             launch.hand_over(channel)
-            self._lives.add(supervisor.life)
+            self._lives.add(life)
             self._tasks.start(supervisor)
         except BaseException:
-            if supervisor is not None:
-                self._lives.discard(supervisor.life)
-                supervisor.cancel_start()
+            if links is not None:
+                links.cancel_start(launch)
+            if life is not None:
+                self._lives.discard(life)
             if output is not None:
                 self.retention.forget(output)
             if channel is not None:
@@ -230,17 +237,7 @@ class Runtime:
                 channel.close()
             launch.close()
             raise
-        return supervisor.life
-
-    def _life(self, launch: Launch, channel: Channel, output: ShellOutput) -> Life:
-        shell = Shell(output=output, is_empty=False)
-        pipes = [
-            Pipe(launch.stdout, output, shell.stdout),
-            Pipe(launch.stderr, output, shell.stderr),
-        ]
-        links = Links(channel, pipes, self._pollers, self.pool)
-        outcome = Outcome(self._oom_kills)
-        return Life(shell, launch, links, outcome=outcome, clock=self._clock, listen=self._listen)
+        return life
 
     def _enter(self, life: Life) -> None:
         shell = life.shell

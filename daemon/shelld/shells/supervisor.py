@@ -63,15 +63,6 @@ class Supervisor:
         self.life.end_as_lost()
         self._finish()
 
-    def cancel_start(self) -> None:
-        """Let go of everything that is ours, because `run` will not be called."""
-        launch = self.life.launch
-        self._links.give_back_poller(is_intact=False)
-        if launch.is_handed_over:
-            self._links.close_pipes()
-            if launch.recorder is not None:
-                launch.recorder.close()
-
     async def _supervise(self) -> None:
         life = self.life
         while not life.is_over:
