@@ -60,6 +60,7 @@ class SpareLaunch(Launch):
     """A bash that is started to wait, in the state that its session has now."""
 
     is_waiting = True
+    working_dir: str
 
     def __init__(self, session: Session, bash: str) -> None:
         super().__init__(session, bash)
@@ -88,6 +89,7 @@ class SpareLaunch(Launch):
         self._open_streams(None)
         self._argv = [*_ARGUMENTS, self._name.ljust(MAX_COMMAND_BYTES)]
         self._go_to(None)
+        self.working_dir = self._session.resolve(None)
         self._env, self._withheld = startable(self._session.environment(None))
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
         last_word = self._session.base.env.get(b"_", b"bash")
