@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from shelld.shells import manager as manager_module
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
+from shelld.shells.prelude import last_lines, waiting_prelude
 from shelld.shells.shell import Shell
 from shelld.shells.spare import SpareLaunch, arguments_address
+from shelld.shells.state import ShellState
 from shelld_protocol.errors import RpcError
 from support import running_below
 
@@ -250,3 +253,28 @@ async def test_one_that_waits_ends_with_the_manager() -> None:
         await run(manager, "true")
         await wait_for_waiting(1)
     assert waiting() == 0
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 0.9], ids=["nothing", "half", "most"])
+def test_a_spare_whose_daemon_ends_too_early_runs_nothing(share: float) -> None:
+    state = ShellState(b"/", {})
+    lines = last_lines(state, b"echo wrong", 3, {})
+    told = lines[: int(lines.index(b"wrong") * share)]
+    read, write = os.pipe()
+    prelude = os.memfd_create("prelude")
+    os.write(prelude, waiting_prelude(state, 3, {}, b"bash"))
+    os.write(write, told)
+    os.close(write)
+    os.lseek(prelude, 0, os.SEEK_SET)
+    start = f'exec 3<&{prelude} 4<&{read}; BASH_ENV=/proc/self/fd/3 exec bash -c "$0"'
+    done = subprocess.run(
+        ["bash", "-c", start, 'eval "$BASH_EXECUTION_STRING" # placeholder'],
+        pass_fds=[prelude, read],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    os.close(read)
+    os.close(prelude)
+    assert (done.returncode, done.stdout) == (0, b"")

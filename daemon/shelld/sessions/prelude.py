@@ -226,8 +226,8 @@ def waiting_prelude(
 ) -> bytes:
     """Return what a bash runs that makes a state, and then waits for `last_lines`.
 
-    It runs this from `descriptor`, and those from the next one, once the one after that has come to
-    its end. `last_word` is what its command will find in ``$_``.
+    It runs this from `descriptor`. The last lines come from a pipe, the next descriptor: bash reads
+    it to its end before it runs any of them. `last_word` is what its command will find in ``$_``.
 
     Without its last lines, bash would run its command in another state. So it closes a descriptor
     to have one free for them, and ends if it still cannot open them.
@@ -237,9 +237,9 @@ def waiting_prelude(
             b"\\exec %d<&-\n" % descriptor,
             _first_lines(withheld),
             state.script,
+            # If no last lines come, because the daemon has ended, the placeholder runs this.
+            b"BASH_EXECUTION_STRING=\n",
             b"\\builtin set -e\n",
-            # Waits for the end of file, which `read` counts as a failure.
-            b"! \\builtin read -r -u %d BASH_EXECUTION_STRING\n" % (descriptor + 2),
             b"\\builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
         )
     )
@@ -257,7 +257,7 @@ def last_lines(
         (
             # Only a bash that could not open these lines was to end.
             b"\\builtin set +e\n",
-            b"\\exec %d<&- %d<&-\n" % (descriptor + 1, descriptor + 2),
+            b"\\exec %d<&-\n" % (descriptor + 1),
             # As if it had started now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             # Unless the session has unset it. ([[ -v SECONDS ]] would make it an integer.)

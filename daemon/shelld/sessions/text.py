@@ -25,27 +25,23 @@ def check_text(
     stdin: str | None = None,
 ) -> None:
     """Refuse what no bash can be told. Raises `RpcError` (invalid_params)."""
-    _check_argument("command", command)
+    _check("command", command)
     if cwd is not None:
-        _check_argument("cwd", os.fspath(cwd))
+        _check("cwd", os.fspath(cwd))
     if stdin is not None:
-        _check_surrogates("stdin", stdin)
+        _check("stdin", stdin, may_have_nul=True)
     for key, value in (env or {}).items():
         if not key or "=" in key or "\0" in key:
             sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
             raise invalid_params(sentence, "env")
-        _check_surrogates("env", key)
+        _check("env", key)
         if value is not None:
-            _check_argument("env", value)
+            _check("env", value)
 
 
-def _check_argument(name: str, text: str) -> None:
-    if "\0" in text:
+def _check(name: str, text: str, *, may_have_nul: bool = False) -> None:
+    if "\0" in text and not may_have_nul:
         raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
-    _check_surrogates(name, text)
-
-
-def _check_surrogates(name: str, text: str) -> None:
     # Those that stand for a byte pass. No message can bring any; programs that embed us can.
     if text.isascii():
         return

@@ -42,6 +42,7 @@ class Links:
             launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
         }
         self._pollers = pollers
+        self._has_channel = True
         # None once it was given back.
         self._watched: WatchedPoller | None = pollers.take()
         try:
@@ -149,6 +150,20 @@ class Links:
             self.close_pipes()
             if launch.recorder is not None:
                 launch.recorder.close()
+
+    def let_go_of_channel(self, *, is_intact: bool) -> None:
+        """Give the runner back if it can take another command, or else close the channel. Once."""
+        if not self._has_channel:
+            return
+        self._has_channel = False
+        try:
+            if is_intact:
+                self._pool.release(self.channel)
+                return
+        except BaseException:
+            self.channel.close()
+            raise
+        self.channel.close()
 
     def close_pipes(self) -> None:
         while self._pipes:

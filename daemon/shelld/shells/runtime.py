@@ -158,14 +158,15 @@ class Runtime:
         """Whether a spare shell runs the command now. If this raises, the caller discards it."""
         life, shell = spare.life, spare.life.shell
         self._check_open(session)
-        working_dir = session.resolve(request.cwd)
+        launch = spare.launch
+        working_dir = launch.working_dir if request.cwd is None else session.resolve(request.cwd)
         shell.begin()
         try:
-            if not spare.launch.is_in_place(request):
+            if not launch.is_in_place(request):
                 # No failure of spare shells: the directory has changed, and theirs was left behind.
                 life.discard()
                 return False
-            spare.launch.run(request)
+            launch.run(request)
         except OSError:
             # Somebody has ended it, say.
             life.discard()
@@ -260,7 +261,7 @@ class Runtime:
     def _spare_is_empty(self, life: Life) -> None:
         # It has run no command, and never will.
         try:
-            self._give_back(life)
+            self._lives.discard(life)
         finally:
             try:
                 self.spares.has_ended(life)
@@ -270,7 +271,7 @@ class Runtime:
     def _shell_is_empty(self, life: Life) -> None:
         shell = life.shell
         try:
-            self._give_back(life)
+            self._lives.discard(life)
             if shell.failure is None:
                 self.retention.finish(shell.output)
         finally:
@@ -280,12 +281,6 @@ class Runtime:
             self.sessions.get(shell.session).directory_failed(shell.working_dir)
         if shell.in_foreground and shell.failure is None and is_open:
             self._prepare_next(self.spares.command_ended, self.sessions.get(shell.session))
-
-    def _give_back(self, life: Life) -> None:
-        """Give the runner back to the pool, if it can take another command."""
-        self._lives.discard(life)
-        if life.is_intact:
-            self.pool.release(life.links.channel)
 
     def _prepare_next(self, prepare: Callable[..., None], *args: object) -> None:
         try:

@@ -4,11 +4,13 @@ Owns what it takes to start one, to have it wait, and to let it run a command. W
 session makes that session's state, runs nothing else, and is used once. Who supervises it from its
 start is who supervises its command.
 
-A bash that waits is ``bash -c PLACEHOLDER``, held up by the last line but one of its startup file.
-It keeps a pointer to its argument and looks at that only afterwards; so to be told its command, the
-argument is overwritten, where execve(2) has put it in its memory (`arg_start` in proc(5)), and then
-bash is let go. It cannot be told from one that was started with that command, by `$0`, `$-`, a
-trace, the words and line numbers of an error, or in any other way but those that the README lists.
+A bash that waits is ``bash -c PLACEHOLDER``, held up by the last line of its startup file, which
+reads a pipe to its end. Bash keeps a pointer to its argument and looks at that only afterwards. So
+the command is written over the argument, where execve(2) has put it in memory (`arg_start` in
+proc(5)), and then the pipe is closed. It cannot be told from one that was started with that
+command, by `$0`, `$-`, a trace, the words and line numbers of an error, or in any other way but
+those that the README lists.
+
 This takes the rights of a debugger, which a process has over its descendants unless the system
 forbids it (ptrace(2), "Ptrace access mode checking"). Where it cannot be done, no bash waits.
 """
@@ -60,6 +62,7 @@ class SpareLaunch(Launch):
     """A bash that is started to wait, in the state that its session has now."""
 
     is_waiting = True
+    working_dir: str
 
     def __init__(self, session: Session, bash: str) -> None:
         super().__init__(session, bash)
@@ -88,16 +91,18 @@ class SpareLaunch(Launch):
         self._open_streams(None)
         self._argv = [*_ARGUMENTS, self._name.ljust(MAX_COMMAND_BYTES)]
         self._go_to(None)
+        self.working_dir = self._session.resolve(None)
         self._env, self._withheld = startable(self._session.environment(None))
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
         last_word = self._session.base.env.get(b"_", b"bash")
         self._add_file(waiting_prelude(self.state, _PRELUDE, self._withheld, last_word))
-        # Empty as long as it waits.
-        self._last_lines = self._add_file(b"")
-        read, self._gate = os.pipe()
+        # Its last lines come from here. It waits for them.
+        read, self._pipe = os.pipe()
         self._theirs.append(read)
-        self._theirs.append(self._gate)
+        self._theirs.append(self._pipe)
         self._descriptors.append(read)
+        # If it does not read, it cannot be used.
+        os.set_blocking(self._pipe, False)
 
     @property
     def session_name(self) -> str | None:
@@ -148,12 +153,12 @@ class SpareLaunch(Launch):
         if not changes_nothing(request.command, self.state.names):
             recording = self._record(request, self._session.state)
         lines = last_lines(self.state, command, _PRELUDE, self._withheld, recording)
-        write_all(self._last_lines, lines)
+        write_all(self._pipe, lines)
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
             raise ProcessLookupError(errno.ESRCH, "it has ended")
         # It goes on now.
-        os.close(self._theirs.pop(self._theirs.index(self._gate)))
+        os.close(self._theirs.pop(self._theirs.index(self._pipe)))
         self.is_waiting = False
 
     def is_in_place(self, request: StartRequest) -> bool:

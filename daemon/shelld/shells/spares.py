@@ -83,17 +83,19 @@ class Spares:
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return one that can run this request now; it is the caller's."""
-        spare = next((each for each in self._waiting if each.suits(session, request)), None)
-        if spare is None or not await self._is_ready(spare, session, request):
-            self.policy.command_comes(session.name, None if spare is None else math.inf)
-            return None
-        self._waiting.remove(spare)
-        return spare
+        for spare in self._waiting:
+            if spare.suits(session, request):
+                if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
+                    self._waiting.remove(spare)
+                    return spare
+                self.policy.command_comes(session.name, math.inf)
+                return None
+        self.policy.command_comes(session.name)
+        return None
 
-    async def _is_ready(self, spare: Spare, session: Session, request: StartRequest) -> bool:
+    async def _becomes_ready(self, spare: Spare, session: Session, request: StartRequest) -> bool:
         launch, shell = spare.launch, spare.life.shell
-        if not launch.is_ready:
-            _look(launch)
+        _look(launch)
         if launch.has_started:
             return launch.is_ready
         with anyio.move_on_after(MAX_START_WAIT_S) as wait:

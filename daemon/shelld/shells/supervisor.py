@@ -155,8 +155,7 @@ class Supervisor:
         self._links.close_pipes()
         if launch.recorder is not None:
             launch.recorder.close()
-        if not is_intact:
-            self._links.channel.close()
+        self._links.let_go_of_channel(is_intact=is_intact)
         launch.close()
 
 
