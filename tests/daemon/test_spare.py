@@ -11,14 +11,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shelld.sessions.prelude import last_lines, waiting_prelude
+from shelld.sessions.state import ShellState
 from shelld.shells import manager as manager_module
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
-from shelld.shells.prelude import last_lines, waiting_prelude
 from shelld.shells.shell import Shell
 from shelld.shells.spare import SpareLaunch, arguments_address
-from shelld.shells.state import ShellState
 from shelld_protocol.errors import RpcError
 from support import running_below
 
