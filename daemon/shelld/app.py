@@ -22,14 +22,14 @@ from typing import Final, NoReturn
 import anyio
 
 from shelld import __version__
-from shelld.audit import AuditLog
+from shelld.audit import AuditLog, AuditRecord
 from shelld.eventloop.memory import collect_rarely, give_back_regularly
 from shelld.eventloop.signals import received
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
 from shelld.mcp.progress import ProgressReports
 from shelld.mcp.toolbox import Toolbox
-from shelld.methods.context import Daemon, audit_shell, manager_options
+from shelld.methods.context import Daemon, manager_options
 from shelld.methods.guard import load_soon
 from shelld.process import faults
 from shelld.process.logs import write_without_waiting
@@ -132,7 +132,7 @@ async def _run(
 ) -> int:
     def on_end(shell: Shell) -> None:
         if audit is not None:
-            audit_shell(audit, shell)
+            audit.write(AuditRecord.of_shell(shell))
 
     def start(task: Callable[..., Awaitable[None]], *args: object) -> None:
         watchers.start_soon(faults.keep_running, partial(task, *args), task.__name__)

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from shelld.process.logs import open_log
+from shelld.shells.shell import Shell
 from shelld_protocol.encoding import encode
 
 OLD_FILES: Final = 3
@@ -29,21 +30,39 @@ OLD_FILES: Final = 3
 logger = logging.getLogger("shelld.audit")
 
 
-class AuditRecord(msgspec.Struct, frozen=True):
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`bash_id` is None for a command that was not run: blocked, or a dry run."""
 
     time: str
     session: str | None
-    bash_id: str | None
+    bash_id: str | None = None
     command: str
     description: str | None
     status: str
-    exit_code: int | None
-    signal: str | None
-    duration_ms: int
-    stdout_bytes: int
-    stderr_bytes: int
+    exit_code: int | None = None
+    signal: str | None = None
+    duration_ms: int = 0
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
     guard: str
+
+    @classmethod
+    def of_shell(cls, shell: Shell) -> AuditRecord:
+        """Return the record of a command that has ended."""
+        return cls(
+            time=timestamp(shell.created_at),
+            session=shell.session,
+            bash_id=shell.id,
+            command=shell.command,
+            description=shell.description,
+            status=shell.status.value,
+            exit_code=shell.exit_code,
+            signal=shell.signal,
+            duration_ms=shell.elapsed_ms,
+            stdout_bytes=shell.stdout.store.written,
+            stderr_bytes=shell.stderr.store.written,
+            guard=shell.verdict,
+        )
 
 
 class AuditLog:

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from shelld.methods.bash import bash, is_answerable, run_for_answer
-from shelld.methods.context import Context, Daemon, LargeAnswers
+from shelld.methods.context import Daemon, LargeAnswers, RequestContext
 from shelld.output.retention import ShellOutput
 from shelld.process.options import Options
 from shelld.shells.manager import Manager
@@ -27,7 +27,7 @@ def test_released_command_is_answered_once_started() -> None:
 
 async def test_output_is_pinned_until_the_answer_is_made() -> None:
     async with Manager() as manager:
-        context = Context(Daemon(Options(), manager))
+        context = RequestContext(Daemon(Options(), manager))
         outputs: list[ShellOutput] = []
 
         async def is_pinned(shell: Shell) -> bool:
@@ -59,7 +59,7 @@ async def test_a_start_in_the_background_that_is_cancelled_leaves_no_command(
 
     monkeypatch.setattr("shelld.methods.bash.wait_for_start", wait_for_start)
     async with Manager() as manager:
-        context = Context(Daemon(Options(), manager))
+        context = RequestContext(Daemon(Options(), manager))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bash, context, BashParams("sleep 300", run_in_background=True))
             await started.wait()
@@ -76,7 +76,7 @@ async def test_a_large_result_waits_for_room_and_can_be_read_without_it() -> Non
     async with Manager() as manager:
         answers = LargeAnswers(no_wait)
         daemon = Daemon(Options(), manager)
-        context = Context(daemon, large_answers=answers, has_room=lambda: False)
+        context = RequestContext(daemon, large_answers=answers, has_room=lambda: False)
         small = await bash(context, BashParams("echo small"))
         assert isinstance(small, BashResult)
         assert small.stdout == "small\n"
@@ -86,7 +86,7 @@ async def test_a_large_result_waits_for_room_and_can_be_read_without_it() -> Non
         shell = manager.get(refused.value.data["bash_id"])
         assert shell.stdout.unread_bytes == 300_000
         # Its turn is over.
-        context = Context(daemon, large_answers=answers)
+        context = RequestContext(daemon, large_answers=answers)
         large = await bash(context, BashParams("head -c 300000 /dev/zero"))
         assert isinstance(large, BashResult)
         assert large.stdout_bytes == 300_000
@@ -99,7 +99,7 @@ async def test_a_cancellation_before_the_answer_kills_what_is_left(
     checks: bool, in_background: bool
 ) -> None:
     async with Manager() as manager:
-        context = Context(Daemon(Options(), manager))
+        context = RequestContext(Daemon(Options(), manager))
         params = BashParams("sleep 300 & true", run_in_background=in_background)
         shells: list[Shell] = []
 

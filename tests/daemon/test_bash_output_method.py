@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from shelld.methods.bash import bash, run_for_answer
 from shelld.methods.bash_output import bash_output, wait_and_read
-from shelld.methods.context import Context, Daemon, LargeAnswers
+from shelld.methods.context import Daemon, LargeAnswers, RequestContext
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.process.options import Options
@@ -70,8 +70,8 @@ async def no_wait() -> None:
     return None
 
 
-def context_of(answers: LargeAnswers) -> Context:
-    return Context(cast(Any, None), large_answers=answers)
+def context_of(answers: LargeAnswers) -> RequestContext:
+    return RequestContext(cast(Any, None), large_answers=answers)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_each_look_may_take_as_long_as_the_first() -> None:
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_a_shell_that_is_read_is_kept_until_it_was_read(is_cancelled: bool) -> None:
     async with Manager(ManagerOptions(max_retained=1)) as manager:
-        context = Context(Daemon(Options(), manager))
+        context = RequestContext(Daemon(Options(), manager))
         first = await bash(context, BashParams("echo first"))
         assert isinstance(first, BashResult)
         shell = manager.get(first.bash_id)
@@ -151,7 +151,7 @@ async def test_a_shell_is_being_read_while_its_output_is_filtered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:
-        context = Context(Daemon(Options(), manager))
+        context = RequestContext(Daemon(Options(), manager))
         first = await bash(context, BashParams("echo first"))
         assert isinstance(first, BashResult)
         shell = manager.get(first.bash_id)

@@ -17,7 +17,7 @@ import pytest
 
 from shelld.embed import ShellManager, ShellProcess, ShellStatus
 from shelld.methods.bash import bash
-from shelld.methods.context import Context, Daemon
+from shelld.methods.context import Daemon, RequestContext
 from shelld.process.options import Options
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
@@ -98,7 +98,7 @@ async def test_a_relative_directory_is_where_the_program_is_now(
 async def test_one_shell_at_a_time_is_enough_for_commands_in_a_row() -> None:
     async with ShellManager(ManagerOptions(max_shells=1, spare_shells=0)) as manager:
         running = await manager.manager()
-        context = Context(Daemon(Options(), running))
+        context = RequestContext(Daemon(Options(), running))
         for _ in range(20):
             await manager.run(bash, context, BashParams("true"))
         await manager.run(running.start, StartRequest("sleep 300"))

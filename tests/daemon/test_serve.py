@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shelld.eventloop.workers import Workers
-from shelld.methods.context import Context, Daemon
+from shelld.methods.context import Daemon, RequestContext
 from shelld.process import faults
 from shelld.process.options import Options
 from shelld.server.dispatch import as_method
@@ -41,47 +41,47 @@ from shelld_protocol.structs import NoParams
 
 SECRET = "/home/secret/path"
 
-Body = Callable[[Context, NoParams], Awaitable[Any]]
+Body = Callable[[RequestContext, NoParams], Awaitable[Any]]
 
 
-async def nothing(_context: Context, _params: NoParams) -> None:
+async def nothing(_context: RequestContext, _params: NoParams) -> None:
     return None
 
 
-async def broken(_context: Context, _params: NoParams) -> None:
+async def broken(_context: RequestContext, _params: NoParams) -> None:
     raise RuntimeError(SECRET)
 
 
-async def broken_type(_context: Context, _params: NoParams) -> None:
+async def broken_type(_context: RequestContext, _params: NoParams) -> None:
     raise TypeError(SECRET)
 
 
-async def unencodable(_context: Context, _params: NoParams) -> object:
+async def unencodable(_context: RequestContext, _params: NoParams) -> object:
     return object()
 
 
-async def surrogate(_context: Context, _params: NoParams) -> str:
+async def surrogate(_context: RequestContext, _params: NoParams) -> str:
     return "\ud800"
 
 
-async def own_error(_context: Context, _params: NoParams) -> None:
+async def own_error(_context: RequestContext, _params: NoParams) -> None:
     raise RpcError(ErrorKind.SPAWN_FAILED, "no", {"errno": "ENOENT"})
 
 
-async def unencodable_error(_context: Context, _params: NoParams) -> None:
+async def unencodable_error(_context: RequestContext, _params: NoParams) -> None:
     raise RpcError(ErrorKind.SPAWN_FAILED, "no", {"errno": object()})
 
 
-async def group(_context: Context, _params: NoParams) -> None:
+async def group(_context: RequestContext, _params: NoParams) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(broken, _context, _params)
 
 
-async def forever(_context: Context, _params: NoParams) -> None:
+async def forever(_context: RequestContext, _params: NoParams) -> None:
     await anyio.sleep_forever()
 
 
-async def slow_to_die(_context: Context, _params: NoParams) -> None:
+async def slow_to_die(_context: RequestContext, _params: NoParams) -> None:
     try:
         await anyio.sleep_forever()
     finally:
@@ -90,7 +90,7 @@ async def slow_to_die(_context: Context, _params: NoParams) -> None:
                 await anyio.lowlevel.checkpoint()
 
 
-async def deaf(_context: Context, _params: NoParams) -> str:
+async def deaf(_context: RequestContext, _params: NoParams) -> str:
     with anyio.CancelScope(shield=True):
         for _ in range(5):
             await anyio.lowlevel.checkpoint()
@@ -107,7 +107,7 @@ BODIES: dict[str, Body] = {
 METHODS = {name: as_method(NoParams, body) for name, body in BODIES.items()}
 
 
-async def talks(context: Context, _params: NoParams) -> None:
+async def talks(context: RequestContext, _params: NoParams) -> None:
     """Far more than a client that does not read should make anybody keep."""
     for number in range(3 * MAX_BACKLOG_BYTES // 10_000):
         context.notify("progress", {"number": number, "text": "x" * 10_000})
@@ -191,7 +191,7 @@ class LargeBody:
     def __init__(self) -> None:
         self.made = 0
 
-    async def __call__(self, context: Context, _params: NoParams) -> str:
+    async def __call__(self, context: RequestContext, _params: NoParams) -> str:
         await context.begin_large_answer()
         self.made += 1
         return "x" * LARGE_BYTES
@@ -209,7 +209,7 @@ class Held:
         Held.alive -= 1
 
 
-async def holds(_context: Context, _params: NoParams) -> None:
+async def holds(_context: RequestContext, _params: NoParams) -> None:
     held = Held()
     await anyio.sleep_forever()
     del held
@@ -221,7 +221,7 @@ DRAIN_S = 0.5
 def stalls_after(draining: anyio.Event) -> Body:
     """Return a body that stands for a machine that stops running the daemon while it drains."""
 
-    async def stalls(_context: Context, _params: NoParams) -> str:
+    async def stalls(_context: RequestContext, _params: NoParams) -> str:
         await draining.wait()
         time.sleep(DRAIN_S + 0.1)  # noqa: ASYNC251 - nothing else may run meanwhile
         for _ in range(5):

@@ -28,7 +28,7 @@ from shelld.guard.policy_file import PolicyError, load
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
 from shelld.methods.bash import bash
-from shelld.methods.context import Context, Daemon, manager_options
+from shelld.methods.context import Daemon, RequestContext, manager_options
 from shelld.methods.shells import kill_shell
 from shelld.output.spool import Spool
 from shelld.process.logs import open_log
@@ -63,7 +63,7 @@ class Patient(NamedTuple):
 
     options: Options
     manager: Manager
-    context: Context
+    context: RequestContext
 
     async def run(self, command: str) -> BashResult:
         """Run a command in the foreground. Raises `RpcError`."""
@@ -120,7 +120,7 @@ async def _patient(options: Options) -> AsyncGenerator[Patient]:
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:
         async with Manager(manager_options(options), pool=pool) as manager:
-            yield Patient(options, manager, Context(Daemon(options, manager)))
+            yield Patient(options, manager, RequestContext(Daemon(options, manager)))
     finally:
         pool.close()
 

@@ -17,7 +17,7 @@ from shelld import __version__
 from shelld.mcp.progress import ProgressReports
 from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, require_modern, revision_of
 from shelld.mcp.toolbox import Toolbox, execute
-from shelld.methods.context import Context, RequestContext
+from shelld.methods.context import RequestContext, ToolContext
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.mcp import (
     ANNOTATIONS_SINCE,
@@ -62,11 +62,13 @@ class McpMethods:
         self._reports = reports
         self._agreed: str | None = None
 
-    async def ping(self, _context: Context, params: PingParams) -> Empty:
+    async def ping(self, _context: RequestContext, params: PingParams) -> Empty:
         refuse_modern(params.meta, "ping")
         return Empty()
 
-    async def initialize(self, _context: Context, params: InitializeParams) -> InitializeResult:
+    async def initialize(
+        self, _context: RequestContext, params: InitializeParams
+    ) -> InitializeResult:
         refuse_modern(params.meta, "initialize")
         if params.protocol_version is None:
             raise missing_parameter("protocolVersion")
@@ -78,7 +80,7 @@ class McpMethods:
             instructions=_INSTRUCTIONS,
         )
 
-    async def discover(self, _context: Context, params: McpParams) -> DiscoverResult:
+    async def discover(self, _context: RequestContext, params: McpParams) -> DiscoverResult:
         require_modern(params.meta)
         result = DiscoverResult(
             supported_versions=list(MODERN_REVISIONS),
@@ -89,7 +91,9 @@ class McpMethods:
         )
         return _complete(result)
 
-    async def list_tools(self, _context: Context, params: ListToolsMcpParams) -> ListToolsMcpResult:
+    async def list_tools(
+        self, _context: RequestContext, params: ListToolsMcpParams
+    ) -> ListToolsMcpResult:
         revision = revision_of(params.meta, self._agreed)
         if params.cursor is not None:
             raise invalid_params("Invalid value for cursor: all tools are on one page", "cursor")
@@ -101,16 +105,18 @@ class McpMethods:
             return _complete(result)
         return result
 
-    async def call_tool(self, context: Context, params: CallToolMcpParams) -> CallToolMcpResult:
+    async def call_tool(
+        self, context: RequestContext, params: CallToolMcpParams
+    ) -> CallToolMcpResult:
         revision = revision_of(params.meta, self._agreed)
         if (name := params.name) is None:
             raise missing_parameter("name")
         tool = await self._toolbox.find(name)
         if tool is None:
             raise invalid_params(f"Unknown tool: {name[:100]}", "name")
-        circumstances = RequestContext("", timeout=math.inf, request=context)
+        tool_context = ToolContext("", timeout=math.inf, request=context)
         with self._reports.of(context, params.meta):
-            tool_result, encoded = await execute(tool, params.arguments, circumstances)
+            tool_result, encoded = await execute(tool, params.arguments, tool_context)
         result = CallToolMcpResult(
             content=[TextContent(_text_of(tool_result))], is_error=not tool_result.success
         )

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import anyio
 
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld.output.excerpt import last_line
 from shelld.output.store import StreamStore
 from shelld_protocol.errors import invalid_params
@@ -49,7 +49,7 @@ class ProgressReports:
             self._wanted = anyio.Event()
 
     @contextmanager
-    def of(self, context: Context, meta: Mapping[str, Any] | None) -> Generator[None]:
+    def of(self, context: RequestContext, meta: Mapping[str, Any] | None) -> Generator[None]:
         """Report while the block runs, if `meta` has a token. Raises `RpcError`."""
         token = None if meta is None else meta.get(PROGRESS_TOKEN_KEY)
         if token is None:
@@ -68,7 +68,7 @@ class ProgressReports:
 
 
 class _Call:
-    def __init__(self, context: Context, token: Token) -> None:
+    def __init__(self, context: RequestContext, token: Token) -> None:
         self._context = context
         self._token = token
         self._began = self._last = anyio.current_time()

@@ -23,7 +23,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from shelld.eventloop.threadsafe import call_threadsafe
 from shelld.eventloop.workers import scope_is_cancelled
-from shelld.methods.context import Context, Daemon, RequestContext
+from shelld.methods.context import Daemon, RequestContext, ToolContext
 from shelld.process import faults
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import RpcError
@@ -159,10 +159,12 @@ class Toolbox:
         own = [schemas_of(tool) for tool in registry.list_all()]
         return [each for each in own if each is not None] + load_plugins(registry)
 
-    async def list_tools(self, _context: Context, params: ListToolsParams) -> ListToolsResult:
+    async def list_tools(
+        self, _context: RequestContext, params: ListToolsParams
+    ) -> ListToolsResult:
         return ListToolsResult(await self.schemas(params.format))
 
-    async def call_tool(self, context: Context, params: CallToolParams) -> msgspec.Raw:
+    async def call_tool(self, context: RequestContext, params: CallToolParams) -> msgspec.Raw:
         """Return a `ToolResult`, encoded."""
         tool = await self.find(params.name)
         if tool is None:
@@ -174,7 +176,7 @@ class Toolbox:
 
 
 async def execute(
-    tool: BaseTool, arguments: Mapping[str, Any] | None, context: RequestContext
+    tool: BaseTool, arguments: Mapping[str, Any] | None, context: ToolContext
 ) -> tuple[ToolResult, msgspec.Raw]:
     """Execute a tool; return its result, plain and as JSON.
 
@@ -203,8 +205,8 @@ async def execute(
         return failure, msgspec.Raw(encode(failure))
 
 
-def _call_context(request: Context, given: CallContext) -> RequestContext:
-    context = RequestContext(
+def _call_context(request: RequestContext, given: CallContext) -> ToolContext:
+    context = ToolContext(
         given.working_dir or "",
         given.session_id,
         given.agent_id,

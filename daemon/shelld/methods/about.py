@@ -8,13 +8,13 @@ from functools import cache
 from typing import Any, Literal
 
 from shelld import __version__
-from shelld.methods.context import Context, Daemon
+from shelld.methods.context import Daemon, RequestContext
 from shelld.process import faults
 from shelld_protocol.about import PROTOCOL, Containment, Counters, Limits, ServerInfoResult
 from shelld_protocol.structs import NoParams
 
 
-async def server_info(context: Context, _params: NoParams) -> ServerInfoResult:
+async def server_info(context: RequestContext, _params: NoParams) -> ServerInfoResult:
     daemon = context.daemon
     options = daemon.options
     running = len(daemon.manager.list_running())
@@ -57,7 +57,7 @@ async def _containment(daemon: Daemon) -> Containment | None:
     return Containment(mechanism, runner.cgroup)
 
 
-async def discover(_context: Context, _params: NoParams) -> dict[str, Any]:
+async def discover(_context: RequestContext, _params: NoParams) -> dict[str, Any]:
     return _openrpc_document()
 
 

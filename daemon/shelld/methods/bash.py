@@ -15,7 +15,7 @@ import msgspec
 
 from shelld.audit import AuditRecord, timestamp
 from shelld.guard.verdict import Verdict
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld.methods.guard import admit
 from shelld.output.reader import STEP_BYTES, read_head
 from shelld.output.retention import OutputStream
@@ -42,7 +42,7 @@ MAX_RESULT_BYTES = 1024 * 1024
 
 
 async def bash(
-    context: Context, params: BashParams
+    context: RequestContext, params: BashParams
 ) -> BashResult | BackgroundResult | DryRunResult:
     if params.dry_run:
         return await dry_run(context, params)
@@ -50,7 +50,7 @@ async def bash(
 
 
 async def run_for_answer(
-    context: Context,
+    context: RequestContext,
     params: BashParams,
     make_answer: Callable[[Shell], Awaitable[T]],
     timeout_ms: int | None = None,
@@ -102,7 +102,7 @@ async def run_for_answer(
 
 
 def _timeout_policy(
-    context: Context, params: BashParams, timeout_ms: int | None
+    context: RequestContext, params: BashParams, timeout_ms: int | None
 ) -> TimeoutPolicy | None:
     options = context.daemon.options
     if params.run_in_background:
@@ -113,14 +113,14 @@ def _timeout_policy(
     return TimeoutPolicy(timeout_ms, params.on_timeout, options.grace)
 
 
-def _idle_policy(context: Context, params: BashParams) -> TimeoutPolicy | None:
+def _idle_policy(context: RequestContext, params: BashParams) -> TimeoutPolicy | None:
     if params.idle_timeout is None:
         return None
     action = "kill" if params.run_in_background else params.on_timeout
     return TimeoutPolicy(params.idle_timeout, action, context.daemon.options.grace)
 
 
-async def _kill(context: Context, shell: Shell) -> None:
+async def _kill(context: RequestContext, shell: Shell) -> None:
     """Kill the command of a request that is cancelled."""
     survivors: list[int] = []
     with anyio.CancelScope(shield=True):
@@ -144,7 +144,7 @@ def is_answerable(shell: Shell) -> bool:
 
 
 async def _result(
-    context: Context, params: BashParams, shell: Shell
+    context: RequestContext, params: BashParams, shell: Shell
 ) -> BashResult | BackgroundResult:
     if params.run_in_background or (shell.released and not shell.has_ended):
         return _background_result(shell, params)
@@ -158,7 +158,9 @@ async def _result(
     return result
 
 
-async def _foreground_result(context: Context, shell: Shell, params: BashParams) -> BashResult:
+async def _foreground_result(
+    context: RequestContext, shell: Shell, params: BashParams
+) -> BashResult:
     if shell.stdout.store.written + shell.stderr.store.written > STEP_BYTES:
         try:
             await context.begin_large_answer()
@@ -224,7 +226,7 @@ def _background_result(shell: Shell, params: BashParams) -> BackgroundResult:
     )
 
 
-async def dry_run(context: Context, params: BashParams) -> DryRunResult:
+async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
     """Validate and judge a command. Raises `RpcError` (invalid_params, blocked)."""
     verdict = (await _admitted(context, params)).verdict
     _log(context, params, "dry_run", verdict)
@@ -237,7 +239,7 @@ async def dry_run(context: Context, params: BashParams) -> DryRunResult:
     )
 
 
-async def _admitted(context: Context, params: BashParams) -> Verdict:
+async def _admitted(context: RequestContext, params: BashParams) -> Verdict:
     """Return what the guard says of a command that may run. Raises `RpcError`."""
     check_text(params.command, params.cwd, params.env, params.stdin)
     try:
@@ -247,7 +249,7 @@ async def _admitted(context: Context, params: BashParams) -> Verdict:
         raise
 
 
-def _log(context: Context, params: BashParams, status: str, verdict: GuardVerdict) -> None:
+def _log(context: RequestContext, params: BashParams, status: str, verdict: GuardVerdict) -> None:
     """Log a command that does not run."""
     log = context.daemon.audit
     if log is not None:
@@ -255,15 +257,9 @@ def _log(context: Context, params: BashParams, status: str, verdict: GuardVerdic
             AuditRecord(
                 time=timestamp(time.time()),
                 session=params.session,
-                bash_id=None,
                 command=params.command,
                 description=params.description,
                 status=status,
-                exit_code=None,
-                signal=None,
-                duration_ms=0,
-                stdout_bytes=0,
-                stderr_bytes=0,
                 guard=verdict,
             )
         )

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import anyio
 
 from shelld.filters.filter import LineFilter
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.shells.shell import Shell
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
 
 
-async def bash_output(context: Context, params: BashOutputParams) -> BashOutputResult:
+async def bash_output(context: RequestContext, params: BashOutputParams) -> BashOutputResult:
     daemon = context.daemon
     shell = context.shell = daemon.manager.get(params.bash_id)
     with daemon.manager.reading(shell):
@@ -51,7 +51,7 @@ async def wait_and_read(
     shell: Shell,
     params: BashOutputParams,
     readers: Mapping[str, StreamReader],
-    context: Context | None = None,
+    context: RequestContext | None = None,
 ) -> dict[str, Read]:
     """Wait, as `params` say, until there is something to return; take it before anybody else.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from shelld.audit import AuditLog, AuditRecord, timestamp
+from shelld.audit import AuditLog
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.process.options import Options
 from shelld.shells.manager import Manager
@@ -46,13 +46,13 @@ class LargeAnswers:
         self._wait_for_room = wait_for_room
         # Not a lock: a request may be answered by another task than the one that waited.
         self._turn = anyio.Semaphore(1)
-        self._owner: Context | None = None
+        self._owner: RequestContext | None = None
 
-    def is_turn_of(self, context: Context) -> bool:
+    def is_turn_of(self, context: RequestContext) -> bool:
         """Whether this request may make its answer now."""
         return self._owner is context
 
-    async def begin(self, context: Context) -> None:
+    async def begin(self, context: RequestContext) -> None:
         """Wait until this request may make its answer. It may do so until `end`.
 
         Raises `RpcError` (resource_exhausted) if its batch holds too much already. Nothing has
@@ -70,7 +70,7 @@ class LargeAnswers:
             raise
         self._owner = context
 
-    def end(self, context: Context) -> None:
+    def end(self, context: RequestContext) -> None:
         """Let the next request make its answer, if this one was making one."""
         if self._owner is context:
             self._owner = None
@@ -87,7 +87,7 @@ def _always() -> bool:
 
 
 @dataclass(slots=True)
-class Context:
+class RequestContext:
     """One request. `notify` sends its client a notification (method, params) at once.
 
     `error_data` is added to the error if the request ends cancelled. `shell` is the one that it
@@ -120,10 +120,10 @@ class Context:
             self.large_answers.end(self)
 
 
-class RequestContext(ExecutionContext):
+class ToolContext(ExecutionContext):
     """The circumstances of a tool's execution that a request has asked for."""
 
-    request: Context | None = None
+    request: RequestContext | None = None
 
 
 def manager_options(options: Options) -> ManagerOptions:
@@ -138,24 +138,4 @@ def manager_options(options: Options) -> ManagerOptions:
         retain_total_bytes=options.retain_total_bytes,
         spool_directory=options.spool_dir,
         grace_ms=options.grace,
-    )
-
-
-def audit_shell(log: AuditLog, shell: Shell) -> None:
-    """Log a command that has ended."""
-    log.write(
-        AuditRecord(
-            time=timestamp(shell.created_at),
-            session=shell.session,
-            bash_id=shell.id,
-            command=shell.command,
-            description=shell.description,
-            status=shell.status.value,
-            exit_code=shell.exit_code,
-            signal=shell.signal,
-            duration_ms=shell.elapsed_ms,
-            stdout_bytes=shell.stdout.store.written,
-            stderr_bytes=shell.stderr.store.written,
-            guard=shell.verdict,
-        )
     )

@@ -12,7 +12,7 @@ import anyio.to_thread
 from shelld.guard import Circumstances
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld.sessions.functions import function_of
 from shelld.sessions.session import Session
 from shelld.sessions.text import check_text
@@ -32,7 +32,7 @@ _NOT_JUDGED: Final = Verdict("unresolved")
 
 
 async def verdict_on(
-    context: Context, params: BashParams | ExplainCommandParams, *, traces: bool = False
+    context: RequestContext, params: BashParams | ExplainCommandParams, *, traces: bool = False
 ) -> Verdict:
     """Return what the guard says, whatever the daemon makes of that."""
     daemon, command = context.daemon, params.command
@@ -62,7 +62,7 @@ def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> b
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 
 
-async def admit(context: Context, params: BashParams) -> Verdict:
+async def admit(context: RequestContext, params: BashParams) -> Verdict:
     """Return the verdict on a command that may run. Raises `RpcError` (blocked)."""
     mode = context.daemon.options.guard
     if mode == "off":
@@ -111,7 +111,9 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
     return Circumstances(cwd, environment, "".join(functions) + script, stdin)
 
 
-async def explain_command(context: Context, params: ExplainCommandParams) -> ExplainCommandResult:
+async def explain_command(
+    context: RequestContext, params: ExplainCommandParams
+) -> ExplainCommandResult:
     check_text(params.command, params.cwd, params.env)
     verdict = await verdict_on(context, params, traces=True)
     return ExplainCommandResult(

@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 
 from shelld.audit import timestamp
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
@@ -28,7 +28,7 @@ from shelld_protocol.shell_methods import (
 from shelld_protocol.structs import NoParams
 
 
-async def kill_shell(context: Context, params: KillShellParams) -> KillShellResult:
+async def kill_shell(context: RequestContext, params: KillShellParams) -> KillShellResult:
     manager = context.daemon.manager
     shell = manager.get(params.shell_id)
     grace = manager.options.grace_ms if params.grace is None else params.grace
@@ -57,14 +57,14 @@ def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
     return f"Shell {shell_id} {'already stopped' if stopped else 'terminated'}"
 
 
-async def get_session(context: Context, params: GetSessionParams) -> GetSessionResult:
+async def get_session(context: RequestContext, params: GetSessionParams) -> GetSessionResult:
     manager = context.daemon.manager
     session = manager.sessions.known(params.session)
     shells = [shell.id for shell in manager.list_running() if shell.session == params.session]
     return GetSessionResult(params.session, shown(session.cwd), session.changed_env(), shells)
 
 
-async def list_sessions(context: Context, _params: NoParams) -> ListSessionsResult:
+async def list_sessions(context: RequestContext, _params: NoParams) -> ListSessionsResult:
     manager = context.daemon.manager
     running = Counter(shell.session for shell in manager.list_running())
     return ListSessionsResult(
@@ -75,13 +75,13 @@ async def list_sessions(context: Context, _params: NoParams) -> ListSessionsResu
     )
 
 
-async def close_session(context: Context, params: CloseSessionParams) -> CloseSessionResult:
+async def close_session(context: RequestContext, params: CloseSessionParams) -> CloseSessionResult:
     killed = await context.daemon.manager.close_session(params.session)
     survivors = [pid for shell in killed for pid in shell.survivors]
     return CloseSessionResult(params.session, len(killed), survivors)
 
 
-async def list_shells(context: Context, params: ListShellsParams) -> ListShellsResult:
+async def list_shells(context: RequestContext, params: ListShellsParams) -> ListShellsResult:
     shells = context.daemon.manager.list_shells()
     if params.session is not None:
         shells = [shell for shell in shells if shell.session == params.session]

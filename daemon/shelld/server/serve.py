@@ -29,7 +29,7 @@ import anyio.lowlevel
 import msgspec
 
 from shelld.eventloop.workers import Worker, Workers, scope_is_cancelled
-from shelld.methods.context import Context, Daemon, LargeAnswers
+from shelld.methods.context import Daemon, LargeAnswers, RequestContext
 from shelld.process import faults
 from shelld.process.faults import answer_for
 from shelld.process.logs import write_without_waiting
@@ -128,7 +128,7 @@ class InFlight:
         "worker",
     )
 
-    def __init__(self, request: Request, context: Context, deliver: Deliver) -> None:
+    def __init__(self, request: Request, context: RequestContext, deliver: Deliver) -> None:
         self.request = request
         self.id = request.id
         # The id of its answer, as JSON text.
@@ -351,7 +351,9 @@ class Server:
                 if self._hint:
                     write_without_waiting(2, self._hint)
             else:
-                context = Context(self._daemon, self._notify, large_answers=self._large_answers)
+                context = RequestContext(
+                    self._daemon, self._notify, large_answers=self._large_answers
+                )
                 if batch is not None:
                     context.has_room = batch.has_room
                 entry = InFlight(message, context, deliver)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld_protocol.errors import ErrorKind, RpcError
 
 # Of names that exist, in one line.
@@ -18,17 +18,17 @@ _PROBLEMS_WITH_CWD: Final = {
 }
 
 
-def with_advice(error: RpcError, daemon: Context, params: dict[str, Any]) -> str:
+def with_advice(error: RpcError, request: RequestContext, params: dict[str, Any]) -> str:
     """Return the sentence of an error, and a line about what to do next if there is one."""
-    advice = _advice(error, daemon, params)
+    advice = _advice(error, request, params)
     return error.message if advice is None else f"{error.message}\n[{advice}]"
 
 
-def _advice(error: RpcError, daemon: Context, params: dict[str, Any]) -> str | None:
+def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) -> str | None:
     if error.kind is ErrorKind.SHELL_NOT_FOUND:
         if error.data["expired"]:
             return "It ended long ago, and its output is no longer kept"
-        ids = [shell.id for shell in daemon.daemon.manager.list_shells()]
+        ids = [shell.id for shell in request.daemon.manager.list_shells()]
         # The newest are those that a model means.
         return f"Shells: {listed(reversed(ids))}" if ids else "There are no shells"
     cwd = params.get("cwd")

@@ -14,7 +14,7 @@ from shelld.guard import DANGEROUS_PATTERNS, Circumstances
 from shelld.guard.judgement import judge
 from shelld.methods.bash import dry_run, run_for_answer
 from shelld.methods.bash_output import wait_and_read
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld.process.options import DEFAULT_TIMEOUT_MS
 from shelld.sessions.text import join_streams, shown
 from shelld.shells.lifecycle import ShellStatus
@@ -117,26 +117,26 @@ read it. Prefer commands that print little."""
         verdict = judge(command, Circumstances(os.getcwd(), dict(os.environ)))
         return verdict.reason if verdict.verdict == "block" else None
 
-    def _discard(self, daemon: Context) -> None:
-        if daemon.shell is not None:
-            daemon.shell.discard()
+    def _discard(self, request: RequestContext) -> None:
+        if request.shell is not None:
+            request.shell.discard()
 
     async def _dry_run(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
         return await self._with_daemon(self._judge, context, params)
 
     async def _judge(
-        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+        self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
-        result = await dry_run(daemon, _bash_params(context, params))
+        result = await dry_run(request, _bash_params(context, params))
         return ToolResult.ok(
             result.stdout, dry_run=True, command=result.command, verdict=result.verdict
         )
 
     async def _run(
-        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+        self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         bash_params = _bash_params(context, params)
-        manager = daemon.daemon.manager
+        manager = request.daemon.manager
         session_cwd = None
         if bash_params.cwd is None:
             session_cwd = manager.sessions.look_at(bash_params.session).last_cwd
@@ -151,7 +151,7 @@ read it. Prefer commands that print little."""
             next_cwd = shown(manager.sessions.look_at(bash_params.session).next_cwd)
             return await _ended(shell, bash_params, limit, lines, next_cwd)
 
-        return await run_for_answer(daemon, bash_params, result, self._default_ms(context))
+        return await run_for_answer(request, bash_params, result, self._default_ms(context))
 
     def _default_ms(self, context: ExecutionContext) -> int | None:
         """Return the timeout of a command that is given none; None for the daemon's."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from msgspec import to_builtins
 
 from shelld.methods.bash_output import bash_output, result_of, wait_and_read
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld.output.excerpt import count_lines, last_lines
 from shelld.sessions.text import join_streams
 from shelld.tools.bash import MAX_OUTPUT_SIZE
@@ -70,50 +70,52 @@ class BashOutputTool(ExecutionTool):
         return math.inf
 
     async def _run(
-        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+        self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
-        request = BashOutputParams(**params)
+        read_params = BashOutputParams(**params)
         # In this order, as milliseconds of a large timeout can be infinite.
-        request.wait = round(min(request.wait, context.timeout * 1000))
+        read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
-        offsets = (request.stdout_offset, request.stderr_offset)
+        offsets = (read_params.stdout_offset, read_params.stderr_offset)
         streams = sum(offset is not None for offset in offsets)
         if streams:
-            return await _page(daemon, request, max(1, limit // streams))
-        if request.filter is not None:
-            return await _lines(daemon, request, limit)
-        return await _news(daemon, request, limit)
+            return await _page(request, read_params, max(1, limit // streams))
+        if read_params.filter is not None:
+            return await _lines(request, read_params, limit)
+        return await _news(request, read_params, limit)
 
 
-async def _news(daemon: Context, request: BashOutputParams, limit: int) -> ToolResult:
-    shell = daemon.shell = daemon.daemon.manager.get(request.bash_id)
+async def _news(request: RequestContext, read_params: BashOutputParams, limit: int) -> ToolResult:
+    shell = request.shell = request.daemon.manager.get(read_params.bash_id)
     readers = excerpt_readers(shell, limit)
-    with daemon.daemon.manager.reading(shell):
-        reads = await wait_and_read(shell, request, readers)
+    with request.daemon.manager.reading(shell):
+        reads = await wait_and_read(shell, read_params, readers)
     is_cut = any(reader.is_cut for reader in readers.values())
     return _result(result_of(shell, reads), dropped_notice(reads), is_cut=is_cut)
 
 
-async def _page(daemon: Context, request: BashOutputParams, max_bytes: int) -> ToolResult:
+async def _page(
+    request: RequestContext, read_params: BashOutputParams, max_bytes: int
+) -> ToolResult:
     """From an offset on, one page after the other."""
-    request.max_bytes = max_bytes
-    result = await bash_output(daemon, request)
+    read_params.max_bytes = max_bytes
+    result = await bash_output(request, read_params)
     pages = (
-        ("stdout_offset", request.stdout_offset, result.stdout_range),
-        ("stderr_offset", request.stderr_offset, result.stderr_range),
+        ("stdout_offset", read_params.stdout_offset, result.stdout_range),
+        ("stderr_offset", read_params.stderr_offset, result.stderr_range),
     )
     lines = [
         f"[More: {name}={page.end}]"
         for name, offset, page in pages
         if result.more and offset is not None and page.end > page.start
     ]
-    nothing = await _without_match(daemon, request, result, max_bytes)
+    nothing = await _without_match(request, read_params, result, max_bytes)
     return _result(result, lines, is_cut=result.more, nothing=nothing)
 
 
-async def _lines(daemon: Context, request: BashOutputParams, limit: int) -> ToolResult:
-    request.max_bytes = MAX_READ_BYTES
-    result = await bash_output(daemon, request)
+async def _lines(request: RequestContext, read_params: BashOutputParams, limit: int) -> ToolResult:
+    read_params.max_bytes = MAX_READ_BYTES
+    result = await bash_output(request, read_params)
     lines = ["[There is more to search: call again]"] if result.more else []
     is_cut = False
     half = limit // 2
@@ -126,19 +128,19 @@ async def _lines(daemon: Context, request: BashOutputParams, limit: int) -> Tool
         notice = f"[Output truncated: narrow the filter, or read from {name}_offset={start}]"
         is_cut = is_cut or len(text) > room
         setattr(result, name, cut_in_the_middle(text, room, notice))
-    nothing = await _without_match(daemon, request, result, half)
+    nothing = await _without_match(request, read_params, result, half)
     return _result(result, lines, is_cut=is_cut, nothing=nothing)
 
 
 async def _without_match(
-    daemon: Context, request: BashOutputParams, result: BashOutputResult, limit: int
+    request: RequestContext, read_params: BashOutputParams, result: BashOutputResult, limit: int
 ) -> str:
     """Return what is said if no line matched: how many did not, and of an ended shell the last.
 
     `limit` is that of the characters of each stream.
     """
-    shell = daemon.shell
-    if request.filter is None or result.stdout or result.stderr or shell is None:
+    shell = request.shell
+    if read_params.filter is None or result.stdout or result.stderr or shell is None:
         return NO_NEW_OUTPUT
     skipped = {
         name: (stream.store, read)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from shelld.embed import ShellManager
-from shelld.methods.context import Context, Daemon, RequestContext
+from shelld.methods.context import Daemon, RequestContext, ToolContext
 from shelld.process.faults import answer_for
 from shelld.process.options import Options
 from shelld.tools.advice import with_advice
@@ -27,7 +27,7 @@ from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolParameter,
 
 DEFAULT_SESSION = "main"
 
-Body = Callable[[Context, ExecutionContext, dict[str, Any]], Awaitable[ToolResult]]
+Body = Callable[[RequestContext, ExecutionContext, dict[str, Any]], Awaitable[ToolResult]]
 
 
 class ExecutionTool(BaseTool):
@@ -103,28 +103,28 @@ class ExecutionTool(BaseTool):
 
     @abc.abstractmethod
     async def _run(
-        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+        self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         """Do the work, on the event loop of the shells. May raise `RpcError`."""
 
-    def _discard(self, daemon: Context) -> None:
+    def _discard(self, request: RequestContext) -> None:
         """Undo what was done, as its caller was cancelled before the result came."""
 
     async def _with_daemon(self, body: Body, context: ExecutionContext, params: Any) -> ToolResult:
         try:
             if self._daemon is not None:
-                request = context.request if isinstance(context, RequestContext) else None
-                daemon = request or Context(self._daemon)
-                return await self._advised(daemon, body, context, params)
+                given = context.request if isinstance(context, ToolContext) else None
+                request = given or RequestContext(self._daemon)
+                return await self._advised(request, body, context, params)
             manager = ShellManager()
-            daemon = Context(Daemon(Options(), await manager.manager()))
+            request = RequestContext(Daemon(Options(), await manager.manager()))
             return await manager.run(
                 self._advised,
-                daemon,
+                request,
                 body,
                 context,
                 params,
-                discard=lambda _result: self._discard(daemon),
+                discard=lambda _result: self._discard(request),
             )
         except Exception as error:
             # Not what an unexpected one says: that can be anything.
@@ -132,10 +132,10 @@ class ExecutionTool(BaseTool):
             return ToolResult.fail(answer.message, **answer.data)
 
     async def _advised(
-        self, daemon: Context, body: Body, context: ExecutionContext, params: dict[str, Any]
+        self, request: RequestContext, body: Body, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         given = dict(params)
         try:
-            return await body(daemon, context, params)
+            return await body(request, context, params)
         except RpcError as error:
-            return ToolResult.fail(with_advice(error, daemon, given), **error.data)
+            return ToolResult.fail(with_advice(error, request, given), **error.data)

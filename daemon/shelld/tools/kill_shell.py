@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from shelld.methods.context import Context
+from shelld.methods.context import RequestContext
 from shelld.methods.shells import kill_shell
 from shelld.tools.execution import ExecutionTool
 from shelld_protocol.shell_methods import KillShellParams
@@ -44,9 +44,9 @@ class KillShellTool(ExecutionTool):
         return _DESCRIPTION
 
     async def _run(
-        self, daemon: Context, context: ExecutionContext, params: dict[str, Any]
+        self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
-        result = await kill_shell(daemon, KillShellParams(**params))
+        result = await kill_shell(request, KillShellParams(**params))
         metadata: dict[str, Any] = {
             "shell_id": result.shell_id,
             "command": result.command,
