@@ -14,6 +14,7 @@ import pytest
 from shelld.sessions.prelude import last_lines, waiting_prelude
 from shelld.sessions.state import ShellState
 from shelld.shells import manager as manager_module
+from shelld.shells import spare as spare_module
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
@@ -253,6 +254,22 @@ async def test_one_that_waits_ends_with_the_manager() -> None:
         await run(manager, "true")
         await wait_for_waiting(1)
     assert waiting() == 0
+
+
+async def test_a_spare_whose_pipe_is_full_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int, _content: bytes) -> None:
+        raise BlockingIOError
+
+    async with Manager() as manager:
+        await run(manager, "set -e")
+        await wait_for_waiting(1)
+        before = pids_of_waiting()
+        with monkeypatch.context() as patch:
+            patch.setattr(spare_module, "write_all", fail)
+            shell = await run(manager, "echo before; false; echo after")
+        assert (shell.exit_code, shell.stdout.store.read(0, 100).data) == (1, b"before\n")
+        assert manager.spares_used == 0
+        assert not before & pids_of_waiting()
 
 
 @pytest.mark.parametrize("share", [0, 0.5, 0.9], ids=["nothing", "half", "most"])

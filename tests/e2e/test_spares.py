@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import signal
@@ -21,9 +22,6 @@ from support import (
     spares_of,
     wait_for,
 )
-
-# The three of a command, its last lines and the pipe that it waits for.
-OPEN_WHILE_WAITING = 5
 
 
 def used(daemon: RawDaemon) -> int:
@@ -120,21 +118,22 @@ def test_it_goes_where_the_path_of_its_directory_leads_now(
     assert daemon.bash("rmdir ../nothing; pwd")["stdout"] == f"{place}\n"
 
 
-@pytest.mark.parametrize(
-    ("descriptors", "stdout"),
-    [(3, ""), (4, "START\n"), (5, "START\n"), (6, "START\n")],
-    ids=["none", "3", "4", "5"],
-)
-def test_a_waiting_bash_short_of_descriptors_runs_nothing_in_another_state(
-    daemon: RawDaemon, descriptors: int, stdout: str
+def reading_spare(daemon: RawDaemon) -> int:
+    """Return the pid of a spare shell that has opened the pipe which it waits on."""
+    waiting = daemon.wait_for_spare()
+    wait_for(lambda: "pipe:" in os.path.realpath(f"/proc/{waiting}/fd/3"), "its wait")
+    return waiting
+
+
+@pytest.mark.parametrize("descriptors", [3, 4, 5, 6])
+def test_a_waiting_bash_short_of_descriptors_runs_its_command_in_its_state(
+    daemon: RawDaemon, descriptors: int
 ) -> None:
     daemon.bash("set -e")
-    waiting = daemon.wait_for_spare()
-    # It must have opened all that its start needs.
-    wait_for(lambda: len(os.listdir(f"/proc/{waiting}/fd")) == OPEN_WHILE_WAITING, "its wait")
+    waiting = reading_spare(daemon)
     resource.prlimit(waiting, resource.RLIMIT_NOFILE, (descriptors, descriptors))
     result = daemon.bash("echo START; false; echo NOT_REACHED")
-    assert (result["exitCode"], result["stdout"]) == (1, stdout)
+    assert (result["exitCode"], result["stdout"]) == (1, "START\n")
     assert used(daemon) == 1
 
 
@@ -143,13 +142,13 @@ def kill(pid: int) -> None:
     wait_for(lambda: not is_alive(pid), "its end")
 
 
-def test_one_that_cannot_be_told_its_state_is_not_used(daemon: RawDaemon) -> None:
+def test_one_that_does_not_read_is_not_used(daemon: RawDaemon) -> None:
     daemon.bash("set -e")
-    daemon.wait_for_spare()
-    _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
-    # Enough for a bash of its own. One that waits is also given the command, each quote as four
-    # characters, ahead of the options.
-    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (9_000, hard))
+    waiting = reading_spare(daemon)
+    # Each quote is told as four characters, so the lines are longer than this.
+    with open(f"/proc/{waiting}/fd/3", "rb") as pipe:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4_096)
+    os.kill(waiting, signal.SIGSTOP)
     result = daemon.bash(": ''; echo before; false; echo after #" + "'" * 4_000)
     assert (result["stdout"], result["exitCode"]) == ("before\n", 1)
     assert used(daemon) == 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+from msgspec import Struct, field
 
 from shelld.audit import AuditLog
 from shelld.guard.policy import DEFAULT_POLICY, Policy
@@ -19,8 +19,7 @@ from shelld_protocol.errors import resource_exhausted
 from shelld_protocol.tools import ExecutionContext
 
 
-@dataclass(slots=True)
-class Daemon:
+class Daemon(Struct, eq=False):
     """The parts that live as long as the daemon. `draining`: new requests are refused."""
 
     options: Options
@@ -86,8 +85,7 @@ def _always() -> bool:
     return True
 
 
-@dataclass(slots=True)
-class RequestContext:
+class RequestContext(Struct, eq=False):
     """One request. `notify` sends its client a notification (method, params) at once.
 
     `error_data` is added to the error if the request ends cancelled. `shell` is the one that it
@@ -98,7 +96,7 @@ class RequestContext:
 
     daemon: Daemon
     notify: Notify = _tell_nobody
-    error_data: dict[str, Any] = field(default_factory=dict[str, Any])
+    error_data: dict[str, Any] = {}
     shell: Shell | None = None
     is_over: bool = False
     large_answers: LargeAnswers | None = None

@@ -6,9 +6,9 @@ one bad member, and put exception texts into answers; and they try at every call
 arguments fit the method's signature, which takes as long as to judge the command.
 
 Its package imports jsonschema for the validation that is not used here, at twice the cost of
-everything else at start-up. So the dispatcher is imported without running the package's
-``__init__``; afterwards the half-made package is forgotten, and whoever imports it properly gets
-it.
+everything else at start-up; and oslash, which it uses for two classes, imports all that it has. So
+the dispatcher is imported without running the ``__init__`` of either. Afterwards the half-made
+packages are forgotten, and whoever imports them properly gets them.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ P = TypeVar("P", bound=Params)
 
 
 def _import_jsonrpcserver() -> tuple[Any, Any, Any, Any]:
-    name = "jsonrpcserver"
-    loaded = sys.modules.get(name)
-    if loaded is None:
-        spec = importlib.util.find_spec(name)
-        assert spec is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
+    half_made: list[str] = []
     try:
-        dispatcher = importlib.import_module(f"{name}.async_dispatcher")
-        request = importlib.import_module(f"{name}.request")
-        result = importlib.import_module(f"{name}.result")
-        exceptions = importlib.import_module(f"{name}.exceptions")
+        for name in {"jsonrpcserver", "oslash"} - sys.modules.keys():
+            spec = importlib.util.find_spec(name)
+            assert spec is not None
+            sys.modules[name] = importlib.util.module_from_spec(spec)
+            half_made.append(name)
+        dispatcher = importlib.import_module("jsonrpcserver.async_dispatcher")
+        request = importlib.import_module("jsonrpcserver.request")
+        result = importlib.import_module("jsonrpcserver.result")
+        exceptions = importlib.import_module("jsonrpcserver.exceptions")
     finally:
-        if loaded is None:
+        for name in half_made:
             del sys.modules[name]
     return (
         dispatcher.call,
