@@ -57,7 +57,7 @@ package: $(READY) ## Build sdist and wheel, install the wheel, run the tests of 
 	tar -xzf dist/shelld-*.tar.gz -C build/package
 	cd build/package/shelld-* && ../venv/bin/python -m pip install --quiet \
 		$(CURDIR)/dist/shelld-*.whl --group dev
-	cd build/package/shelld-* && ../venv/bin/python -m pytest -o pythonpath=tests \
+	cd build/package/shelld-* && ../venv/bin/python -m pytest -o pythonpath="tests tests/helpers" \
 		-n $(WORKERS) --dist worksteal $(PACKAGE_TESTS)
 
 test-long: $(READY) ## Run the tests that take minutes
@@ -91,7 +91,7 @@ bench-parts: $(READY) ## Measure the parts, one by one
 	$(BIN)/python benchmarks/guard.py
 
 soak: $(READY) ## 100,000 calls of all kinds; what they leave is looked at all the time
-	PYTHONPATH=tests $(BIN)/python -m soak
+	PYTHONPATH=tests/helpers $(BIN)/python -m soak
 
 # Seconds for each target.
 FUZZ_S ?= 60
@@ -101,7 +101,7 @@ fuzz: $(READY) ## Look for inputs that must not be, a minute each; what was foun
 	@for target in messages text_pipeline guard store; do \
 		mkdir -p .fuzz/$$target; \
 		echo "$$target"; \
-		PYTHONPATH=tests $(BIN)/python -m fuzz.run $$target -max_total_time=$(FUZZ_S) \
+		PYTHONPATH=tests:tests/helpers $(BIN)/python -m fuzz.run $$target -max_total_time=$(FUZZ_S) \
 			-max_len=600 -verbosity=0 -print_final_stats=1 .fuzz/$$target || exit; \
 	done
 
@@ -109,7 +109,7 @@ fuzz: $(READY) ## Look for inputs that must not be, a minute each; what was foun
 ONLY ?=
 
 faults: $(READY) ## Make each line and system call of the daemon fail, one at a time
-	PYTHONPATH=tests $(BIN)/python -m fault_injection --only '$(ONLY)'
+	PYTHONPATH=tests:tests/helpers $(BIN)/python -m fault_injection --only '$(ONLY)'
 
 mutants: $(READY) ## Change the pure parts in small ways, and see which changes no test notices
 	$(BIN)/python -m pip install --quiet --group mutants

@@ -164,3 +164,15 @@ def modules_imported(path: Path, modules: set[str]) -> Iterator[str]:
                 yield from {submodule if submodule in modules else node.module} & modules
         elif isinstance(node, ast.Import):
             yield from {alias.name for alias in node.names} & modules
+
+
+def test_the_table_of_tests_names_every_room_and_only_what_exists() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("| room | its own tests |")[2]
+    rows = section.partition("\n\n")[0].splitlines()[2:]
+    cells = [re.findall(r"`([^`]+)`", row) for row in rows]
+    folders = {path.name for path in (ROOT / "daemon" / "shelld").iterdir() if path.is_dir()}
+    expected = folders - {"__pycache__"} | {"shelld_protocol", "shelld_client"}
+    assert {room for room, *_ in cells} == expected
+    for _, *paths in cells:
+        assert paths
+        assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -5,7 +5,7 @@ cancellations, nonsense; runners and bashes killed from outside; and a client th
 read. Every request gets exactly one answer; memory, descriptors, threads, processes and files of
 the daemon are looked at again and again, and must stay what they were.
 
-Usage: python -m soak [--calls N] [--seed N], with tests/ on the path; `make soak` does so.
+Usage: python -m soak [--calls N] [--seed N], with tests/helpers on the path; `make soak` does so.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from support import DEADLINE_S, RawDaemon, descendants, is_alive, parent_of, wai
 # Longer than a beat takes, on a machine that does other things as well.
 SILENCE_S = 0.2
 
-TRACER = Path(__file__).parent / "peers" / "tracer.py"
+TRACER = Path(__file__).parents[1] / "peers" / "tracer.py"
 
 _numbers = itertools.count(1)
 

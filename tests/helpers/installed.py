@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-NODE_MODULES = Path(__file__).parent / "third_party" / "node_modules"
+NODE_MODULES = Path(__file__).parents[1] / "third_party" / "node_modules"
 
 # What the oldest of the packages needs that is used here.
 MINIMUM_NODE = 22

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-PEERS = Path(__file__).parent / "peers"
+PEERS = Path(__file__).parents[1] / "peers"
 PYTHON = f"{sys.executable} -S"
 
 
