@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from measure import milliseconds, report
-from shelld.guard import Circumstances
+from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.quick import is_plainly_harmless
 
@@ -50,7 +50,7 @@ HOSTILE = {
     "pipes": "a|" * 500_000,
 }
 
-HERE = Circumstances("/work", {"HOME": "/home/me", "USER": "me", "PATH": "/usr/bin"})
+HERE = StartState("/work", {"HOME": "/home/me", "USER": "me", "PATH": "/usr/bin"})
 
 
 def guard(command: str) -> None:

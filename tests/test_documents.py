@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from shelld import __version__
-from shelld.guard import Circumstances
+from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy import Policy
 from shelld.guard.policy_file import load
@@ -128,13 +128,13 @@ def test_rules_of_the_guard_page_do_what_it_says(
     (rules,) = re.findall(r"^```toml\n(.*?)^```$", GUARD_PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "rules.toml").write_text(rules)
     policy = load(tmp_path / "rules.toml")
-    assert judge(command, Circumstances("/home/me", {}), policy).verdict == verdict
+    assert judge(command, StartState("/home/me", {}), policy).verdict == verdict
 
 
 def test_star_in_allow_matches_separators_too() -> None:
     assert '`"make *"` also allows `make x; rm -rf /`' in GUARD_PAGE
     policy = Policy(allow=["make *"])
-    assert judge("make x; rm -rf /", Circumstances("/", {}), policy).verdict == "allow"
+    assert judge("make x; rm -rf /", StartState("/", {}), policy).verdict == "allow"
 
 
 def test_the_map_names_every_module() -> None:

@@ -48,4 +48,4 @@ class CallToolParams(Params):
     arguments: (
         Annotated[dict[str, Any], Meta(description="As the tool's schema has them.")] | None
     ) = None
-    context: Annotated[CallContext, Meta(description="Circumstances of the call.")] | None = None
+    context: Annotated[CallContext, Meta(description="StartState of the call.")] | None = None

@@ -1,4 +1,4 @@
-"""The vocabulary of tools: what one takes, what it gives back, and in which circumstances it runs.
+"""The vocabulary of tools: what one takes, what it returns, and the context that it runs in.
 
 Pure values. A `ToolParameter` is the one place that knows how a parameter looks as JSON Schema,
 which values it takes, and the sentence for one it does not: the methods of the wire are validated
@@ -161,7 +161,7 @@ class ToolResult(Struct):
 
 
 class ExecutionContext(Struct):
-    """The circumstances of one execution, which its caller decides, and not the model.
+    """The context of one execution. Its caller decides it, not the model.
 
     `working_dir`: where commands run; empty for where their session is. `session_id`: the session,
     "main" unless given. `timeout` is in seconds, and infinite for none. `max_output_size` is in

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from shelld.guard import Circumstances
+from shelld.guard import StartState
 from shelld.guard.fallback import simple_commands
 from shelld.guard.judgement import judge
 from shelld.guard.policy import DEFAULT_POLICY
 from shelld.guard.quick import is_plainly_harmless
 
-HERE = Circumstances("/work", {"HOME": "/home/me", "X": "x y", "EMPTY": ""})
+HERE = StartState("/work", {"HOME": "/home/me", "X": "x y", "EMPTY": ""})
 
 # Of processor time; it gives up after a quarter of a second, and then has to get out.
 LIMIT_S = 2.0

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
-from shelld.guard import Circumstances, judgement, parse, units
+from shelld.guard import StartState, judgement, parse, units
 from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.judgement import is_prepared, judge, judge_at_once
@@ -123,7 +123,7 @@ def test_long_script_of_session_is_followed_in_thread_once(judging_threads: list
 
 def test_scripts_of_many_sessions_are_not_all_kept() -> None:
     for number in range(100):
-        judge("ls", Circumstances("/", ENV, f"x={number}"))
+        judge("ls", StartState("/", ENV, f"x={number}"))
     assert is_prepared("x=99")
     assert not is_prepared("x=0")
 

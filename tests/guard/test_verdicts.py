@@ -12,7 +12,7 @@ import shlex
 import pytest
 
 from guard_lines import ALLOWED_LINES, BLOCKED, BLOCKED_LINES, ENV, HERE, PLAIN_LINES
-from shelld.guard import Circumstances, parse
+from shelld.guard import StartState, parse
 from shelld.guard.judgement import judge
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.rules import RULES
@@ -197,11 +197,11 @@ def test_what_cannot_be_known_is_told_from_what_can(command: str, verdict: str) 
 def test_the_circumstances_count() -> None:
     env = {**ENV, "DIR": "/tmp/x", "ROOT": "/"}
     assert judge("rm -rf $DIR/*", HERE).verdict == "block"
-    assert judge("rm -rf $DIR/*", Circumstances("/", env)).verdict == "allow"
-    assert judge("rm -rf $ROOT", Circumstances("/tmp", env)).verdict == "block"
-    assert judge("rm -rf *", Circumstances("/", ENV)).verdict == "block"
+    assert judge("rm -rf $DIR/*", StartState("/", env)).verdict == "allow"
+    assert judge("rm -rf $ROOT", StartState("/tmp", env)).verdict == "block"
+    assert judge("rm -rf *", StartState("/", ENV)).verdict == "block"
     script = "declare -- d=/\ndeclare -x e=/\nf () { rm -rf /; }\nalias g='rm -rf /'"
-    here = Circumstances("/tmp", ENV, script)
+    here = StartState("/tmp", ENV, script)
     for command in ("rm -rf $d", "rm -rf $e", "f", "g", "g x"):
         assert judge(command, here).verdict == "block", command
     assert judge("f() { :; }; f", here).verdict == "allow"

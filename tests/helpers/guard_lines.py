@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shelld.guard import Circumstances
+from shelld.guard import StartState
 
 ENV = {"HOME": "/home/me", "USER": "me", "PATH": "/usr/bin", "TMPDIR": "/tmp"}
-HERE = Circumstances("/work/project", ENV)
+HERE = StartState("/work/project", ENV)
 
 BLOCKED = {
     "rm-root": r"""

@@ -22,7 +22,7 @@ from typing import Final, Literal, NamedTuple
 import anyio
 
 from shelld.cli.parser import parse_options, split_options
-from shelld.guard import Circumstances
+from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy_file import PolicyError, load
 from shelld.keeper.pool import RunnerPool
@@ -174,7 +174,7 @@ def _spool(options: Options) -> Diagnosis:
 def _guard(options: Options) -> Diagnosis:
     if options.guard in {"off", "warn"}:
         return Diagnosis("guard", "note", options.guard, "dangerous commands run")
-    here = Circumstances("/", {"HOME": "/root"})
+    here = StartState("/", {"HOME": "/root"})
     verdicts = [
         judge(command, here).verdict for command in ("echo / | xargs rm -r", "echo rm -r /")
     ]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from shelld.guard import Circumstances
+from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy import DEFAULT_POLICY
 from shelld.guard.policy_file import PolicyError, load
@@ -55,8 +55,8 @@ def explain(arguments: Sequence[str]) -> int:
         except PolicyError as error:
             sys.stderr.write(f"shelld: {error}\n")
             return 2
-    circumstances = Circumstances(_current_directory(), dict(os.environ))
-    verdict = judge(command, circumstances, policy, traces=True)
+    start = StartState(_current_directory(), dict(os.environ))
+    verdict = judge(command, start, policy, traces=True)
     lines = [f"{verdict.verdict}: {verdict.reason}" if verdict.reason else verdict.verdict]
     if verdict.rule is not None:
         lines += [f"rule: {verdict.rule}", f"segment: {verdict.segment}"]

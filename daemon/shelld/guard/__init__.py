@@ -26,7 +26,7 @@ DANGEROUS_PATTERNS: Final = (
 )
 
 
-class Circumstances(Struct, frozen=True):
+class StartState(Struct, frozen=True):
     """What the shell of a command would know.
 
     `env` is what it is started with. `script` makes the rest of its state: other variables,

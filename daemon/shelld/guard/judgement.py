@@ -6,7 +6,7 @@ import json
 import re
 from typing import Final
 
-from shelld.guard import Circumstances, parse
+from shelld.guard import StartState, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import cleaned
@@ -31,43 +31,43 @@ def load() -> None:
 
 def judge(
     command: str,
-    circumstances: Circumstances,
+    start: StartState,
     policy: Policy = DEFAULT_POLICY,
     *,
     traces: bool = False,
 ) -> Verdict:
     """Return the verdict on one command. Raises only for a shortage, whatever the command is."""
-    return _judge(command, circumstances, Budget(policy=policy, traces=traces))
+    return _judge(command, start, Budget(policy=policy, traces=traces))
 
 
 def judge_at_once(
     command: str,
-    circumstances: Circumstances,
+    start: StartState,
     policy: Policy = DEFAULT_POLICY,
     *,
     traces: bool = False,
 ) -> Verdict | None:
     """Return the verdict if that takes a few milliseconds at most; None: `judge` has to find it."""
-    script = circumstances.script
+    script = start.script
     known = len(script) if script and not is_prepared(script) else 0
-    if len(command) + len(circumstances.stdin) + known > MAX_CHARACTERS_AT_ONCE:
+    if len(command) + len(start.stdin) + known > MAX_CHARACTERS_AT_ONCE:
         return None
     budget = Budget(policy=policy, traces=traces, steps=MAX_STEPS_AT_ONCE, gives_up=True)
     try:
-        return _judge(command, circumstances, budget)
+        return _judge(command, start, budget)
     except Exhausted:
         return None
 
 
-def _judge(command: str, circumstances: Circumstances, budget: Budget) -> Verdict:
+def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
     if budget.policy.allows(command):
         return Verdict("allow", reason="the rules of this place allow it")
     try:
-        shell = _prepared(circumstances.script).copy(budget)
-        shell.variables = {**circumstances.env, **_INITIAL, **shell.variables}
-        shell.exported = frozenset(circumstances.env)
-        shell.cwd, shell.home = circumstances.cwd, circumstances.env.get("HOME")
-        shell.run_script(cleaned(command), cleaned(circumstances.stdin))
+        shell = _prepared(start.script).copy(budget)
+        shell.variables = {**start.env, **_INITIAL, **shell.variables}
+        shell.exported = frozenset(start.env)
+        shell.cwd, shell.home = start.cwd, start.env.get("HOME")
+        shell.run_script(cleaned(command), cleaned(start.stdin))
     except Blocked as blocked:
         finding, reason = blocked.finding, blocked.finding.reason
         if finding.suggests_allowing and len(command) <= MAX_SEGMENT:

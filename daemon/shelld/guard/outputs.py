@@ -23,7 +23,7 @@ from shelld.guard.rules import normalized, parse_arguments
 MAX_OUTPUT: Final = 64 * 1024
 
 
-class Surroundings:
+class Inputs:
     """What programs read: their stdin, files whose content is known, and where they run."""
 
     def __init__(self, stdin: str | None, files: Mapping[str, str], cwd: str) -> None:
@@ -44,19 +44,19 @@ class Surroundings:
         return self._files.get(normalized(name, self.cwd))
 
 
-def output_of(argv: Sequence[str], around: Surroundings) -> str | None:
+def output_of(argv: Sequence[str], inputs: Inputs) -> str | None:
     """Return what a program writes to stdout, None if that is not known."""
     function = _OUTPUTS.get(argv[0].rpartition("/")[2])
     if function is None:
         return None
     try:
-        output = function(argv[1:], around)
+        output = function(argv[1:], inputs)
     except (ValueError, IndexError, re.error):
         return None
     return None if output is None or len(output) > MAX_OUTPUT else output
 
 
-def _echo(arguments: Sequence[str], _around: Surroundings) -> str:
+def _echo(arguments: Sequence[str], _inputs: Inputs) -> str:
     rest = list(arguments)
     newline, escapes = "\n", False
     while rest and re.fullmatch(r"-[neE]+", rest[0]):
@@ -70,7 +70,7 @@ def _echo(arguments: Sequence[str], _around: Surroundings) -> str:
 _DIRECTIVE: Final = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?([sbdiqcxXouf%])")
 
 
-def _printf(arguments: Sequence[str], _around: Surroundings) -> str | None:
+def _printf(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     rest = list(arguments)
     if rest[:1] == ["-v"]:
         return ""
@@ -98,20 +98,20 @@ def _printf(arguments: Sequence[str], _around: Surroundings) -> str | None:
 
 
 def _filter(change: Callable[[str], str]) -> Output:
-    def output(arguments: Sequence[str], around: Surroundings) -> str | None:
-        text = around.read(parse_arguments(arguments).operands)
+    def output(arguments: Sequence[str], inputs: Inputs) -> str | None:
+        text = inputs.read(parse_arguments(arguments).operands)
         return None if text is None or UNKNOWN in text else change(text)
 
     return output
 
 
-def _cat(arguments: Sequence[str], around: Surroundings) -> str | None:
+def _cat(arguments: Sequence[str], inputs: Inputs) -> str | None:
     operands = [each for each in arguments if not each.startswith("-") or each == "-"]
-    return around.read(operands)
+    return inputs.read(operands)
 
 
-def _tee(_arguments: Sequence[str], around: Surroundings) -> str | None:
-    return around.stdin
+def _tee(_arguments: Sequence[str], inputs: Inputs) -> str | None:
+    return inputs.stdin
 
 
 def _lines(change: Callable[[list[str]], list[str]]) -> Callable[[str], str]:
@@ -119,12 +119,12 @@ def _lines(change: Callable[[list[str]], list[str]]) -> Callable[[str], str]:
 
 
 def _some_lines(*, first: bool) -> Output:
-    def output(arguments: Sequence[str], around: Surroundings) -> str | None:
+    def output(arguments: Sequence[str], inputs: Inputs) -> str | None:
         parsed = parse_arguments(arguments, "nc", ("lines", "bytes"))
         count = next((each[1:] for each in arguments if re.fullmatch(r"-\d+", each)), None)
         count = count or parsed.values.get("n") or parsed.values.get("lines") or "10"
         operands = [each for each in parsed.operands if not each.isdecimal() or each != count]
-        text = around.read(operands)
+        text = inputs.read(operands)
         if text is None or "c" in parsed.flags or not count.isdecimal():
             return None
         lines = text.splitlines(keepends=True)
@@ -133,10 +133,10 @@ def _some_lines(*, first: bool) -> Output:
     return output
 
 
-def _base64(arguments: Sequence[str], around: Surroundings) -> str | None:
+def _base64(arguments: Sequence[str], inputs: Inputs) -> str | None:
     parsed = parse_arguments(arguments, "w", ("wrap",))
     operands = [each for each in parsed.operands if each not in ("enc", "base64")]
-    text = around.read(operands)
+    text = inputs.read(operands)
     if text is None or UNKNOWN in text:
         return None
     if parsed.flags & {"d", "D", "decode"} or any("decode".startswith(f) for f in parsed.flags):
@@ -157,22 +157,22 @@ def _decoded(text: str) -> str | None:
     return _text(data)
 
 
-def _openssl(arguments: Sequence[str], around: Surroundings) -> str | None:
+def _openssl(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if "base64" not in arguments and "-base64" not in arguments and "-a" not in arguments:
         return None
-    text = around.stdin
+    text = inputs.stdin
     return _decoded(text) if text is not None and "-d" in arguments else None
 
 
-def _base32(arguments: Sequence[str], around: Surroundings) -> str | None:
-    text = around.read(parse_arguments(arguments).operands)
+def _base32(arguments: Sequence[str], inputs: Inputs) -> str | None:
+    text = inputs.read(parse_arguments(arguments).operands)
     if text is None or not parse_arguments(arguments).flags & {"d", "decode"}:
         return None
     return _text(base64.b32decode(re.sub(r"\s+", "", text)))
 
 
-def _xxd(arguments: Sequence[str], around: Surroundings) -> str | None:
-    text = around.stdin
+def _xxd(arguments: Sequence[str], inputs: Inputs) -> str | None:
+    text = inputs.stdin
     if text is None or not {"r", "p"} <= set("".join(each.strip("-") for each in arguments)):
         return None
     return _text(bytes.fromhex(re.sub(r"\s+", "", text)))
@@ -195,8 +195,8 @@ def _tr_set(text: str) -> str:
     )
 
 
-def _tr(arguments: Sequence[str], around: Surroundings) -> str | None:
-    text = around.stdin
+def _tr(arguments: Sequence[str], inputs: Inputs) -> str | None:
+    text = inputs.stdin
     flags = {letter for each in arguments if each.startswith("-") for letter in each[1:]}
     sets = [_tr_set(each) for each in arguments if not each.startswith("-") or each == "-"]
     if text is None or UNKNOWN in text or flags & {"c", "C", "s"}:
@@ -211,13 +211,13 @@ def _tr(arguments: Sequence[str], around: Surroundings) -> str | None:
 _SUBSTITUTE: Final = re.compile(r"s(.)((?:\\.|(?!\1).)*)\1((?:\\.|(?!\1).)*)\1([gIi]*)", re.S)
 
 
-def _sed(arguments: Sequence[str], around: Surroundings) -> str | None:
+def _sed(arguments: Sequence[str], inputs: Inputs) -> str | None:
     parsed = parse_arguments(arguments, "ef", ("expression", "file"))
     scripts = [parsed.values[name] for name in ("e", "expression") if name in parsed.values]
     operands = parsed.operands
     if not scripts:
         scripts, operands = operands[:1], operands[1:]
-    text = around.read(operands)
+    text = inputs.read(operands)
     if text is None or UNKNOWN in text or parsed.flags & {"n", "i", "f"}:
         return None
     for script in scripts:
@@ -243,9 +243,9 @@ def _other_way_round(match: re.Match[str]) -> str:
     return match[1] if match[1] is not None else "\\" + match[2]
 
 
-def _cut(arguments: Sequence[str], around: Surroundings) -> str | None:
+def _cut(arguments: Sequence[str], inputs: Inputs) -> str | None:
     parsed = parse_arguments(arguments, "dfc", ("delimiter", "fields", "characters"))
-    text = around.read(parsed.operands)
+    text = inputs.read(parsed.operands)
     characters = parsed.values.get("c") or parsed.values.get("characters")
     fields = parsed.values.get("f") or parsed.values.get("fields")
     if text is None or UNKNOWN in text:
@@ -263,50 +263,50 @@ def _cut(arguments: Sequence[str], around: Surroundings) -> str | None:
     return "".join(delimiter.join(line.split(delimiter)[first:last]) + "\n" for line in lines)
 
 
-def _yes(arguments: Sequence[str], _around: Surroundings) -> str:
+def _yes(arguments: Sequence[str], _inputs: Inputs) -> str:
     return (" ".join(arguments) or "y") + "\n"
 
 
-def _dirname(arguments: Sequence[str], _around: Surroundings) -> str:
+def _dirname(arguments: Sequence[str], _inputs: Inputs) -> str:
     return "".join(
         (posixpath.dirname(each.rstrip("/") or "/") or ".") + "\n"
         for each in parse_arguments(arguments).operands
     )
 
 
-def _basename(arguments: Sequence[str], _around: Surroundings) -> str:
+def _basename(arguments: Sequence[str], _inputs: Inputs) -> str:
     name, *suffix = parse_arguments(arguments).operands
     result = posixpath.basename(name.rstrip("/")) or "/"
     return (result.removesuffix(suffix[0]) if suffix else result) + "\n"
 
 
-def _realpath(arguments: Sequence[str], around: Surroundings) -> str:
+def _realpath(arguments: Sequence[str], inputs: Inputs) -> str:
     operands = parse_arguments(arguments).operands
-    return "".join(normalized(each, around.cwd) + "\n" for each in operands)
+    return "".join(normalized(each, inputs.cwd) + "\n" for each in operands)
 
 
-def _pwd(_arguments: Sequence[str], around: Surroundings) -> str:
-    return around.cwd + "\n"
+def _pwd(_arguments: Sequence[str], inputs: Inputs) -> str:
+    return inputs.cwd + "\n"
 
 
-def _which(arguments: Sequence[str], _around: Surroundings) -> str:
+def _which(arguments: Sequence[str], _inputs: Inputs) -> str:
     return "".join(each + "\n" for each in arguments if not each.startswith("-"))
 
 
-def _command(arguments: Sequence[str], around: Surroundings) -> str | None:
+def _command(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if arguments and arguments[0] in ("-v", "-V"):
-        return _which(arguments, around)
+        return _which(arguments, inputs)
     return None
 
 
-def _ls(arguments: Sequence[str], _around: Surroundings) -> str | None:
+def _ls(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     parsed = parse_arguments(arguments)
     if "d" in parsed.flags and not parsed.flags & {"l", "s", "F", "i"}:
         return "".join(each + "\n" for each in parsed.operands) or ".\n"
     return None
 
 
-def _seq(arguments: Sequence[str], _around: Surroundings) -> str | None:
+def _seq(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     numbers = [int(each) for each in arguments]
     first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
     step = numbers[1] if len(numbers) == 3 else 1
@@ -318,7 +318,7 @@ _PRINTED: Final = re.compile(
 )
 
 
-def _interpreter(arguments: Sequence[str], _around: Surroundings) -> str | None:
+def _interpreter(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     for option, code in itertools.pairwise(arguments):
         if option in ("-c", "-e", "-r", "-p"):
             match = _PRINTED.fullmatch(code)
@@ -326,12 +326,12 @@ def _interpreter(arguments: Sequence[str], _around: Surroundings) -> str | None:
     return None
 
 
-def _awk(arguments: Sequence[str], _around: Surroundings) -> str | None:
+def _awk(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     match = re.fullmatch(r"""\s*BEGIN\s*\{\s*print\s*"(.*?)"\s*;?\s*\}\s*""", arguments[0], re.S)
     return None if match is None else ansi_c(match[1]) + "\n"
 
 
-Output = Callable[[Sequence[str], Surroundings], str | None]
+Output = Callable[[Sequence[str], Inputs], str | None]
 
 _OUTPUTS: Final[dict[str, Output]] = {
     "echo": _echo,
@@ -362,9 +362,9 @@ _OUTPUTS: Final[dict[str, Output]] = {
     "type": _which,
     "ls": _ls,
     "seq": _seq,
-    "true": lambda _arguments, _around: "",
-    "false": lambda _arguments, _around: "",
-    ":": lambda _arguments, _around: "",
+    "true": lambda _arguments, _inputs: "",
+    "false": lambda _arguments, _inputs: "",
+    ":": lambda _arguments, _inputs: "",
     "python": _interpreter,
     "python3": _interpreter,
     "perl": _interpreter,

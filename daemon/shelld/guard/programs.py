@@ -16,7 +16,7 @@ from shelld.guard.globs import has_glob, matches
 from shelld.guard.interpreters import code_of, commands_in, language_of
 from shelld.guard.launchers import HANDLERS
 from shelld.guard.markers import UNKNOWN
-from shelld.guard.outputs import Surroundings, output_of
+from shelld.guard.outputs import Inputs, output_of
 from shelld.guard.rules import Place, normalized, parse_arguments
 from shelld.guard.shell import Shell
 from shelld.guard.speakers import directories_of, scripts_of
@@ -202,8 +202,8 @@ class Programs(Shell):
     def written_by(self, argv: Sequence[str], stdin: str) -> str:
         """Return what a program that changes nothing writes, `UNKNOWN` if that is not known."""
         self.spend(len(stdin) + sum(map(len, argv)))
-        around = Surroundings(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
-        output = output_of(argv, around)
+        inputs = Inputs(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
+        output = output_of(argv, inputs)
         return UNKNOWN if output is None else output
 
     def _unwrapped(self, inner: Inner, stdin: str) -> str:

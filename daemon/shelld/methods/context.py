@@ -119,7 +119,7 @@ class RequestContext(Struct, eq=False):
 
 
 class ToolContext(ExecutionContext):
-    """The circumstances of a tool's execution that a request has asked for."""
+    """The context of a tool that a request calls."""
 
     request: RequestContext | None = None
 

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from shelld.guard import Circumstances
+from shelld.guard import StartState
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import RequestContext
@@ -43,12 +43,12 @@ async def verdict_on(
     # Most commands never get here, and the first should not wait for this.
     from shelld.guard.judgement import judge, judge_at_once  # noqa: PLC0415
 
-    circumstances = _circumstances(session, params)
-    verdict = judge_at_once(command, circumstances, daemon.policy, traces=traces)
+    start = _start_state(session, params)
+    verdict = judge_at_once(command, start, daemon.policy, traces=traces)
     if verdict is not None:
         return verdict
     # Others would have to wait for this one.
-    judgement = partial(judge, command, circumstances, daemon.policy, traces=traces)
+    judgement = partial(judge, command, start, daemon.policy, traces=traces)
     return await anyio.to_thread.run_sync(judgement, abandon_on_cancel=True)
 
 
@@ -87,7 +87,7 @@ def _load() -> None:
     judgement.load()
 
 
-def _circumstances(session: Session, params: BashParams | ExplainCommandParams) -> Circumstances:
+def _start_state(session: Session, params: BashParams | ExplainCommandParams) -> StartState:
     # As in `verdict_on`.
     from shelld.guard.parse import is_function  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
     script = session.state_of_call(params.env).meanings.decode("utf-8", "replace")
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     cwd = os.path.join(session.cwd, params.cwd or "")
-    return Circumstances(cwd, environment, "".join(functions) + script, stdin)
+    return StartState(cwd, environment, "".join(functions) + script, stdin)
 
 
 async def explain_command(

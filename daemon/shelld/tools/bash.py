@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from shelld.guard import DANGEROUS_PATTERNS, Circumstances
+from shelld.guard import DANGEROUS_PATTERNS, StartState
 from shelld.guard.judgement import judge
 from shelld.methods.bash import dry_run, run_for_answer
 from shelld.methods.bash_output import wait_and_read
@@ -114,7 +114,7 @@ read it. Prefer commands that print little."""
 
     def _check_dangerous_command(self, command: str) -> str | None:
         """Return why the guard blocks a command, None if it does not."""
-        verdict = judge(command, Circumstances(os.getcwd(), dict(os.environ)))
+        verdict = judge(command, StartState(os.getcwd(), dict(os.environ)))
         return verdict.reason if verdict.verdict == "block" else None
 
     def _discard(self, request: RequestContext) -> None:
