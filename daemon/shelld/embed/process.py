@@ -70,17 +70,19 @@ class ShellProcess:
     started_at = _Member[float | None]()
     completed_at = _Member[float | None]()
 
-    def __init__(self, id: str = "", command: str = "", working_dir: str = "") -> None:  # noqa: A002
-        self.record = Shell(id, command, working_dir)
-        self._home: Home | None = None
+    def __init__(
+        self,
+        id: str = "",  # noqa: A002
+        command: str = "",
+        working_dir: str = "",
+        *,
+        record: Shell | None = None,
+        home: Home | None = None,
+    ) -> None:
+        """`record` lives on the event loop of `home`."""
+        self.record = record or Shell(id, command, working_dir)
+        self._home = home
         self._end_is_hidden = False
-
-    @classmethod
-    def of(cls, shell: Shell, home: Home | None) -> ShellProcess:
-        """Return the process of a shell that lives on the event loop of `home`."""
-        process = cls()
-        process.record, process._home = shell, home
-        return process
 
     # -- what it is -------------------------------------------------------------------------
 

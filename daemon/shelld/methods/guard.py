@@ -13,6 +13,7 @@ from shelld.guard import Circumstances
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import Context
+from shelld.shells.calls import state_of_call
 from shelld.shells.functions import function_of
 from shelld.shells.session import Session
 from shelld.shells.text import check_text
@@ -105,7 +106,7 @@ def _circumstances(session: Session, params: BashParams | ExplainCommandParams) 
         if known.get(key) == content or is_function(name, value, _MAX_PARSING_S):
             functions.append(f"{name} {value}\n")
     # Bash imports these before it runs the script.
-    script = session.state_of_call(params.env).meanings.decode("utf-8", "replace")
+    script = state_of_call(session.state, params.env).meanings.decode("utf-8", "replace")
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     cwd = os.path.join(session.cwd, params.cwd or "")
     return Circumstances(cwd, environment, "".join(functions) + script, stdin)
