@@ -27,7 +27,6 @@ from shelld.eventloop.memory import collect_rarely, give_back_regularly
 from shelld.eventloop.signals import received
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
-from shelld.mcp.progress import ProgressReports
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon, manager_options
 from shelld.methods.guard import load_soon
@@ -148,9 +147,8 @@ async def _run(
     ):
         daemon = Daemon(options, manager, audit, policy)
         toolbox = Toolbox(daemon)
-        reports = ProgressReports()
         hint = hint_for(streams[0])
-        server = Server(daemon, routes(toolbox, reports), source, output, requests, hint=hint)
+        server = Server(daemon, routes(toolbox), source, output, requests, hint=hint)
         async with anyio.create_task_group() as watchers:
             second_signal = anyio.Event()
             reading = anyio.CancelScope()
@@ -159,7 +157,6 @@ async def _run(
             start(_watch_children, pool)
             watchers.start_soon(faults.run_once, load_soon, "the preload of the guard")
             watchers.start_soon(faults.run_once, toolbox.preload, "the preload of the tools")
-            start(reports.run)
             start(give_back_regularly)
             if options.parent_pid is not None:
                 start(watch_process, options.parent_pid, reading)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import shelld_protocol as wire
 from shelld.mcp.methods import McpMethods
-from shelld.mcp.progress import ProgressReports
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.about import discover, server_info
 from shelld.methods.bash import bash
@@ -23,9 +22,9 @@ from shelld.server.dispatch import Method, as_method
 from shelld_protocol import mcp
 
 
-def routes(toolbox: Toolbox, reports: ProgressReports) -> Mapping[str, Method]:
+def routes(toolbox: Toolbox) -> Mapping[str, Method]:
     """Return all methods but `shutdown` and `exit`, which the server answers itself."""
-    hosts = McpMethods(toolbox, reports)
+    hosts = McpMethods(toolbox)
     return {
         "bash": as_method(wire.BashParams, bash),
         "bash_output": as_method(wire.BashOutputParams, bash_output),

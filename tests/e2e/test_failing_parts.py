@@ -38,7 +38,7 @@ def broken_daemon(function: str) -> list[str]:
     "function",
     [
         *("shelld.app:_watch_signals", "shelld.app:_watch_output", "shelld.app:_watch_children"),
-        *("shelld.app:give_back_regularly", "shelld.mcp.progress:ProgressReports.run"),
+        "shelld.app:give_back_regularly",
         *("shelld.app:load_soon", "shelld.mcp.toolbox:Toolbox.preload"),
         "shelld.shells.manager:Manager._sweep",
     ],

@@ -343,3 +343,38 @@ async def test_a_tool_that_is_cancelled_when_it_is_over_leaves_no_command(
         wait_for(lambda: shell.is_empty, "the end of the command")
     finally:
         await ShellManager.reset()
+
+
+_LOOP_IS_CLOSED = """
+import asyncio
+import threading
+from shelld.embed import ShellManager
+
+shells = []
+
+async def enter():
+    manager = await ShellManager().__aenter__()
+    shells.append(await manager.create_shell("echo x", "/"))
+    await shells[0].wait()
+
+def run():
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(enter())
+    loop.close()
+
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+print(repr(shells[0].get_all_output()))
+"""
+
+
+def test_output_can_be_read_when_the_event_loop_of_the_shells_is_closed() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _LOOP_IS_CLOSED],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert ended.stdout == "'x\\n'\n", ended.stderr

@@ -382,14 +382,14 @@ async def test_a_start_whose_runner_is_lost_is_not_cancelled(
 
 def report_timeouts(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:
     """An event for the moment after a timeout has had its effect."""
-    has_passed, meet_deadline = anyio.Event(), Life.meet_deadline
+    has_passed, take = anyio.Event(), Life.take
 
     def report(life: Life, name: Event) -> None:
-        meet_deadline(life, name)
+        take(life, name)
         if name is Event.TIMEOUT_DUE:
             has_passed.set()
 
-    monkeypatch.setattr(Life, "meet_deadline", report)
+    monkeypatch.setattr(Life, "take", report)
     return has_passed
 
 

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from shelld.sessions.prelude import last_lines, waiting_prelude
+from shelld.sessions.session import Session
 from shelld.sessions.state import ShellState
 from shelld.shells import manager as manager_module
 from shelld.shells import spare as spare_module
@@ -19,7 +20,7 @@ from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
-from shelld.shells.spare import SpareLaunch, arguments_address
+from shelld.shells.spare import Spare, SpareLaunch, arguments_address
 from shelld_protocol.errors import RpcError
 from support import running_below
 
@@ -111,7 +112,7 @@ async def start_slowly(manager: Manager) -> None:
     policy = manager.runtime.spares.policy
     policy.slow_start_factor = policy.slow_start_s = policy.in_a_row_s = 0
     policy.pause_s = policy.retry_s = 60
-    for _ in range(int(3 * policy.max_slow_starts)):
+    for _ in range(3 * policy.max_slow_starts):
         await run(manager, "true")
     await wait_for_waiting(0)
 
@@ -176,7 +177,7 @@ async def test_a_replaced_directory_is_no_failure_of_spares(tmp_path: Path) -> N
     directory.mkdir()
     async with Manager() as manager:
         policy = manager.runtime.spares.policy
-        policy.max_slow_starts = math.inf
+        policy.max_slow_starts = 1_000
         await run(manager, f"cd {directory}")
         await wait_for_waiting(1)
         for _ in range(2 * policy.max_failures):
@@ -295,3 +296,22 @@ def test_a_spare_whose_daemon_ends_too_early_runs_nothing(share: float) -> None:
     os.close(read)
     os.close(prelude)
     assert (done.returncode, done.stdout) == (0, b"")
+
+
+async def test_a_spare_that_has_lost_its_runner_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suits = Spare.suits
+
+    def lose_runner(spare: Spare, session: Session, request: StartRequest) -> bool:
+        spare.life.runner_is_lost = True
+        return suits(spare, session, request)
+
+    async with Manager() as manager:
+        await run(manager, "true")
+        await wait_for_waiting(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Spare, "suits", lose_runner)
+            shell = await run(manager, "echo own")
+        assert shell.stdout.store.read(0, 100).data == b"own\n"
+        assert manager.spares_used == 0

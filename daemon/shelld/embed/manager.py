@@ -242,9 +242,10 @@ class ShellManager:
 
     def _process_of(self, shell: Shell) -> ShellProcess:
         process = self._processes.get(shell.id)
-        if process is None:
-            process = self._processes[shell.id] = ShellProcess.of(shell, self._owner)
-        return process
+        # Another thread may make one in between.
+        return process or self._processes.setdefault(
+            shell.id, ShellProcess(record=shell, owner=self._owner)
+        )
 
     def get_shell(self, shell_id: str) -> ShellProcess | None:
         """Return a shell that runs or is retained."""

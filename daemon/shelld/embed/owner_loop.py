@@ -71,7 +71,7 @@ class OwnerLoop:
 
         It is called there if nobody is here any more.
         """
-        if threading.get_ident() == self._thread or self._closed:
+        if threading.get_ident() == self._thread:
             return function(*args)
         outcome: Future[T] = Future()
 
@@ -81,7 +81,10 @@ class OwnerLoop:
             except BaseException as error:
                 outcome.set_exception(error)
 
-        self._add(do)
+        try:
+            self._add(do)
+        except RpcError:
+            return function(*args)
         return outcome.result()
 
     def call_soon(self, action: Callable[[], object]) -> None:
@@ -110,6 +113,7 @@ class OwnerLoop:
                 call_threadsafe(self._token, self._wake)
             except RuntimeError:
                 # The event loop was ended without leaving the scope.
+                self._to_do.pop()
                 raise shutting_down() from None
 
     def _wake(self) -> None:

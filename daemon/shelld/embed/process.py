@@ -70,17 +70,19 @@ class ShellProcess:
     started_at = _Member[float | None]()
     completed_at = _Member[float | None]()
 
-    def __init__(self, id: str = "", command: str = "", working_dir: str = "") -> None:  # noqa: A002
-        self.record = Shell(id, command, working_dir)
-        self._owner: OwnerLoop | None = None
+    def __init__(
+        self,
+        id: str = "",  # noqa: A002
+        command: str = "",
+        working_dir: str = "",
+        *,
+        record: Shell | None = None,
+        owner: OwnerLoop | None = None,
+    ) -> None:
+        """`record` lives on the event loop of `owner`."""
+        self.record = record or Shell(id, command, working_dir)
+        self._owner = owner
         self._end_is_hidden = False
-
-    @classmethod
-    def of(cls, shell: Shell, owner: OwnerLoop | None) -> ShellProcess:
-        """Return the process of a shell that lives on the event loop of `owner`."""
-        process = cls()
-        process.record, process._owner = shell, owner
-        return process
 
     # -- what it is -------------------------------------------------------------------------
 

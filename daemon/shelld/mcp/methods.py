@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from shelld import __version__
-from shelld.mcp.progress import ProgressReports
-from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, require_modern, revision_of
+from shelld.mcp.progress import progress_of
+from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, revision_of
 from shelld.mcp.toolbox import Toolbox, execute
 from shelld.methods.context import RequestContext, ToolContext
 from shelld_protocol.errors import invalid_params, missing_parameter
@@ -57,9 +57,8 @@ _CAPABILITIES: Final[dict[str, Any]] = {"tools": {}}
 class McpMethods:
     """What MCP's methods do for one client."""
 
-    def __init__(self, toolbox: Toolbox, reports: ProgressReports) -> None:
+    def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
-        self._reports = reports
         self._agreed: str | None = None
 
     async def ping(self, _context: RequestContext, params: PingParams) -> Empty:
@@ -81,7 +80,8 @@ class McpMethods:
         )
 
     async def discover(self, _context: RequestContext, params: McpParams) -> DiscoverResult:
-        require_modern(params.meta)
+        # Only the modern era has this method.
+        revision_of(params.meta, None)
         result = DiscoverResult(
             supported_versions=list(MODERN_REVISIONS),
             capabilities=_CAPABILITIES,
@@ -115,7 +115,7 @@ class McpMethods:
         if tool is None:
             raise invalid_params(f"Unknown tool: {name[:100]}", "name")
         tool_context = ToolContext("", timeout=math.inf, request=context)
-        with self._reports.of(context, params.meta):
+        with progress_of(context, params.meta):
             tool_result, encoded = await execute(tool, params.arguments, tool_context)
         result = CallToolMcpResult(
             content=[TextContent(_text_of(tool_result))], is_error=not tool_result.success

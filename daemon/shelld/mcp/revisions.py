@@ -48,13 +48,6 @@ def revision_of(meta: Meta, agreed: str | None) -> str:
     return _modern_revision(meta)
 
 
-def require_modern(meta: Meta) -> None:
-    """Refuse a request for a method that only the modern era has. Raises `RpcError`."""
-    if meta is None or PROTOCOL_VERSION_KEY not in meta:
-        raise _missing(PROTOCOL_VERSION_KEY)
-    _modern_revision(meta)
-
-
 def refuse_modern(meta: Meta, method: str) -> None:
     """Refuse a request of the modern era for a method that it does not have. Raises `RpcError`."""
     if meta is not None and PROTOCOL_VERSION_KEY in meta:

@@ -80,24 +80,22 @@ async def run_for_answer(
     )
     manager = context.daemon.manager
     shell = context.shell = await manager.start(request)
-    manager.begin_reading(shell)
-    try:
-        if params.run_in_background:
-            await wait_for_start(shell)
-        else:
-            await shell.wait_until(partial(is_answerable, shell))
-            raise_failure(shell)
-        if shell.recorder is not None:
-            await shell.recorder.settle()
-        answer = await make_answer(shell)
-        if context.is_over:
-            # Its cancellation came with the news that this task was waiting for.
-            await anyio.lowlevel.checkpoint()
-    except anyio.get_cancelled_exc_class():
-        await _kill(context, shell)
-        raise
-    finally:
-        manager.end_reading(shell)
+    with manager.reading(shell):
+        try:
+            if params.run_in_background:
+                await wait_for_start(shell)
+            else:
+                await shell.wait_until(partial(is_answerable, shell))
+                raise_failure(shell)
+            if shell.recorder is not None:
+                await shell.recorder.settle()
+            answer = await make_answer(shell)
+            if context.is_over:
+                # Its cancellation came with the news that this task was waiting for.
+                await anyio.lowlevel.checkpoint()
+        except anyio.get_cancelled_exc_class():
+            await _kill(context, shell)
+            raise
     return answer
 
 

@@ -13,6 +13,7 @@ from shelld.guard import StartState
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import RequestContext
+from shelld.sessions.calls import state_of_call
 from shelld.sessions.functions import function_of
 from shelld.sessions.session import Session
 from shelld.sessions.text import check_text
@@ -105,7 +106,7 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
         if known.get(key) == content or is_function(name, value, _MAX_PARSING_S):
             functions.append(f"{name} {value}\n")
     # Bash imports these before it runs the script.
-    script = session.state_of_call(params.env).meanings.decode("utf-8", "replace")
+    script = state_of_call(session.state, params.env).meanings.decode("utf-8", "replace")
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     cwd = os.path.join(session.cwd, params.cwd or "")
     return StartState(cwd, environment, "".join(functions) + script, stdin)

@@ -119,7 +119,6 @@ class InFlight:
         "cancellation",
         "context",
         "deliver",
-        "id",
         "key",
         "overdue",
         "raw_id",
@@ -130,7 +129,6 @@ class InFlight:
 
     def __init__(self, request: Request, context: RequestContext, deliver: Deliver) -> None:
         self.request = request
-        self.id = request.id
         # The id of its answer, as JSON text.
         self.raw_id = NULL_ID if request.id is None else request.id
         self.key: IdKey | None = None if request.id is None else id_key(request.id)
@@ -238,7 +236,6 @@ class Server:
         self._waiting_bytes = 0
         self._is_starting = False
         self._fewer = anyio.Event()
-        self._logs_requests = logger.isEnabledFor(logging.DEBUG)
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -359,18 +356,16 @@ class Server:
                 entry = InFlight(message, context, deliver)
                 self._begin(entry)
         except Exception as error:
-            answer = answer_for(error, "a request")
-            raw_id = getattr(message, "id", None)
             if entry is not None:
-                self._settle(entry, encode_error(entry.raw_id, answer))
-            else:
-                deliver(None if raw_id is None else encode_error(raw_id, answer))
+                self._fail(entry, error)
+                return
+            answer, raw_id = answer_for(error, "a request"), getattr(message, "id", None)
+            deliver(None if raw_id is None else encode_error(raw_id, answer))
 
     def _begin(self, entry: InFlight) -> None:
         request = entry.request
         self._daemon.requests += 1
-        if self._logs_requests:
-            logger.debug("request %.100r", request.method)
+        logger.debug("request %.100r", request.method)
         if request.method == "exit":
             self.exit_code = 0 if self._daemon.draining else 1
             self._settle(entry, encode_result(entry.raw_id, None))
@@ -421,8 +416,7 @@ class Server:
                 try:
                     entry.worker = self._workers.start(entry)
                 except Exception as error:
-                    answer = answer_for(error, "a request")
-                    self._settle(entry, encode_error(entry.raw_id, answer))
+                    self._fail(entry, error)
         finally:
             self._is_starting = False
 
@@ -464,7 +458,7 @@ class Server:
     def _settle(self, entry: InFlight, reply: bytes) -> None:
         """Deliver the answer of a request, unless that has been done."""
         if not entry.settled:
-            silent = entry.id is None or entry.cancellation is Cancellation.SILENT
+            silent = entry.request.id is None or entry.cancellation is Cancellation.SILENT
             entry.deliver(None if silent else reply)
             entry.settled = True
         entry.context.is_over = True

@@ -16,7 +16,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from shelld.process import faults
-from shelld.sessions.calls import Told, state_of_call, untouched, without_options_of_call
+from shelld.sessions.calls import Told, untouched, without_options_of_call
 from shelld.sessions.dump_parser import (
     directory_of,
     hides_options,
@@ -105,16 +105,12 @@ class Session:
         self._has_failed = False
 
     @property
-    def cwd(self) -> str:
-        return to_text(self.state.cwd)
-
-    @property
     def next_cwd(self) -> str:
         """Where the next command starts, found without reading what else the last one left."""
         return to_text(self._existing(self._last_cwd))
 
     @property
-    def last_cwd(self) -> str:
+    def cwd(self) -> str:
         """Where the last command has left the session, even if that directory is gone by now."""
         return to_text(self._last_cwd)
 
@@ -140,7 +136,7 @@ class Session:
 
     def directory_failed(self, directory: str) -> None:
         """A command could not be started there, but a remote file system has answered."""
-        if directory == self.last_cwd:
+        if directory == self.cwd:
             self._lost_directory = to_bytes(directory)
 
     def _existing(self, directory: bytes) -> bytes:
@@ -160,10 +156,6 @@ class Session:
         if not cwd or (own is not None and self._mounts.is_same(to_bytes(own), cwd)):
             return self._state.cwd
         return cwd
-
-    def state_of_call(self, changes: dict[str, str | None] | None) -> ShellState:
-        """Return what a command with these changes of its environment starts from."""
-        return state_of_call(self.state, changes)
 
     def environment(self, changes: dict[str, str | None] | None) -> dict[bytes, bytes]:
         """Return what a command is started with: the exported variables, with `changes`."""
@@ -229,9 +221,9 @@ class Session:
                 self._kept = left.number
         finally:
             self._settling -= 1
-        if self._when_settled is not None and not self._settling:
-            callback, self._when_settled = self._when_settled, None
-            callback()
+            if self._when_settled is not None and not self._settling:
+                callback, self._when_settled = self._when_settled, None
+                callback()
         return reason
 
     def when_settled(self, callback: Callable[[], None]) -> bool:

@@ -28,7 +28,7 @@ OVER        Nothing is left, or what survived is named. Nothing happens any more
 
 A command's life is SPARE, WAITING, RUNNING, or STARTING, RUNNING; then EXITED, LEFTOVER, OVER, of
 which each may be skipped. A spare shell that is not used goes from SPARE or WAITING to OVER and has
-no outcome. No state is entered twice, and the order never changes: see `LATER`.
+no outcome. A step only leads to a state further down in `State`, or to the same one.
 
 Why each deadline exists
 ------------------------
@@ -171,17 +171,6 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
     State.RUNNING: frozenset({Event.TIMEOUT_DUE, Event.IDLE_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
     State.EXITED: frozenset({Event.OUTPUT_DUE, Event.KILL_DUE, Event.KEEPER_DUE}),
     State.LEFTOVER: frozenset({Event.KILL_DUE, Event.KEEPER_DUE}),
-    State.OVER: frozenset(),
-}
-
-# The states that can follow a state.
-LATER: Final[dict[State, frozenset[State]]] = {
-    State.SPARE: frozenset({State.WAITING, State.OVER}),
-    State.WAITING: frozenset({State.RUNNING, State.OVER}),
-    State.STARTING: frozenset({State.RUNNING, State.OVER}),
-    State.RUNNING: frozenset({State.EXITED, State.LEFTOVER, State.OVER}),
-    State.EXITED: frozenset({State.LEFTOVER, State.OVER}),
-    State.LEFTOVER: frozenset({State.OVER}),
     State.OVER: frozenset(),
 }
 

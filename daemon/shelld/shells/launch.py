@@ -111,10 +111,6 @@ class Launch:
     def bash_runs(self, pid: int) -> None:
         """The runner has started it. Raises OSError if it is of no use."""
 
-    def run(self, request: StartRequest) -> None:
-        """Let a bash that waits run a command. Raises OSError if it cannot; then it has not."""
-        raise NotImplementedError
-
     def close(self) -> None:
         """Let go of what is not needed any more once bash runs, or will never.
 
@@ -143,16 +139,12 @@ class Launch:
     def _add_output(self) -> int:
         read, write = os.pipe()
         self._ours.append(read)
-        self._theirs.append(write)
-        self._descriptors.append(write)
+        self._give(write)
         os.set_blocking(read, False)
         return read
 
-    def _add_file(self, content: bytes) -> int:
-        descriptor = anonymous_file(content)
-        self._theirs.append(descriptor)
-        self._descriptors.append(descriptor)
-        return descriptor
+    def _add_file(self, content: bytes) -> None:
+        self._give(anonymous_file(content))
 
     def _give(self, descriptor: int) -> None:
         """Make it the command's next descriptor."""

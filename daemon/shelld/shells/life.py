@@ -114,16 +114,6 @@ class Life:
         for action in actions:
             self._PERFORM[action](self)
 
-    def meet_deadline(self, name: Event) -> None:
-        """A deadline has passed."""
-        if name in DEADLINES[self.state]:
-            self.take(name)
-
-    def pipes_closed(self) -> None:
-        """Nobody can write any more output."""
-        if self.state is State.EXITED:
-            self.take(Event.PIPES_CLOSED)
-
     def channel_ended(self) -> None:
         """Nobody is at the other end of the channel."""
         if self._nobody_came:

@@ -216,18 +216,12 @@ class Manager:
     @contextlib.contextmanager
     def reading(self, shell: Shell) -> Generator[None]:
         """Keep a shell that has ended, with its output, while a request reads it."""
-        self.begin_reading(shell)
+        shell.output.pin()
         try:
             yield
         finally:
-            self.end_reading(shell)
-
-    def begin_reading(self, shell: Shell) -> None:
-        shell.output.pin()
-
-    def end_reading(self, shell: Shell) -> None:
-        shell.output.unpin()
-        self._forget_excess()
+            shell.output.unpin()
+            self._forget_excess()
 
     # -- forgetting -------------------------------------------------------------------------
 
@@ -252,7 +246,8 @@ class Manager:
 
     def _forget(self, shell: Shell) -> None:
         self._ended.pop(shell, None)
-        if self._shells.pop(shell.id, None) is not None and self._runtime is not None:
+        self._shells.pop(shell.id, None)
+        if self._runtime is not None:
             self._runtime.retention.forget(shell.output)
 
     async def _sweep(self, runtime: Runtime) -> None:

@@ -38,7 +38,6 @@ class Pipe:
 
     def __init__(self, descriptor: int, output: ShellOutput, stream: OutputStream) -> None:
         self.descriptor = descriptor
-        self.closed = False
         self._output = output
         self._stream = stream
         self._is_large = False
@@ -68,8 +67,6 @@ class Pipe:
 
     def drain(self) -> None:
         """Move what is in the pipe at this moment; writers that go on cannot make it endless."""
-        if self.closed:
-            return
         size = bytearray(4)
         try:
             fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
@@ -87,7 +84,5 @@ class Pipe:
             attempts = MAX_ATTEMPTS if store.written > before else attempts - 1
 
     def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            os.close(self.descriptor)
-            Pipe._large_pipes -= self._is_large
+        os.close(self.descriptor)
+        Pipe._large_pipes -= self._is_large

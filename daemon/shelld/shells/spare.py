@@ -98,9 +98,8 @@ class SpareLaunch(Launch):
         self._add_file(waiting_prelude(self.state, _PRELUDE, self._withheld, last_word))
         # Its last lines come from here. It waits for them.
         read, self._pipe = os.pipe()
-        self._theirs.append(read)
+        self._give(read)
         self._theirs.append(self._pipe)
-        self._descriptors.append(read)
         # If it does not read, it cannot be used.
         os.set_blocking(self._pipe, False)
 
@@ -147,6 +146,7 @@ class SpareLaunch(Launch):
         )
 
     def run(self, request: StartRequest) -> None:
+        """Let it run a command. Raises OSError if it cannot; then it has not."""
         assert self._memory is not None
         command = to_bytes(request.command)
         recording = b""
@@ -192,5 +192,6 @@ class Spare(NamedTuple):
         return self.launch.since
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether it can run this request, and is not being ended."""
-        return not self.life.is_being_ended and self.launch.suits(session, request)
+        """Whether it can run this request; not if it is being ended, or has lost its runner."""
+        is_doomed = self.life.is_being_ended or self.life.runner_is_lost
+        return not is_doomed and self.launch.suits(session, request)

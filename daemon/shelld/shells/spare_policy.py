@@ -50,7 +50,7 @@ class SparePolicy(Struct, eq=False):
     slow_start_s: float = 0.004
     slow_start_factor: float = 8
     # By so many, slow starts may outnumber the others.
-    max_slow_starts: float = 4
+    max_slow_starts: int = 4
     # After that long without a command, the processors are no longer taken to be busy.
     pause_s: float = 0.1
     # After that long they may be no longer, even without a pause; it takes one start to find out.
@@ -80,7 +80,7 @@ class SparePolicy(Struct, eq=False):
         if now - session.used_at > self.pause_s:
             session.slow_starts = 0
         elif now - session.judged_at > self.retry_s:
-            session.slow_starts = int(min(session.slow_starts, self.max_slow_starts - 1))
+            session.slow_starts = min(session.slow_starts, self.max_slow_starts - 1)
         if start_took is not None:
             change = 1 if self._is_slow(start_took) else -1
             session.slow_starts = max(0, session.slow_starts + change)
@@ -115,7 +115,7 @@ class SparePolicy(Struct, eq=False):
     def wanted_meanwhile(self, name: str | None) -> int:
         """How many are to wait while a command of a session runs."""
         follows_at_once = self.clock() - self._session(name).used_at < self.in_a_row_s
-        return self.in_a_row * self.wanted(name) * follows_at_once
+        return self.in_a_row if follows_at_once and self.wanted(name) else 0
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
         """Return one that may be ended for a session that has none."""

@@ -6,13 +6,12 @@ raises there ends this one shell, as "lost", and nothing else.
 
 from __future__ import annotations
 
-import contextlib
 import signal
 from typing import Final
 
 import anyio
 
-from shelld.keeper.channel import EMPTY, EXITED, FAILED, KILL, Message
+from shelld.keeper.channel import EMPTY, EXITED, FAILED, Message
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
 from shelld.shells.course import Event
@@ -95,7 +94,7 @@ class Supervisor:
                 self.life.receive(message)
         self.life.limits.note_output()
         if self._links.pipes_are_closed:
-            self.life.pipes_closed()
+            self.life.take(Event.PIPES_CLOSED)
 
     def _meet_deadlines(self) -> None:
         """Meet those that have passed, or were set, whatever has ended the wait."""
@@ -109,7 +108,7 @@ class Supervisor:
             # What has happened in time may be unread, and may put the deadline off.
             self._read()
             if deadlines.take(name):
-                self.life.meet_deadline(name)
+                self.life.take(name)
 
     async def _kill_unseen(self) -> None:
         """Have the runner kill the tree, and wait for its word that nothing is left.
@@ -117,9 +116,7 @@ class Supervisor:
         In vain, the runner still kills it on the end of its channel.
         """
         channel = self._links.channel
-        with contextlib.suppress(OSError):
-            # If it cannot be sent, the channel is at its end.
-            channel.send((KILL, int(signal.SIGKILL), 0))
+        self._links.send_kill(signal.SIGKILL, 0)
         with anyio.move_on_after(KILL_TIMEOUT_S):
             is_empty = self.life.is_over
             while not is_empty:

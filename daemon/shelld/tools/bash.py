@@ -139,7 +139,7 @@ read it. Prefer commands that print little."""
         manager = request.daemon.manager
         session_cwd = None
         if bash_params.cwd is None:
-            session_cwd = manager.sessions.look_at(bash_params.session).last_cwd
+            session_cwd = manager.sessions.look_at(bash_params.session).cwd
 
         async def result(shell: Shell) -> ToolResult:
             lines = _moved(shell, session_cwd)
