@@ -1,4 +1,4 @@
-"""What a harness imports: the daemon's methods, typed, with framing and ids out of sight."""
+"""The Python client: typed methods of the daemon, without framing or request ids."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""A task that belongs to no other task, on asyncio or trio.
+"""A task without a parent task, on asyncio or trio.
 
-A task group has to be left in the task that has entered it, before any scope around it. A client
-that is held by an asynchronous generator or by a fixture of pytest is often left in another task.
+A task group must be exited in the task that entered it, before any enclosing scope. A client held
+by an asynchronous generator or a pytest fixture is often exited in another task.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run coroutine functions in tasks of their own. For the `work` of a `Background`.
+    """Run each coroutine function in its own task. Use it for the `work` of a `Background`.
 
-    On trio no KeyboardInterrupt is raised within them, where it would crash trio. The main task
-    gets it instead.
+    On trio, the tasks are protected from KeyboardInterrupt, which would crash trio there. The main
+    task gets it instead.
     """
     if _asyncio_loop() is not None:
         async with anyio.create_task_group() as tasks:
@@ -33,16 +33,16 @@ async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
     from trio import open_nursery  # noqa: PLC0415 - an extra of anyio's
     from trio.lowlevel import enable_ki_protection  # noqa: PLC0415
 
-    # A task group of anyio would run some steps of its own in each task, which are not protected.
+    # An anyio task group would run unprotected steps of its own in each task.
     async with open_nursery() as nursery:
         for work in works:
             nursery.start_soon(enable_ki_protection(work))
 
 
 class Background:
-    """Runs `work`, which must not raise, from now on until it returns or `stop` is called.
+    """Run `work`, which must not raise, until it returns or `stop` is called.
 
-    Calls `on_end` once, when `work` has ended or will never begin.
+    Call `on_end` once, when `work` has ended or will never begin.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], on_end: Callable[[], None]) -> None:
@@ -51,9 +51,9 @@ class Background:
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         if (event_loop := _asyncio_loop()) is not None:
-            # The event loop itself keeps no task from being collected.
+            # Keep a reference, because the event loop holds tasks only weakly.
             self._task = event_loop.create_task(self._run())
-            # A task that is cancelled before its first step never runs.
+            # A task cancelled before its first step never runs `_run`.
             self._task.add_done_callback(lambda _: self._finish())
         else:
             from trio.lowlevel import spawn_system_task  # noqa: PLC0415 - an extra of anyio's
@@ -77,7 +77,7 @@ class Background:
         return self._ended.is_set()
 
     async def stop(self) -> None:
-        """Cancel the work, in any task, and return once it has ended."""
+        """Cancel the work and wait until it has ended. Call it from any task."""
         self._scope.cancel()
         with anyio.CancelScope(shield=True):
             await self._ended.wait()

@@ -1,6 +1,6 @@
-"""The daemon's methods as values: what to send, and how to read the answer. Pure.
+"""The daemon's methods as values: the params to send and the decoder of the result. Pure.
 
-Both clients are made of these, so that a parameter is named, and a result decoded, in one place.
+Both clients use these, so only this module names parameters and decodes results.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ AnyBashResult = BashResult | BackgroundResult | DryRunResult
 
 
 class BashOptions(TypedDict, total=False):
-    """What can be said of a command. `timeout` is in milliseconds, 1,000 to 600,000.
+    """Options of a command. `timeout` is in milliseconds, 1,000 to 600,000.
 
-    `idle_timeout` is how long it may write nothing, in milliseconds, 1,000 to 3,600,000.
-    `env` is laid over the session's environment, None removing a name; `stdin` is given to the
-    command, which otherwise reads end of file; `session=None` runs it outside all sessions.
+    `idle_timeout` is the longest time without output, in milliseconds, 1,000 to 3,600,000. `env` is
+    applied on top of the session's environment; None removes a variable. `stdin` is the command's
+    input; by default it reads end of file. `session=None` runs the command outside all sessions.
     """
 
     description: str | None
@@ -64,10 +64,10 @@ class BashOptions(TypedDict, total=False):
 
 
 class OutputOptions(TypedDict, total=False):
-    """How to read. `wait` is in milliseconds, up to 600,000: for `until`, "output" or "exit".
+    """Options of a read. `wait` (up to 600,000 ms) waits for `until`, "output" or "exit".
 
-    With an offset only the streams whose offset is given are read, and what plain reads return
-    next does not change. `max_bytes` is per stream; `filter` is an RE2 pattern for lines.
+    If an offset is given, only streams with an offset are read, and the position of plain reads
+    does not move. `max_bytes` is per stream; `filter` is an RE2 pattern for lines.
     """
 
     filter: str | None
@@ -80,14 +80,14 @@ class OutputOptions(TypedDict, total=False):
 
 
 class KillOptions(TypedDict, total=False):
-    """`signal` is sent first, SIGKILL after `grace` milliseconds (up to 60,000)."""
+    """Options of a kill: first `signal`, then SIGKILL after `grace` milliseconds (up to 60,000)."""
 
     signal: SignalName
     grace: int | None
 
 
 class Call(NamedTuple, Generic[T]):
-    """`decode` raises `ProtocolError` for a result that the method does not have."""
+    """One call. `decode` raises `ProtocolError` if the result does not match the method."""
 
     method: str
     params: dict[str, Any]
@@ -97,7 +97,7 @@ class Call(NamedTuple, Generic[T]):
 def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
     params: dict[str, Any] = {"command": command}
     for name, value in options.items():
-        # None is a value only there: no session.
+        # For `session`, None is a value: no session.
         if value is not None or name == "session":
             params[name] = value
     if "env" in params:
@@ -132,7 +132,7 @@ def list_shells(session: str | None) -> Call[list[ShellInfo]]:
 
 def get_session(session: str) -> Call[GetSessionResult]:
     if cast("str | None", session) is None:
-        # To the daemon, null would be the session "main".
+        # The daemon would take null as the session "main".
         raise refused_here(invalid_params("Invalid type for session: expected string", "session"))
     return Call("get_session", {"session": session}, _decoder(GetSessionResult))
 
@@ -176,7 +176,7 @@ def call_tool(
         if isinstance(context, ExecutionContext):
             context = msgspec.structs.asdict(context)
         members = _members("context", context)
-        # JSON has no word for infinity. Here it means the same as to leave the member out.
+        # JSON has no infinity. Here it means the same as leaving the member out.
         if members.get("timeout") == math.inf:
             del members["timeout"]
         params["context"] = _given(**members)
@@ -196,7 +196,7 @@ def _given(**params: Any) -> dict[str, Any]:
 
 
 def _members(name: str, value: object) -> dict[str, Any]:
-    """Return a copy. Raises TypeError, as a `dict` would do without saying what is wrong."""
+    """Return a copy of a mapping. Raises TypeError with a clearer message than `dict` gives."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
     return dict(cast("Mapping[str, Any]", value))

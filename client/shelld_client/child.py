@@ -1,4 +1,4 @@
-"""What both clients share: how to start a daemon, what it said last, how long to wait for it."""
+"""The code that both clients share: start the daemon, report why it ended, limit every wait."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ from typing import IO, Final, Self
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
 from shelld_protocol.framing import DEFAULT_MAX_MESSAGE_BYTES
 
-# For the first answer. A daemon starts in 0.2 s; a busy machine or an ssh connection takes seconds.
+# Until the first answer. A daemon starts in 0.2 s; a busy machine or an ssh connection takes
+# seconds.
 START_TIMEOUT_S: Final = 10.0
 
-# After stdin was closed, for the daemon to stop by itself (it promises 2 s, 5 s when it has a
-# thousand shells); then after SIGTERM; then after SIGKILL, which only the kernel can delay.
+# How long to wait for the daemon's end: after closing stdin (it promises 2 s, 5 s with a thousand
+# shells); then after SIGTERM; then after SIGKILL, which only the kernel can delay.
 CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
 
-# For the end of a process after it was killed, where the wait blocks everything else.
+# How long to wait for a killed process where the wait blocks everything else.
 BLOCKED_S: Final = 1.0
 
-# How often to look whether the process has ended, where there is no event to wait for.
+# How often to check whether the process has ended, if there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
 
-# For the end of stdout once the daemon has closed its input; for the exit code once its stdout has
-# ended; and for its stderr to end too.
+# How long to wait for the end of stdout after the daemon has closed its input, and for the exit
+# code after the end of stdout.
 POST_MORTEM_S: Final = 1.0
+# How long to wait then for the end of stderr.
 LAST_WORDS_S: Final = 0.2
 
-# What a pipe holds; more would be a large allocation for each answer.
+# The capacity of a pipe. A larger buffer would be a large allocation for each answer.
 READ_BYTES: Final = 64 * 1024
 STDERR_TAIL_BYTES: Final = 8192
 
-# What a size on the daemon's command line can end in.
+# Suffixes of a size on the daemon's command line.
 _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -51,7 +53,7 @@ _children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    """Close a forked child's copies of the pipes, which would hide their ends from the daemon."""
+    """Close a forked child's copies of the pipes: they would hide our close from the daemon."""
     for child in list(_children):
         child.close_streams()
 
@@ -60,7 +62,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 class Haste(enum.IntEnum):
-    """How the daemon is ended: with all three steps, without the first, or by SIGKILL at once."""
+    """How to end the daemon: in all three steps, without the first, or with SIGKILL at once."""
 
     PATIENTLY = enum.auto()
     AT_ONCE = enum.auto()
@@ -68,7 +70,7 @@ class Haste(enum.IntEnum):
 
 
 class Child:
-    """The process and our ends of its pipes, which never block."""
+    """The daemon's process and our non-blocking ends of its pipes."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class Child:
         env: Mapping[str, str] | None,
         cwd: str | PathLike[str] | None,
     ) -> None:
-        """Start the program. Raises `SpawnFailed` if that is impossible."""
+        """Start the program. Raises `SpawnFailed` if it cannot be started."""
         cwd = None if cwd is None else os.fspath(cwd)
         try:
             process = subprocess.Popen(
@@ -88,7 +90,7 @@ class Child:
                 stderr=subprocess.PIPE,
                 env=env,
                 cwd=cwd,
-                # A Ctrl-C at the terminal is the harness's to handle, not the daemon's.
+                # A Ctrl-C at the terminal is for the harness to handle, not the daemon.
                 start_new_session=True,
             )
         except OSError as error:
@@ -105,22 +107,22 @@ class Child:
         self.stdout: IO[bytes] = process.stdout
         self.stderr: IO[bytes] = process.stderr
         _children.add(self)
-        # Whether it has closed its input.
+        # Whether the daemon has closed its input.
         self.is_deaf = False
         self._is_status_lost = False
         self._stderr_tail = bytearray()
         for stream in (self.stdin, self.stdout, self.stderr):
-            # Only our end: each end of a pipe has flags of its own.
+            # This affects only our end: each end of a pipe has its own flags.
             os.set_blocking(stream.fileno(), False)
 
     def has_ended(self) -> bool:
-        """Return whether the process has ended; it is reaped then."""
+        """Return whether the process has ended, and reap it if so."""
         if self.process.returncode is None:
             try:
                 pid, status = os.waitpid(self.process.pid, os.WNOHANG)
             except ChildProcessError:
-                # The program ignores SIGCHLD, or has reaped the process. `Popen.poll` would not
-                # tell that from the exit code 0.
+                # The program that uses us ignores SIGCHLD, or has reaped the process. `Popen.poll`
+                # cannot tell that from exit code 0.
                 self._is_status_lost = True
                 self.process.returncode = 0
             else:
@@ -131,9 +133,9 @@ class Child:
     def end(self) -> Iterator[tuple[Haste, float]]:
         """End the process: end of file, then SIGTERM, then SIGKILL.
 
-        Yields, after each step, its haste and for how many seconds to wait for the process's end.
-        Whoever sees that end stops asking for the next step. A process that has changed its user
-        gets no signals, and may outlive the last step.
+        After each step, yields its haste and how many seconds to wait for the process to end. Stop
+        iterating when it has ended. A process that has changed its user gets no signals and may
+        outlive the last step.
         """
         self.stdin.close()
         yield Haste.PATIENTLY, CLOSE_TIMEOUT_S
@@ -145,7 +147,7 @@ class Child:
         yield Haste.BY_FORCE, KILL_TIMEOUT_S
 
     def kill(self) -> None:
-        """Kill the process, and reap it unless its end takes long."""
+        """Kill the process, and reap it if it ends within `BLOCKED_S` seconds."""
         # A process that has changed its user cannot be killed.
         with suppress(PermissionError):
             self.process.kill()
@@ -163,11 +165,11 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """The end of stderr, as far as it was read."""
+        """The end of what was read from stderr."""
         return self._stderr_tail.decode("utf-8", "replace").strip()
 
     def post_mortem(self, said: str) -> DaemonExited:
-        """Return what calls fail with once no answer can come. `said`: see `Connection.said`."""
+        """Return the error for all calls once no answer can come. `said`: see `Connection.said`."""
         code = name = None
         if self.has_ended() and not self._is_status_lost:
             code = self.process.returncode
@@ -185,9 +187,9 @@ class Child:
 
 @contextmanager
 def without_sigpipe() -> Generator[None]:
-    """Let a write to a pipe without a reader raise, also where SIGPIPE would end the program.
+    """Make a write to a pipe without a reader raise, even if SIGPIPE would kill the program.
 
-    Python ignores SIGPIPE, but programs for command lines often give it back its default action.
+    Python ignores SIGPIPE, but command-line programs often restore its default action.
     """
     if signal.getsignal(signal.SIGPIPE) is not signal.SIG_DFL:
         yield
@@ -198,20 +200,20 @@ def without_sigpipe() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
         yield
     finally:
-        # It would take effect as soon as it is no longer blocked.
+        # Consume our SIGPIPE: it would be delivered as soon as it is unblocked.
         if not was_pending and signal.SIGPIPE in signal.sigpending():
             signal.sigwait({signal.SIGPIPE})
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def errno_of(error: OSError) -> dict[str, str]:
-    """Return the `data` of a `SpawnFailed` that `error` has caused."""
+    """Return the `data` of a `SpawnFailed` caused by `error`."""
     name = errno.errorcode.get(error.errno or 0)
     return {} if name is None else {"errno": name}
 
 
 def exit_handle(pid: int) -> int | None:
-    """Return a descriptor that is readable once the process has ended, if there are such."""
+    """Return a pidfd, which is readable once the process has ended; None if there is none."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -224,12 +226,12 @@ def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
-        # Real-time signals have no names of their own.
+        # Most real-time signals have no name in `signal.Signals`.
         return f"SIG{number}"
 
 
 def _words(name: str, words: Sequence[str | PathLike[str]]) -> list[str]:
-    """Return the words of a command line as text. Raises TypeError for what is none."""
+    """Return the words of a command line as text. Raises TypeError for any other type."""
     if isinstance(words, (str, bytes)):
         raise TypeError(f"{name} must be a list of words, not one text")
     texts = [os.fspath(word) for word in words]
@@ -240,7 +242,7 @@ def _words(name: str, words: Sequence[str | PathLike[str]]) -> list[str]:
 
 
 def message_limit(command: Sequence[str]) -> int:
-    """Return what the daemon takes in one message, as far as its command line tells."""
+    """Return the daemon's limit of bytes per message, as far as its command line tells."""
     limit = DEFAULT_MAX_MESSAGE_BYTES
     for word, following in zip(command, [*command[1:], ""], strict=True):
         option, _, value = word.partition("=")
@@ -250,7 +252,7 @@ def message_limit(command: Sequence[str]) -> int:
 
 
 def _bytes(size: str) -> int | None:
-    """Return a number of bytes as the daemon reads it, such as ``64M``; None if it is none."""
+    """Parse a size such as ``64M`` as the daemon does; return bytes, or None if it is invalid."""
     factor = _UNITS.get(size[-1:].upper())
     digits = size if factor is None else size[:-1]
     if not (digits.isascii() and digits.isdigit()):
@@ -259,7 +261,7 @@ def _bytes(size: str) -> int | None:
 
 
 class SpawnedClient:
-    """What both clients have in common: the daemon that they start, not how they wait for it."""
+    """The base of both clients: starts the daemon, but never waits for it."""
 
     def __init__(
         self,
@@ -282,7 +284,7 @@ class SpawnedClient:
         self._start_timeout = None if start_timeout == math.inf else start_timeout
         self._child: Child | None = None
         self._entered_in: int | None = None
-        # Why no call can be made.
+        # Why calls fail; None while they can be made.
         self._failure: ShellError | None = DaemonExited("the client was not entered")
 
     @classmethod
@@ -295,27 +297,27 @@ class SpawnedClient:
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> Self:
-        """Return a client whose daemon starts when the client is entered.
+        """Return a client that starts its daemon when entered.
 
-        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``), by default
-        the daemon that is installed beside this client; `args` are options of the daemon,
-        appended to it. `env` and `cwd` are the daemon's, and so those its commands start from.
+        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); the default is
+        the daemon installed beside this client. `args` are options of the daemon, appended to it.
+        `env` and `cwd` apply to the daemon, so its commands start from them.
 
         A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
         for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
-        `SpawnFailed`, `DaemonExited`, or `ProtocolError` for a program that is no shelld.
+        `SpawnFailed`, `DaemonExited`, or `ProtocolError` if the program is not a shelld.
         """
         if command is None:
-            # -P: the daemon's working directory is somebody's project, whose modules are not ours.
+            # -P: the working directory is a user's project; do not import modules from there.
             command = (sys.executable, "-P", "-m", "shelld")
-        # An empty command stays empty, whatever the options are.
+        # Leave an empty command empty, so that `__init__` refuses it.
         argv = _words("command", command)
         argv += _words("args", args) if argv else []
         return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
 
     @property
     def pid(self) -> int:
-        """The pid of the process that was started."""
+        """The pid of the started process."""
         if self._child is None:
             raise DaemonExited("the client was not entered")
         return self._child.process.pid
@@ -332,19 +334,19 @@ class SpawnedClient:
 
     @property
     def _is_forked(self) -> bool:
-        """Whether this is a copy, in a child process of the one that has the daemon."""
+        """Whether this is a copy in a forked child of the process that started the daemon."""
         return self._entered_in is not None and self._entered_in != os.getpid()
 
     def _raise_if_unusable(self) -> None:
-        """Raise what a call fails with, if it cannot be made."""
+        """Raise the error of a call that cannot be made."""
         if self._is_forked:
             raise DaemonExited("the client was entered in another process")
         if self._failure is not None:
-            # A copy, as whoever raises an exception writes its traceback into it.
+            # A copy, because raising an exception writes a traceback into it.
             raise copy.copy(self._failure)
 
     def _no_answer(self, said: str) -> ProtocolError:
-        """Return what entering fails with when `start_timeout` has passed."""
+        """Return the error of entering when `start_timeout` has passed."""
         assert self._child is not None
         sentence = f"the peer did not answer within {self._start_timeout:g} s (start_timeout){said}"
         last_words = self._child.last_words
@@ -352,7 +354,7 @@ class SpawnedClient:
 
 
 def no_shelld(error: ShellError) -> ShellError:
-    """Return what entering fails with when its first call has failed."""
+    """Return the error of entering when its first call has failed with `error`."""
     if isinstance(error, (DaemonExited, ProtocolError, SpawnFailed)):
         return error
     return ProtocolError(f"the peer refuses a ping, so it is no shelld: {error}")

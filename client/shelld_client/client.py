@@ -1,8 +1,8 @@
 """`AsyncClient`: the daemon's methods as coroutines.
 
-Safe to use from any number of tasks of one event loop. Cancelling a task that awaits a call ends
-the call in the daemon too: for `bash` that is the command with every process it started. A client
-may be left in another task than it was entered in, but not on another event loop.
+Any number of tasks of one event loop can use a client. Cancelling a task that awaits a call also
+cancels the call in the daemon: for `bash`, that kills the command and every process it started. A
+client may be exited in another task than it was entered in, but not on another event loop.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class _Pending:
-    """A call that waits for its answer."""
+    """A call that has no answer yet."""
 
     __slots__ = ("answer", "answered")
 
@@ -84,7 +84,7 @@ class AsyncClient(SpawnedClient):
         self._connection: Connection[_Pending] = Connection(message_limit(self._command))
         self._transport: Transport | None = None
         self._background: Background | None = None
-        # From the moment at which it is left; set once that is done.
+        # Exists from the start of exiting; set when exiting is done.
         self._left: anyio.Event | None = None
         self._event_loop: object = None
 
@@ -116,19 +116,19 @@ class AsyncClient(SpawnedClient):
         if self._transport is None:
             raise RuntimeError("the client was not entered")
         if self._is_forked:
-            # Nothing that the event loop knows of: the parent's has the same.
+            # Do not touch the event loop: the parent's loop watches the same descriptors.
             self._transport.release()
             return
         is_watched = self._background is not None and not self._background.has_ended
         if is_watched and current_token() != self._event_loop:
-            # The pipes are left open: the event loop that watches them has to close them.
+            # Leave the pipes open: only the event loop that watches them may close them.
             self._transport.kill()
             raise RuntimeError("the client was entered on another event loop; its daemon is killed")
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
         if self._left is not None:
-            # Somebody else is leaving, who does not wait for ever.
+            # Another task is already exiting, and that takes a bounded time.
             with anyio.CancelScope(shield=True):
                 await self._left.wait()
             return
@@ -193,27 +193,29 @@ class AsyncClient(SpawnedClient):
     async def bash(
         self, command: str, **options: Any
     ) -> BashResult | BackgroundResult | DryRunResult:
-        """Run a command; see `BashOptions` for what else can be said of it.
+        """Run a command; see `BashOptions` for the other options.
 
-        A command that fails is a result. `CommandTimedOut`, `SpawnFailed` and the others are
-        raised.
+        A failing command is a result. `CommandTimedOut`, `SpawnFailed` and the others are raised.
         """
         return await self._request(calls.bash(command, options))
 
     async def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
-        """Read what a shell wrote since the last plain read, or from given byte offsets."""
+        """Return a shell's output since the last plain read, or from given byte offsets."""
         return await self._request(calls.bash_output(bash_id, options))
 
     async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
-        """End a shell with every process it started."""
+        """Kill a shell and every process it started."""
         return await self._request(calls.kill_shell(shell_id, options))
 
     async def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
-        """Return running and retained shells in start order."""
+        """Return running and retained shells, oldest first."""
         return await self._request(calls.list_shells(session))
 
     async def get_session(self, session: str = "main") -> GetSessionResult:
-        """Return what the session's next command starts from; an error for one never used."""
+        """Return the state in which the session's next command starts.
+
+        Raises `SessionNotFound` for a session that was never used.
+        """
         return await self._request(calls.get_session(session))
 
     async def list_sessions(self) -> list[SessionInfo]:
@@ -221,7 +223,7 @@ class AsyncClient(SpawnedClient):
         return await self._request(calls.list_sessions())
 
     async def close_session(self, session: str) -> CloseSessionResult:
-        """Kill a session's shells and all they left, and forget the session."""
+        """Kill a session's shells and their leftover processes, and delete the session."""
         return await self._request(calls.close_session(session))
 
     async def explain_command(
@@ -232,11 +234,11 @@ class AsyncClient(SpawnedClient):
         env: Mapping[str, str | None] | None = None,
         cwd: str | PathLike[str] | None = None,
     ) -> ExplainCommandResult:
-        """Return what the guard sees in a command; it is not run."""
+        """Return the guard's verdict on a command, without running it."""
         return await self._request(calls.explain_command(command, session, env, cwd))
 
     async def tool_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
-        """Return the tools as that API takes them: "openai", "anthropic" or "mcp"."""
+        """Return the tool definitions as the API takes them: "openai", "anthropic" or "mcp"."""
         return await self._request(calls.list_tools(format))
 
     async def call_tool(
@@ -246,16 +248,16 @@ class AsyncClient(SpawnedClient):
         *,
         context: ExecutionContext | Mapping[str, Any] | None = None,
     ) -> ToolResult:
-        """Execute a tool as a model asks for it; what goes wrong is a failed result.
+        """Execute a tool call of a model. A failure is a result, not an exception.
 
-        Of `context` what is None does not count.
+        Members of `context` that are None count as absent.
         """
         return await self._request(calls.call_tool(name, arguments, context))
 
     async def langchain_tools(
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
     ) -> list[StructuredTool]:
-        """Return the tools as LangChain has them. Needs the extra ``langchain``."""
+        """Return the tools as LangChain tools. Needs the extra ``langchain``."""
         from shelld_protocol.langchain import structured_tool  # noqa: PLC0415
 
         return [
@@ -273,7 +275,7 @@ class AsyncClient(SpawnedClient):
         return await self._request(calls.server_info())
 
     async def ping(self) -> None:
-        """Return when the daemon has answered."""
+        """Wait for the daemon to answer."""
         await self._request(calls.ping())
 
     # -- calls ------------------------------------------------------------------------------
@@ -281,7 +283,7 @@ class AsyncClient(SpawnedClient):
     async def _request(self, call: Call[T]) -> T:
         is_entered = self._background is not None and self._left is None and not self._is_forked
         if is_entered and current_token() != self._event_loop:
-            # There, nothing would wake this task. That event loop may have ended, too.
+            # Nothing would wake this task. The other event loop may even have ended.
             raise RuntimeError("the client was entered on another event loop")
         self._raise_if_unusable()
         assert self._transport is not None
@@ -292,7 +294,7 @@ class AsyncClient(SpawnedClient):
             self._transport.send(frame)
             await pending.answered.wait()
         except BaseException:
-            # Nobody wants the answer: the call must not go on alone.
+            # The caller no longer waits: end the call in the daemon, too.
             if cancellation := self._connection.cancel(request_id):
                 self._transport.send(cancellation)
             raise
@@ -310,15 +312,15 @@ class AsyncClient(SpawnedClient):
                 self._receive,
             )
         except Exception as error:
-            # There is nobody to raise it to, and nobody else who would tell the calls.
+            # No caller would get the exception, and nothing else would fail the pending calls.
             self._fail(ShellError(f"the client has failed: {error!r}"))
 
     def _on_background_end(self) -> None:
-        # Others can cancel the task, even before it begins: it is one of asyncio's `all_tasks`.
+        # Any code can cancel the task, even before it begins: asyncio's `all_tasks` includes it.
         self._fail(DaemonExited("the client's task was cancelled"))
 
     async def _receive(self) -> None:
-        """Hand answers to their calls until the daemon has ended."""
+        """Deliver answers to their calls until the daemon has ended."""
         assert self._child is not None
         assert self._transport is not None
         try:
@@ -327,19 +329,20 @@ class AsyncClient(SpawnedClient):
             self._fail(error)
             return
         await self._transport.has_ended(POST_MORTEM_S)
-        # It can write no more, but a child of its prefix may hold the pipe open.
+        # The daemon can write no more, but a child of the command's prefix may hold the pipe open.
         with anyio.move_on_after(LAST_WORDS_S):
             await self._transport.stderr_ended.wait()
         self._fail(self._child.post_mortem(self._connection.said))
 
     def _hand_out(self, data: bytes) -> None:
-        # Not in the loop that waits for more: it would keep the last answer until then.
+        # A function of its own: the reading loop's locals would keep the last answer alive while it
+        # waits for more.
         for pending, answer in self._connection.receive(data):
             pending.answer = answer
             pending.answered.set()
 
     def _fail(self, failure: ShellError) -> None:
-        """No answer will come any more: all calls, present and future, raise `failure`."""
+        """Make all calls, present and future, raise `failure`: no more answers will come."""
         self._failure = self._failure or failure
         for pending in self._connection.take_pending():
             pending.answer = copy.copy(self._failure)

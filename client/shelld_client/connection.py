@@ -1,18 +1,18 @@
-"""The client's half of the protocol, without I/O: request ids to pending calls.
+"""The client's half of the protocol, without I/O: maps request ids to pending calls.
 
-Bytes that arrived go in, answered calls come out; calls go in, bytes to send come out. What a
-pending call is, is up to the caller: any object.
+Takes calls and returns the bytes to send; takes received bytes and returns the answered calls. A
+pending call is any object of the caller's choice.
 
-One thread calls `receive`. Everything else may be called in any thread at any time, by finalisers
-and signal handlers too, also while `receive` runs: what they share changes in single operations of
-a dictionary, and no lock is held.
+Only one thread calls `receive`. Any thread, finaliser or signal handler may call everything else at
+any time, even while `receive` runs: shared state changes only in single dictionary operations, and
+no lock is held.
 
-The first message of the peer may have a banner before it, such as what a login shell prints. After
-that, everything has to be a message.
+A banner, such as the output of a login shell, may precede the peer's first message. After that,
+everything must be a message.
 
-At level DEBUG the logger ``shelld_client.wire`` shows every message, sent ("->") and received
-("<-"); they contain commands and their output. A thread that answers others never logs, as it could
-wait for a lock of a handler whose owner waits for that answer. It leaves that to the next caller.
+At level DEBUG, the logger ``shelld_client.wire`` logs every message, sent ("->") and received
+("<-"), with commands and their output. The thread that delivers answers never logs: it could block
+on a logging handler's lock whose owner waits for that answer. The next caller logs for it.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from shelld_protocol.jsonrpc import MAX_LEVELS, encode_request
 
 T = TypeVar("T")
 
-# An answer is at most two streams of 16 MiB as JSON, in which a byte can take six.
+# An answer has at most two streams of 16 MiB, and JSON can take six bytes for one.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
-# Login banners are a few KiB. What is longer comes from a program that will never answer.
+# Login banners are a few KiB. Longer text comes from a program that will never answer.
 MAX_BANNER_BYTES: Final = 64 * 1024
 
-# Of a banner, in an exception: who greets, and what was said last.
+# How much of a banner to quote in an exception: its beginning and its end.
 _QUOTED_HEAD: Final = 100
 _QUOTED_TAIL: Final = 300
 
-# How the daemon's messages begin. Only used to find one behind a banner that has no line end.
+# The beginning of the daemon's messages. Finds one after a banner without a final newline.
 _MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
 
-# How its answers begin, with their ids.
+# The beginning of the daemon's answers, up to the id.
 _ANSWER_START: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,'
 )
@@ -94,7 +94,7 @@ _decoder: Final = msgspec.json.Decoder(_Message)
 
 class _Pending(NamedTuple, Generic[T]):
     call: T
-    # Of its message.
+    # Bytes of its message.
     size: int
 
 
@@ -102,23 +102,23 @@ class Connection(Generic[T]):
     """`T` is the caller's type of a pending call."""
 
     def __init__(self, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
-        """`max_message_bytes` is what the peer takes. If it takes less, it says so."""
+        """`max_message_bytes` is the peer's limit, until an error of the peer names another."""
         self._frames = FrameReader(MAX_ANSWER_BYTES)
         self._max_message_bytes = max_message_bytes
         self._ids = itertools.count(1)
         self._pending: dict[int, _Pending[T]] = {}
-        # What came before the first message; None after that.
+        # The data before the first message; None after that.
         self._banner: bytearray | None = bytearray()
-        # How much of it is whole lines in which there was no message.
+        # How many bytes of the banner are whole lines without a message.
         self._skipped = 0
-        # Whether the log was on when a thread last wrote to it; asking can wait for a lock.
+        # Whether logging was on at the last check; checking can wait for a lock.
         self._is_logging = False
-        # Messages that were sent or received where nothing may wait.
+        # Messages that were sent or received where nothing may wait; to be logged later.
         self._unlogged: collections.deque[tuple[str, bytes]] = collections.deque()
 
     @property
     def said(self) -> str:
-        """The end of a sentence: what the peer has written, if there was no message yet."""
+        """A suffix for error messages that quotes the peer's banner; empty after a message."""
         text = "".join(
             character if character.isprintable() else " "
             for character in (self._banner or b"").decode("utf-8", "replace")
@@ -129,16 +129,16 @@ class Connection(Generic[T]):
         return f"; it wrote {text!r}" if text else ""
 
     def new_id(self) -> int:
-        """Return the id of a new call, with which the call can be cancelled at any time."""
+        """Return the id of a new call. `cancel` accepts it at any time."""
         return next(self._ids)
 
     def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:
-        """Return the bytes that ask for a new call.
+        """Register a call and return the request's bytes.
 
-        Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and what is nested too
-        deeply, TypeError for other types that JSON does not have (paths are text), and
-        `ProtocolError` for anything else that it cannot express. Raises `MessageTooLarge`, and
-        MemoryError if there is no room to encode it.
+        Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and too deep nesting;
+        TypeError for other types that JSON does not have (paths are sent as text); `ProtocolError`
+        for anything else that JSON cannot express; `MessageTooLarge`; and MemoryError if there is
+        no memory to encode it.
         """
         try:
             _require_json(params)
@@ -161,9 +161,9 @@ class Connection(Generic[T]):
         return frame
 
     def cancel(self, request_id: int) -> bytes:
-        """Forget a call whose answer nobody wants; return the bytes that end it in the daemon.
+        """Forget a pending call; return the bytes that cancel it in the daemon.
 
-        Returns nothing to send for a call that is not pending.
+        Return b"" if the call is not pending.
         """
         if self._pending.pop(request_id, None) is None:
             return b""
@@ -172,9 +172,9 @@ class Connection(Generic[T]):
         return frame
 
     def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
-        """Yield the calls that `data` answers, each with its result (JSON) or its error.
+        """Yield each call that `data` answers, with its result (JSON) or its error.
 
-        Raises `ProtocolError` for what no daemon sends, after the answers that came before it.
+        Raises `ProtocolError` for data that no daemon sends, after yielding the answers before it.
         """
         if self._banner is not None:
             data = self._after_banner(self._banner, data)
@@ -190,7 +190,7 @@ class Connection(Generic[T]):
             if message.method is not None:
                 if message.id in self._pending:
                     raise ProtocolError("the peer echoes our requests, so it is no shelld")
-                # A notification. None is needed, as none is asked for.
+                # Ignore notifications: the client does not request any.
                 continue
             if message.id is None and (limit := _size_limit_in(message)) is not None:
                 self._max_message_bytes = limit
@@ -209,10 +209,10 @@ class Connection(Generic[T]):
                 yield pending.call, bytes(message.result)
 
     def _without_answer(self, event: FrameError) -> Iterator[tuple[T, ShellError]]:
-        """Yield the call whose answer cannot be taken, if there is still such a call.
+        """Yield the call whose answer could not be received, if it is still pending.
 
-        Raises `ProtocolError` if the answer does not begin with an id, as a daemon's do: that is
-        no message, or nobody knows which call would wait for ever.
+        Raises `ProtocolError` if the data does not begin like a daemon's answer, with an id: it is
+        not a message, or there is no telling which call would wait for ever.
         """
         start = _ANSWER_START.match(self._frames.refused_head)
         if event is FrameError.BAD_HEADER or start is None:
@@ -225,13 +225,13 @@ class Connection(Generic[T]):
             yield pending.call, AnswerTooLarge(reason)
 
     def _take_larger_than(self, limit: int) -> Iterator[tuple[T, ShellError]]:
-        """Yield the calls that the peer has refused, or will, without telling them by their ids."""
+        """Yield the calls over `limit` bytes: the peer refuses them without naming their ids."""
         for request_id, pending in self._pending.copy().items():
             if pending.size > limit and self._pending.pop(request_id, None) is not None:
                 yield pending.call, MessageTooLarge(pending.size, limit)
 
     def _after_banner(self, banner: bytearray, data: bytes) -> bytes:
-        """Return what is left of the data so far from the first message on."""
+        """Return the data from the first message on; b"" while there is none."""
         banner += data
         while (end := banner.find(b"\n", self._skipped)) >= 0:
             line = bytes(banner[self._skipped : end])
@@ -254,14 +254,14 @@ class Connection(Generic[T]):
             self._unlogged.append((direction, message))
 
     def write_log(self) -> None:
-        """Log the messages that could not be logged where they came. Callers do this."""
+        """Log the messages that `receive` could not log. Calling threads do this."""
         if may_wait():
             with suppress(IndexError):
                 while True:
                     _log_message(*self._unlogged.popleft())
 
     def take_pending(self) -> list[T]:
-        """Return all calls that will never be answered, and forget them."""
+        """Return all pending calls, and forget them: no answer will come."""
         pending: list[T] = []
         with suppress(KeyError):
             while True:
@@ -270,7 +270,7 @@ class Connection(Generic[T]):
 
 
 def _size_limit_in(message: _Message) -> int | None:
-    """Return the limit that the peer tells when it refuses a message for its size."""
+    """Return the limit in an error that refuses a message for its size; None in other messages."""
     data = message.error and message.error.data
     limit = (
         cast("dict[str, object]", data).get("max_message_bytes") if isinstance(data, dict) else 0
@@ -279,16 +279,16 @@ def _size_limit_in(message: _Message) -> int | None:
 
 
 def _require_json(value: object, name: str = "", level: int = 2) -> None:
-    """Raise `InvalidParams` or TypeError for what JSON does not have.
+    """Raise `InvalidParams` or TypeError for values that JSON does not have.
 
-    The encoder would silently send much of it as something else: NaN as null, bytes as base64, a
-    set as a list, a number as the name of a member.
+    The encoder would silently convert many of them: NaN to null, bytes to base64, a set to a list,
+    a number as a key to a string.
 
-    Raise `InvalidParams` for what is nested too deeply, too: the daemon would refuse the message
-    without telling its id. The params are the second level of a message.
+    Also raise `InvalidParams` for too deep nesting: the daemon would refuse the message without
+    naming its id. The params are the second level of a message.
     """
     if isinstance(value, enum.Enum):
-        # The encoder sends its value.
+        # The encoder sends the value of an enum member.
         value = value.value
     if value is None or isinstance(value, (str, int)):
         return
@@ -317,7 +317,7 @@ def _require_json(value: object, name: str = "", level: int = 2) -> None:
 
 
 def _name_of_surrogate(params: Mapping[str, object]) -> str:
-    """Return the first parameter that cannot be encoded, for a lone surrogate in its text."""
+    """Return the name of the first parameter whose text has a lone surrogate."""
     for name, value in params.items():
         try:
             encode(value, msgspec.json.Encoder(enc_hook=_plain))
@@ -327,8 +327,11 @@ def _name_of_surrogate(params: Mapping[str, object]) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return what JSON has for a value whose exact type the encoder does not know."""
-    # Not `str(value)` and so on, which a subclass can define to be something else.
+    """Return the JSON equivalent of a value whose type the encoder does not know.
+
+    Raises TypeError if there is none.
+    """
+    # Not `str(value)` etc.: a subclass can override it.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -346,7 +349,7 @@ def _plain(value: object) -> object:
 
 
 def _decode(data: bytes) -> _Message | None:
-    """Return a message, or None if `data` is no message of JSON-RPC."""
+    """Return a message, or None if `data` is not a JSON-RPC message."""
     try:
         return decode(data, _decoder)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -354,6 +357,6 @@ def _decode(data: bytes) -> _Message | None:
 
 
 def _log_message(direction: str, message: bytes) -> None:
-    # A handler that raises must not cost a call, or all of them, their answers.
+    # A handler that raises must not lose the answer of one call, or of all.
     with suppress(Exception):
         wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

@@ -1,7 +1,7 @@
-"""What a call can raise, and how an error on the wire becomes one of these.
+"""The exceptions of the client, and the mapping from wire errors to them.
 
-`ShellError` is the base of all. `kind` is the stable name of the wire's error ("timeout",
-"shell_not_found", ...), or None for what never was on the wire.
+`ShellError` is the base of all. `kind` is the stable name of the wire error ("timeout",
+"shell_not_found", ...), or None for an error that was not on the wire.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shelld_protocol.shell_methods import BashResult, Usage
 
 
 class ShellError(Exception):
-    """`code` and `data` are those of the wire's error."""
+    """Base of all errors. `code` and `data` come from the wire error."""
 
     def __init__(
         self, message: str, *, code: int | None = None, data: dict[str, Any] | None = None
@@ -43,7 +43,7 @@ class CommandTimedOut(ShellError):
 
     @cached_property
     def result(self) -> BashResult:
-        """All that is known of the command. What the daemon did not say is empty, 0 or None."""
+        """The result so far. Members that the daemon did not send are empty, 0 or None."""
         return from_members(self.data, _TIMED_OUT)
 
 
@@ -70,7 +70,7 @@ class CommandBlocked(ShellError):
 
 
 class ShellNotFound(ShellError):
-    """No such shell; `expired` tells whether there once was."""
+    """No such shell; `expired` tells whether it once existed."""
 
     @property
     def expired(self) -> bool:
@@ -82,15 +82,15 @@ class SessionNotFound(ShellError):
 
 
 class RequestCancelled(ShellError):
-    """Somebody cancelled the request; a command that ran for it was killed."""
+    """The request was cancelled; its command, if any, was killed."""
 
 
 class ShuttingDown(ShellError):
-    """The daemon is about to end and takes no requests any more."""
+    """The daemon is shutting down and accepts no more requests."""
 
 
 class InvalidParams(ShellError, ValueError):
-    """`parameter` names what is wrong. The daemon says so, or the client where JSON cannot ask."""
+    """`parameter` is invalid. The client checks what JSON cannot express, the daemon the rest."""
 
     @property
     def parameter(self) -> str | None:
@@ -99,7 +99,7 @@ class InvalidParams(ShellError, ValueError):
 
 
 class MessageTooLarge(ShellError):
-    """A call needs a message of `size` bytes, and the daemon takes `limit`; nothing was done."""
+    """A call needs a message of `size` bytes, but the daemon takes at most `limit`. Nothing ran."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
@@ -109,16 +109,16 @@ class MessageTooLarge(ShellError):
         self.limit = limit
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is pickled with its text as its only argument, which is not what this takes.
+        # By default, pickle would pass the text as the only argument, which `__init__` refuses.
         return type(self), (self.size, self.limit), vars(self)
 
 
 class AnswerTooLarge(ShellError):
-    """The daemon did what it was asked, but the client does not take so large an answer."""
+    """The daemon executed the request, but its answer is too large for the client."""
 
 
 class SpawnFailed(ShellError):
-    """The command, or the daemon itself, could not be started; `errno` is the errno's name."""
+    """The command or the daemon itself could not be started; `errno` is the errno's name."""
 
     @property
     def errno(self) -> str | None:
@@ -139,7 +139,7 @@ class DaemonExited(ShellError):
     """The daemon is gone, or the client is closed.
 
     `exit_code` or `signal` (a name such as "SIGKILL") is set if the daemon is known to have ended;
-    `stderr` is the end of what it wrote there.
+    `stderr` is the end of its standard error.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class DaemonExited(ShellError):
 
 
 class ProtocolError(ShellError):
-    """The peer said something that is not this protocol, or nothing at all."""
+    """The peer sent something that is not this protocol, or nothing at all."""
 
 
 _BY_CODE: Final[dict[int, type[ShellError]]] = {
@@ -179,5 +179,5 @@ def error_from_wire(code: int, message: str, data: Any) -> ShellError:
 
 
 def refused_here(error: RpcError) -> InvalidParams:
-    """Return what the daemon's answer would become, for a call that is not made."""
+    """Return the exception that the daemon's `error` would become, without making the call."""
     return InvalidParams(error.message, code=error.kind.code, data=error.data)

@@ -1,10 +1,10 @@
-"""The daemon's streams without an event loop: one thread that starts, reads, writes, and ends it.
+"""The daemon's streams without an event loop: one thread starts, serves and ends the daemon.
 
-The thread owns the process and the pipes; others hand it bytes and wait for its end. So no
-KeyboardInterrupt can break off what is done here: Python raises it in the main thread only.
+The thread owns the process and the pipes; other threads hand it bytes and wait for its end. No
+KeyboardInterrupt can interrupt this work, because Python raises it only in the main thread.
 
-There are no locks. A finaliser or a signal handler may call anything here while its thread is in
-the midst of a call. Where it could wait for ever, it does not wait: see `may_wait`.
+Nothing here waits for a lock. A finaliser or a signal handler may call anything here while its
+thread is in the middle of a call. It does not wait where it could wait for ever: see `may_wait`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from shelld_client.child import (
 from shelld_client.errors import ProtocolError, SpawnFailed
 from shelld_client.reentrant import Latch, Wakeup, may_wait, pump_threads
 
-# What poll(2) reports whether it was asked for or not.
+# Events that poll(2) always reports.
 _ENDS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Pump:
-    """In the thread, `start_child` starts the daemon; `receive` takes what is read from stdout.
+    """The thread of one daemon, which calls all three callbacks.
 
-    It may raise `ProtocolError`. When nothing more comes, `ended` is told why: that error, or None
-    as the daemon has ended, or is about to be ended.
+    `start_child` starts the daemon. `receive` takes the data read from stdout, and may raise
+    `ProtocolError`. When no more data will come, `ended` gets that error, or None if the daemon has
+    ended or is about to be ended.
     """
 
     def __init__(
@@ -55,18 +56,18 @@ class Pump:
         self._start_child = start_child
         self._receive = receive
         self._ended = ended
-        # Held, for good, by the thread; or by `close`, if that was earlier.
+        # Acquired once and never released: by the thread, or by `close` if that came first.
         self._owner = threading.Lock()
         self._finished = Latch()
         self._is_started = False
-        # Why the daemon could not be started, or None.
+        # Receives the start's error, or None if it succeeded.
         self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        # The rest of a message whose beginning is written.
+        # The rest of a partly written message.
         self._unwritten = memoryview(b"")
         self._haste: Haste | None = None
         self._error: ProtocolError | None = None
-        # By descriptor: the events to wait for, and what to do then.
+        # By descriptor: the events to wait for, and the action to run then.
         self._actions: dict[int, tuple[int, Callable[[], None]]] = {}
         self._sources = select.poll()
         self._wakeup: Wakeup | None = None
@@ -77,16 +78,17 @@ class Pump:
     def start(self, timeout: float | None) -> None:
         """Start the daemon. Raises what `start_child` raises, or `SpawnFailed`.
 
-        It raises `SpawnFailed` after `timeout` seconds, too. A daemon that starts later is ended
-        once `close` is called.
+        Also raises `SpawnFailed` after `timeout` seconds. If the daemon starts later, `close` ends
+        it.
         """
         try:
-            # A `threading.Thread` waits, at its start and end, for locks that this thread may hold.
+            # Not `threading.Thread`: it waits, at start and end, for locks that this thread may
+            # hold.
             _thread.start_new_thread(self._run, ())
         except RuntimeError as error:
             raise SpawnFailed("cannot start a thread for the daemon") from error
         try:
-            # Another process, forked at this moment, can hold a pipe that starting waits for.
+            # A process forked at this moment can hold open a pipe that the start waits for.
             failure = self._started.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except queue.Empty:
             reason = f"the daemon did not start within {timeout:g} s (start_timeout)"
@@ -95,14 +97,14 @@ class Pump:
             raise failure
 
     def send(self, frame: bytes) -> None:
-        """Write a message sooner or later. A daemon that is gone shows when reading."""
+        """Queue a message for writing. If the daemon is gone, reading reports it."""
         self._outbox.put(frame)
         self._wake_thread()
 
     def close(self, *, patiently: bool = True) -> None:
         """End the daemon, and return once it is reaped. An interrupt kills it.
 
-        Where nothing may wait, return at once. A daemon that is being started is ended later.
+        Return at once where nothing may wait. If the daemon is still starting, it is ended later.
         """
         try:
             self._hurry(Haste.PATIENTLY if patiently else Haste.AT_ONCE)
@@ -125,7 +127,7 @@ class Pump:
             self._wakeup.wake()
 
     def release(self) -> None:
-        """Close our descriptors. For the thread, or where there is none, as in a forked child."""
+        """Close our descriptors. Call it in the thread, or in a forked child, which has none."""
         if self._is_started:
             self._child.close_streams()
         if self._wakeup is not None:
@@ -164,21 +166,21 @@ class Pump:
                 self._started.put(None)
                 self._serve()
         except OSError:
-            # There is no memory to wait for anything with.
+            # There is no memory to poll with.
             self._hurry(Haste.BY_FORCE)
         finally:
             try:
-                # Whatever went wrong here, nobody waits in vain.
+                # Whatever went wrong, no caller may wait for ever.
                 self._ended(self._error)
                 with suppress(OSError):
                     self._end()
             finally:
-                # This needs no memory, and does nothing to a process that is reaped.
+                # This needs no memory, and does nothing if the process is already reaped.
                 self._child.kill()
                 self.release()
 
     def _open(self) -> None:
-        """Watch all there is to watch. Raises `SpawnFailed` if no descriptors can be had."""
+        """Watch all descriptors. Raises `SpawnFailed` if the wakeup pipe cannot be created."""
         try:
             wakeup = Wakeup()
         except OSError as error:
@@ -202,15 +204,16 @@ class Pump:
         )
         if self._haste is None:
             if self._error is None:
-                # If it has only closed its input, it may still answer what it has read.
+                # If the daemon has only closed its input, it may still answer earlier requests.
                 self._turn_until(self._is_reaped, POST_MORTEM_S)
-                # It can write no more, but a child of its prefix may hold the pipe open.
+                # The daemon can write no more, but a child of the command's prefix may hold the
+                # pipe open.
                 self._turn_until(lambda: self._stderr not in self._actions, LAST_WORDS_S)
             self._ended(self._error)
         self._turn_until(lambda: False)
 
     def _end(self) -> None:
-        """End the daemon, until it is reaped."""
+        """End the daemon and reap it."""
         self._unwatch(self._child.stdin.fileno())
         self._child.stdin.close()
         for haste, seconds in self._child.end():
@@ -223,7 +226,7 @@ class Pump:
     def _turn_until(
         self, condition: Callable[[], bool], seconds: float = math.inf, haste: Haste | None = None
     ) -> bool:
-        """Do what there is to do until `condition` holds, time is up, or there is more haste."""
+        """Run actions until `condition` holds. Return False if time is up or haste increases."""
         end_at = time.monotonic() + seconds
         interval = EXIT_POLL_S if self._exit is None and seconds < math.inf else math.inf
         while not condition():
@@ -234,7 +237,7 @@ class Pump:
             for descriptor, occurred in self._sources.poll(
                 None if timeout == math.inf else math.ceil(timeout * 1000)
             ):
-                # Another's action may have closed it, or now waits for something else there.
+                # An earlier action may have unwatched the descriptor, or changed its events.
                 events, action = self._actions.get(descriptor, (0, None))
                 if action is not None and occurred & (events | _ENDS):
                     action()
@@ -257,7 +260,7 @@ class Pump:
             self._write()
 
     def _write(self) -> None:
-        """Write the next part of what is to be written, and come back if there is more."""
+        """Write the next part of the queued messages; poll for writability if more is left."""
         stdin = self._child.stdin.fileno()
         if not self._unwritten:
             with suppress(queue.Empty):
@@ -276,7 +279,7 @@ class Pump:
         elif self._child.is_deaf:
             self._unwatch(stdin)
         else:
-            # With no events to ask for, poll still reports that the daemon has closed its end.
+            # Even without requested events, poll reports that the daemon has closed its end.
             self._watch(stdin, self._input_closed, 0)
 
     def _input_closed(self) -> None:
@@ -304,22 +307,23 @@ class Pump:
         assert self._exit is not None
         self._child.has_ended()
         self._unwatch(self._exit)
-        # All that it wrote is in the pipes, which others may hold open. One read takes it.
+        # The pipe may stay open in other processes, so do not wait for its end. One read takes all
+        # that the daemon wrote.
         if self._stdout in self._actions:
             self._read_stdout()
             self._unwatch(self._stdout)
 
 
 def _forget_thread() -> None:
-    """Remove the entry that `threading.current_thread` has made for this thread.
+    """Remove the entry that `threading.current_thread` made for this thread.
 
-    A finaliser that logs makes it. Before Python 3.13, `threading` keeps it after the thread's end.
+    A finaliser that logs causes it. Before Python 3.13, `threading` keeps it after the thread ends.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 
 
 def _read(descriptor: int) -> bytes | None:
-    """Return what there is, b"" at the end, None if there is nothing yet."""
+    """Return the available data; b"" at end of file; None if there is no data yet."""
     try:
         return os.read(descriptor, READ_BYTES)
     except BlockingIOError:

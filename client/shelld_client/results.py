@@ -1,7 +1,7 @@
-"""Results from JSON, of a daemon that may be newer than this client.
+"""Decode results from JSON, even those of a newer daemon.
 
-A newer daemon may send members and values that this client does not know. Such members are dropped.
-A string that is not among those of a `Literal` is returned as it is.
+A newer daemon may send members and values that this client does not know. Unknown members are
+dropped. A string that is not among the values of a `Literal` is returned unchanged.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def _decoder_of(shape: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Str
 
 
 def decode_result(shape: type[S], data: bytes) -> S:
-    """Return `data` (JSON) as a `shape`. Raises `msgspec.DecodeError` if it is none."""
+    """Decode `data` (JSON) as `shape`. Raises `msgspec.DecodeError` if it does not match."""
     try:
         return cast("S", decode(data, _decoder_of(shape)))
     except msgspec.ValidationError:
-        # Rare, so it may be slow.
+        # This is slow but rare.
         return cast("S", _built(inspect.type_info(shape), decode(data, PLAIN)))
 
 
 def from_members(members: dict[str, Any], default: S) -> S:
-    """Return `default` with those of `members` that have the right type."""
+    """Return a copy of `default`, updated with the `members` that have the right type."""
     known: dict[str, Any] = {}
     for field in msgspec.structs.fields(type(default)):
         if field.encode_name in members:
@@ -55,7 +55,7 @@ def from_members(members: dict[str, Any], default: S) -> S:
 
 
 def _built(info: inspect.Type, value: Any) -> Any:
-    """Return `value` (of plain types) as what `info` says. Raises `msgspec.ValidationError`."""
+    """Convert `value` (of plain types) to the type `info`. Raises `msgspec.ValidationError`."""
     built: Any
     match info:
         case inspect.Metadata():

@@ -1,8 +1,8 @@
-"""`Client`: the same methods without await, for any number of threads.
+"""`Client`: the methods of `AsyncClient` without await, for any number of threads.
 
-The calling thread hands its request to the pump's thread and waits for the answer, which that
-thread hands to it. A call that is interrupted while it waits (KeyboardInterrupt) is cancelled in
-the daemon. A forked child cannot use the client of its parent.
+The calling thread hands its request to the pump's thread and waits until that thread delivers the
+answer. If a call is interrupted while it waits (KeyboardInterrupt), it is cancelled in the daemon.
+A forked child cannot use its parent's client.
 
 Finalisers and signal handlers can use the client, whatever they interrupt. A finaliser that the
 garbage collector runs in a pump's thread gets no answer: its request is sent, and the call raises
@@ -155,27 +155,29 @@ class Client(SpawnedClient):
     ) -> BashResult | BackgroundResult | DryRunResult: ...
 
     def bash(self, command: str, **options: Any) -> BashResult | BackgroundResult | DryRunResult:
-        """Run a command; see `BashOptions` for what else can be said of it.
+        """Run a command; see `BashOptions` for the other options.
 
-        A command that fails is a result. `CommandTimedOut`, `SpawnFailed` and the others are
-        raised.
+        A failing command is a result. `CommandTimedOut`, `SpawnFailed` and the others are raised.
         """
         return self._request(calls.bash(command, options))
 
     def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
-        """Read what a shell wrote since the last plain read, or from given byte offsets."""
+        """Return a shell's output since the last plain read, or from given byte offsets."""
         return self._request(calls.bash_output(bash_id, options))
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
-        """End a shell with every process it started."""
+        """Kill a shell and every process it started."""
         return self._request(calls.kill_shell(shell_id, options))
 
     def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
-        """Return running and retained shells in start order."""
+        """Return running and retained shells, oldest first."""
         return self._request(calls.list_shells(session))
 
     def get_session(self, session: str = "main") -> GetSessionResult:
-        """Return what the session's next command starts from; an error for one never used."""
+        """Return the state in which the session's next command starts.
+
+        Raises `SessionNotFound` for a session that was never used.
+        """
         return self._request(calls.get_session(session))
 
     def list_sessions(self) -> list[SessionInfo]:
@@ -183,7 +185,7 @@ class Client(SpawnedClient):
         return self._request(calls.list_sessions())
 
     def close_session(self, session: str) -> CloseSessionResult:
-        """Kill a session's shells and all they left, and forget the session."""
+        """Kill a session's shells and their leftover processes, and delete the session."""
         return self._request(calls.close_session(session))
 
     def explain_command(
@@ -194,11 +196,11 @@ class Client(SpawnedClient):
         env: Mapping[str, str | None] | None = None,
         cwd: str | PathLike[str] | None = None,
     ) -> ExplainCommandResult:
-        """Return what the guard sees in a command; it is not run."""
+        """Return the guard's verdict on a command, without running it."""
         return self._request(calls.explain_command(command, session, env, cwd))
 
     def tool_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
-        """Return the tools as that API takes them: "openai", "anthropic" or "mcp"."""
+        """Return the tool definitions as the API takes them: "openai", "anthropic" or "mcp"."""
         return self._request(calls.list_tools(format))
 
     def call_tool(
@@ -208,16 +210,16 @@ class Client(SpawnedClient):
         *,
         context: ExecutionContext | Mapping[str, Any] | None = None,
     ) -> ToolResult:
-        """Execute a tool as a model asks for it; what goes wrong is a failed result.
+        """Execute a tool call of a model. A failure is a result, not an exception.
 
-        Of `context` what is None does not count.
+        Members of `context` that are None count as absent.
         """
         return self._request(calls.call_tool(name, arguments, context))
 
     def langchain_tools(
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
     ) -> list[StructuredTool]:
-        """Return the tools as LangChain has them. Needs the extra ``langchain``."""
+        """Return the tools as LangChain tools. Needs the extra ``langchain``."""
         from shelld_protocol.langchain import structured_tool  # noqa: PLC0415
 
         return [
@@ -235,13 +237,13 @@ class Client(SpawnedClient):
         return self._request(calls.server_info())
 
     def ping(self) -> None:
-        """Return when the daemon has answered."""
+        """Wait for the daemon to answer."""
         self._request(calls.ping())
 
     # -- calls ------------------------------------------------------------------------------
 
     def _request(self, call: Call[T], timeout: float | None = None) -> T:
-        """Return what the daemon answers. `timeout` (s) is for its first answer."""
+        """Return the daemon's answer. `timeout` (seconds) is set only for the first answer."""
         self._raise_if_unusable()
         assert self._pump is not None
         if sys.is_finalizing():
@@ -251,7 +253,7 @@ class Client(SpawnedClient):
         request_id = self._connection.new_id()
         try:
             frame = self._connection.call(request_id, call.method, call.params, answers)
-            # Again: if the client has failed before, nobody has seen this call.
+            # Check again: if the client failed meanwhile, `_ended` has not seen this call.
             self._raise_if_unusable()
             self._pump.send(frame)
             if not may_wait():
@@ -259,7 +261,7 @@ class Client(SpawnedClient):
                 raise ShellError(f"{call.method} is sent, but nobody can wait here for the answer")
             answer = answers.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except BaseException as error:
-            # Whoever is interrupted wants no answer: the call must not go on alone.
+            # The caller no longer waits: end the call in the daemon, too.
             if cancellation := self._connection.cancel(request_id):
                 self._pump.send(cancellation)
             if isinstance(error, queue.Empty):
@@ -277,9 +279,9 @@ class Client(SpawnedClient):
             answers.put(answer)
 
     def _ended(self, error: ProtocolError | None) -> None:
-        """No answer will come any more: all calls, present and future, fail."""
+        """Make all calls, present and future, fail: no more answers will come."""
         assert self._child is not None
-        # First, so that a call that is not among the pending ones yet sees it.
+        # Set it first, so that a call that is not yet pending sees it.
         self._failure = failure = (
             self._failure or error or self._child.post_mortem(self._connection.said)
         )

@@ -1,7 +1,7 @@
-"""The daemon's streams on an event loop, and an end that takes a bounded time.
+"""The daemon's streams on an event loop, and its end within a bounded time.
 
-Sending never waits: what the daemon does not take at once is kept and written by a task, so a
-caller that is cancelled never leaves half a message on the stream.
+Sending never waits: a task writes what the daemon does not take at once. So a cancelled caller
+never leaves half a message on the stream.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from shelld_client.child import (
     without_sigpipe,
 )
 
-# What reading and writing end with when the stream is closed under them, by either side.
+# The errors of reading and writing when either side has closed the stream.
 _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 
 
 class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
-        # Each message, and how many bytes of it single writes took.
+        # Each message, and the bytes of it that each write took.
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()
-        # Around the reading of stdout: cancelled when the process has ended.
+        # The scope of reading stdout; cancelled when the process has ended.
         self._reading = anyio.CancelScope()
 
     def send(self, data: bytes) -> None:
-        """Write all of `data`, sooner or later. A daemon that is gone shows when reading."""
+        """Queue `data` and write what the daemon takes at once. Reading reports a dead daemon."""
         self._outbox.append((memoryview(data), []))
-        # A finaliser that cancels a call may send while another message is being written.
+        # Only if the outbox was empty: a finaliser that cancels a call may send while another
+        # message is being written.
         if len(self._outbox) == 1:
             with suppress(BlockingIOError, *_STREAM_ENDED):
                 self._write()
@@ -49,24 +50,24 @@ class Transport:
             self._outbox_filled.set()
 
     def _write(self) -> None:
-        """Write what the daemon takes of the first message. An interrupt does no harm."""
+        """Write as much of the first message as the daemon takes. An interrupt does no harm."""
         message, written = self._outbox[0]
         rest = message[sum(written) :]
         self._outbox[0] = rest, (written := list[int]())
         with without_sigpipe():
             # Signal handlers, which may raise, run between two steps of the interpreter. This is
-            # one step: what was written is counted.
+            # one step, so all written bytes are counted.
             written.extend(map(os.write, [self._child.stdin.fileno()], [rest]))
         if sum(written) == len(rest):
             self._outbox.popleft()
 
     async def write_outbox(self) -> None:
-        """Write what `send` could not, until either side closes the stream."""
+        """Write what `send` left in the outbox, until either side closes the stream."""
         stdin = self._child.stdin
         try:
             while True:
                 await self._outbox_filled.wait()
-                # First: a finaliser may send at any step of what follows.
+                # Replace the event first: a finaliser may send during any of the next steps.
                 self._outbox_filled = anyio.Event()
                 while self._outbox:
                     await anyio.wait_writable(stdin)
@@ -76,34 +77,35 @@ class Transport:
             return
         except OSError:
             self._child.is_deaf = True
-        # It may still answer what it has read.
+        # The daemon may still answer the requests that it has read.
         await anyio.sleep(POST_MORTEM_S)
         self._reading.cancel()
 
     async def collect_stdout(self, take: Callable[[bytes], None]) -> None:
-        """Hand what stdout brings to `take`, until its end or that of the process."""
+        """Pass data from stdout to `take` until stdout or the process ends."""
         with self._reading:
             while data := await _receive(self._child.stdout):
                 take(data)
             return
-        # All that it wrote is in the pipe, which others may hold open. One read takes it.
+        # The pipe may stay open in other processes, so do not wait for its end. One read takes all
+        # that the daemon wrote.
         with suppress(*_STREAM_ENDED):
             take(os.read(self._child.stdout.fileno(), READ_BYTES))
 
     async def watch_exit(self) -> None:
-        """Let `collect_stdout` come to its end when the process does."""
+        """End `collect_stdout` when the process ends."""
         if hasattr(os, "pidfd_open"):
             await self._wait_exit()
             self._reading.cancel()
 
     async def collect_stderr(self) -> None:
-        """Keep the end of stderr, until it is closed."""
+        """Keep the last output on stderr, until it is closed."""
         while data := await _receive(self._child.stderr):
             self._child.keep_stderr(data)
         self.stderr_ended.set()
 
     async def has_ended(self, seconds: float) -> bool:
-        """Wait for the process's end; False if it is not there in time."""
+        """Wait up to `seconds` for the process to end; return whether it has."""
         with anyio.move_on_after(seconds):
             await self._wait_exit()
         return self._child.has_ended()
@@ -120,10 +122,10 @@ class Transport:
             await anyio.sleep(EXIT_POLL_S)
 
     async def close(self, *, patiently: bool) -> None:
-        """End the daemon; returns once it is reaped. `patiently` False leaves out the first wait.
+        """End the daemon and return once it is reaped. `patiently` False skips the first wait.
 
-        An event loop that interrupts this in spite of the shield, as asyncio's `Task.cancel` does,
-        kills the daemon.
+        If the event loop interrupts this despite the shield, as asyncio's `Task.cancel` does, the
+        daemon is killed.
         """
         try:
             with anyio.CancelScope(shield=True):
@@ -136,16 +138,17 @@ class Transport:
             self._child.kill()
             raise
         finally:
-            # Not read to their ends: what a daemon's prefix left behind may never close them.
+            # Do not read to end of file: processes left by the command's prefix may never close
+            # the pipes.
             _close(self._child.stdout)
             _close(self._child.stderr)
 
     def kill(self) -> None:
-        """End the daemon without the event loop that watches its pipes."""
+        """Kill the daemon from outside the event loop that watches its pipes."""
         self._child.kill()
 
     def release(self) -> None:
-        """Close our copies of the descriptors in a forked child."""
+        """Close our copies of the descriptors. For use in a forked child."""
         self._child.close_streams()
 
 

@@ -1,6 +1,6 @@
-"""The words both sides speak: framing, envelopes, errors, and the types of every method.
+"""The protocol shared by daemon and client: framing, envelopes, errors, types of every method.
 
-Pure: no I/O, no tasks, nothing of the daemon or the client.
+Pure: no I/O, no tasks, no imports from the daemon or the client.
 """
 
 from shelld_protocol.about import (

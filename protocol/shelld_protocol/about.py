@@ -1,4 +1,4 @@
-"""What the daemon tells of itself: the result of ``server_info``. Sizes in bytes."""
+"""The result of ``server_info``. All sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -14,56 +14,59 @@ def _said(text: str) -> Meta:
 
 
 class Limits(Result):
-    """What the options of the daemon have set."""
+    """The limits set by the daemon's options."""
 
-    max_message_bytes: Annotated[int, _said("Of one request.")]
-    max_in_flight: Annotated[int, _said("Requests that may be unanswered.")]
-    max_shells: Annotated[int, _said("Shells that may run at once.")]
-    max_retained: Annotated[int, _said("Ended shells that are kept.")]
-    retain_seconds: Annotated[int, _said("For how long.")]
-    retain_bytes: Annotated[int, _said("Output that is kept of a shell.")]
-    retain_total_bytes: Annotated[int, _said("Output that is kept of all shells.")]
-    default_timeout_ms: Annotated[int, _said("Of a foreground command.")]
-    grace_ms: Annotated[int, _said("From SIGTERM to SIGKILL.")]
+    max_message_bytes: Annotated[int, _said("Maximum size of one request.")]
+    max_in_flight: Annotated[int, _said("Maximum number of unanswered requests.")]
+    max_shells: Annotated[int, _said("Maximum number of running shells.")]
+    max_retained: Annotated[int, _said("Maximum number of retained ended shells.")]
+    retain_seconds: Annotated[int, _said("How long an ended shell is retained.")]
+    retain_bytes: Annotated[int, _said("Output kept per shell.")]
+    retain_total_bytes: Annotated[int, _said("Output kept of all shells together.")]
+    default_timeout_ms: Annotated[int, _said("Default timeout of a foreground command.")]
+    grace_ms: Annotated[int, _said("Time between SIGTERM and SIGKILL.")]
 
 
 class Counters(Result):
-    """Since the daemon started, or of this moment."""
+    """Totals since the daemon started, and current values."""
 
-    requests: Annotated[int, _said("That were accepted.")]
-    shells_started: Annotated[int, _said("Commands that were started.")]
-    spares_used: Annotated[int, _said("Of those, how many had a bash that was waiting for them.")]
-    shells_running: Annotated[int, _said("Now.")]
-    shells_retained: Annotated[int, _said("Ended ones that are kept now.")]
-    spool_bytes: Annotated[int, _said("Disk space that output takes now.")]
+    requests: Annotated[int, _said("Accepted requests.")]
+    shells_started: Annotated[int, _said("Started commands.")]
+    spares_used: Annotated[int, _said("Started commands that ran in a spare shell.")]
+    shells_running: Annotated[int, _said("Shells running now.")]
+    shells_retained: Annotated[int, _said("Ended shells retained now.")]
+    spool_bytes: Annotated[int, _said("Disk space that output uses now.")]
     internal_errors: Annotated[
-        int, _said("Unexpected errors in the daemon's own code. Each has ended one thing only.")
+        int, _said("Unexpected errors in the daemon's own code. Each ended only one thing.")
     ]
 
 
 class Containment(Result):
-    """What guarantees that nothing outlives its command, as found out on this machine.
+    """How the daemon ensures that no process outlives its command, as detected on this machine.
 
-    `mechanism`: "subreaper" (Linux: all descendants, wherever they hide, and the end of the last
-    one is proved) or "process-group" (elsewhere: what stays in the command's session, or can be
-    traced to it). `cgroup_kill`: the kernel ends all of a command's processes at once, also those
-    that fork faster than they are found or have changed their user.
+    `mechanism`: "subreaper" (Linux: covers all descendants, wherever they hide, and proves that the
+    last one has ended) or "process-group" (elsewhere: covers the processes that stay in the
+    command's session or can be traced to it). `cgroup_kill`: the kernel kills all processes of a
+    command at once, including those that fork faster than they can be listed or have changed their
+    user.
     """
 
     mechanism: Literal["subreaper", "process-group"]
     cgroup_kill: bool
 
 
-# Rises with a change that breaks clients. What only adds members, values or methods does not.
+# Increment it for a change that breaks clients, not for new members, values or methods.
 PROTOCOL: Final = 1
 
 
 class ServerInfoResult(Result):
-    """`containment` is null while no process can be started to find it out."""
+    """`containment` is null while the daemon cannot start a process to detect it."""
 
     name: str
     version: str
-    protocol: Annotated[int, _said("Of this interface; rises with a change that breaks clients.")]
+    protocol: Annotated[
+        int, _said("Protocol version; increases with a change that breaks clients.")
+    ]
     pid: int
     uptime_ms: int
     limits: Limits

@@ -1,11 +1,11 @@
-"""The one table of errors: code, stable kind, and the sentence each one is told with.
+"""The only table of errors: code, stable kind, and message.
 
-Nothing else in the project spells a code or a kind. Sentences are for people, kinds for programs.
-No sentence and no data member ever carries an exception's text, a traceback or a path that the
-peer did not send itself.
+No other module spells a code or a kind. Messages are for people, kinds for programs. No message and
+no data member ever carries an exception's text, a traceback, or a path that the peer did not send
+itself.
 
-Codes below -32000 are JSON-RPC's, LSP's and MCP's. Ours are positive: -32768..-32000 is reserved by
-JSON-RPC, and MCP claims most of the part that is left to servers.
+Codes below -32000 belong to JSON-RPC, LSP and MCP. Ours are positive: JSON-RPC reserves
+-32768..-32000, and MCP claims most of the part that JSON-RPC leaves to servers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 
 class ErrorKind(enum.Enum):
-    """`value` is the stable name on the wire (``error.data.kind``), `code` the number."""
+    """`value` is the stable name on the wire (``error.data.kind``); `code` is the error code."""
 
     code: int
 
@@ -44,7 +44,7 @@ class ErrorKind(enum.Enum):
 
 
 class RpcError(Exception):
-    """An error as the peer gets it: `kind`, a sentence, and `data` (without ``kind``)."""
+    """An error as sent to the peer. Pass `data` without ``kind``, which is added."""
 
     def __init__(
         self, kind: ErrorKind, message: str, data: Mapping[str, Any] | None = None
@@ -64,13 +64,13 @@ def invalid_request(reason: str) -> RpcError:
 
 
 def message_too_large(limit_bytes: int) -> RpcError:
-    """`limit_bytes` tells a client which of its requests this is about, as the id is unknown."""
+    """Send `limit_bytes`, so that a client can tell which requests it refuses: no id is known."""
     message = "Invalid request: Message exceeds the size limit"
     return RpcError(ErrorKind.INVALID_REQUEST, message, {"max_message_bytes": limit_bytes})
 
 
 def method_not_found(method: str) -> RpcError:
-    # A method's name is the peer's own text, but it can be megabytes of it.
+    # The peer may send megabytes as a method's name.
     shown = method if len(method) <= 100 else method[:100] + "..."
     return RpcError(ErrorKind.METHOD_NOT_FOUND, f"Method not found: {shown}")
 
@@ -80,7 +80,7 @@ def invalid_params(message: str, parameter: str | None = None) -> RpcError:
 
 
 def unsupported_version(requested: str, supported: Sequence[str]) -> RpcError:
-    """The one error with a code of MCP's; `data` is as MCP has it, too."""
+    """Return the only error whose code and `data` MCP defines."""
     shown = requested if len(requested) <= 100 else requested[:100] + "..."
     data = {"supported": list(supported), "requested": shown}
     return RpcError(ErrorKind.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
@@ -99,7 +99,7 @@ def cancelled(data: Mapping[str, Any] | None = None) -> RpcError:
 
 
 def timed_out(timeout_ms: int, data: Mapping[str, Any]) -> RpcError:
-    """`data`: the result of the command."""
+    """Return a timeout error. `data` is the result of the command."""
     message = f"Command timed out after {timeout_ms}ms"
     if data.get("reason") == "idle":
         message += " without output"
@@ -107,7 +107,7 @@ def timed_out(timeout_ms: int, data: Mapping[str, Any]) -> RpcError:
 
 
 def blocked(rule: str, segment: str, reason: str) -> RpcError:
-    """`segment` is the text of the command that `rule` is about."""
+    """Return a guard refusal. `segment` is the part of the command that matches `rule`."""
     message = f"Command blocked: dangerous ({rule}): {reason}"
     return RpcError(ErrorKind.BLOCKED, message, {"rule": rule, "segment": segment})
 
@@ -123,7 +123,7 @@ def session_not_found(session: str) -> RpcError:
     return RpcError(ErrorKind.SESSION_NOT_FOUND, f"Session not found: {shown}", {"session": shown})
 
 
-# What system calls fail with when it is the system that is short of something.
+# Errnos that mean a shortage in the system, and what is short.
 _EXHAUSTED: Final = {
     "EAGAIN": "processes",
     "ENOMEM": "memory",
@@ -131,20 +131,20 @@ _EXHAUSTED: Final = {
     "ENFILE": "files",
     "ENOSPC": "disk",
     "EDQUOT": "disk",
-    # A limit on the size of files.
+    # RLIMIT_FSIZE.
     "EFBIG": "disk",
 }
 
 
 def exhausted_limit(error_number: int) -> str | None:
-    """Return what the system is short of if a call fails with this errno; None if of nothing."""
+    """Return what is short if a system call fails with this errno; None if it is no shortage."""
     return _EXHAUSTED.get(errno_module.errorcode.get(error_number, ""))
 
 
 def spawn_failed(error_number: int, what: str) -> RpcError:
-    """`what` names the part that failed: ``cwd``, ``bash``, or ``exec``.
+    """Return the error of a failed start. `what` failed: ``cwd``, ``bash`` or ``exec``.
 
-    A shortage (EAGAIN, ENOMEM, EMFILE, ...) is `RESOURCE_EXHAUSTED`, as it is worth a retry.
+    A shortage (EAGAIN, ENOMEM, EMFILE, ...) becomes `RESOURCE_EXHAUSTED`: a retry may succeed.
     """
     name = errno_module.errorcode.get(error_number, "EIO")
     if limit := exhausted_limit(error_number):
@@ -162,7 +162,7 @@ def resource_exhausted(limit: str, message: str) -> RpcError:
 
 
 def session_closed() -> RpcError:
-    """For a command that waited to be started when its session was closed."""
+    """Return the error of a command that had not started when its session was closed."""
     message = "The session was closed before the command started"
     return RpcError(ErrorKind.SPAWN_FAILED, message, {"errno": "ECANCELED"})
 

@@ -1,19 +1,19 @@
-"""Bytes in, messages out, and back: the two framings of a stdio JSON-RPC stream.
+"""The two framings of a stdio JSON-RPC stream: bytes to messages and back.
 
-Owns the bytes that were received and not yet handed out. Never does I/O, never looks inside a
+Owns the bytes that were received and not yet returned. Never does I/O, never looks inside a
 message.
 
-A stream is either newline-delimited (one JSON value a line) or LSP-framed (``Content-Length``
+A stream is either newline-delimited (one JSON value per line) or LSP-framed (``Content-Length``
 headers). The first byte that is neither blank nor part of a byte order mark decides, for good:
-a JSON-RPC message starts with ``{`` or ``[``, never with a letter, so ``C`` or ``c`` can only be
-a header.
+a JSON-RPC message starts with ``{`` or ``[``, never with a letter, so ``C`` or ``c`` can only
+start a header.
 
 Invariants:
 
-* At most ``max_message_bytes`` plus what one ``receive_data`` call brought is ever held.
-* A message over the limit, or one that there is no memory for, yields one `FrameError` and is
-  skipped; what follows is intact.
-* Each byte is searched for a line end once, however small the pieces it arrives in.
+* The buffer never holds more than ``max_message_bytes`` plus the data of one ``receive_data`` call.
+* A message over the limit, or one that does not fit in memory, yields one `FrameError` and is
+  skipped; the following messages are intact.
+* Each byte is searched for a line end only once, however small the pieces it arrives in.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from typing import Final
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
-# Real headers are under 60 bytes. The limit only bounds what a peer that never ends a header
-# line can make us hold.
+# Real headers are under 60 bytes. This bounds the buffer if the peer never ends a header line.
 MAX_HEADER_LINE_BYTES: Final = 4096
 
-# Of a message that is refused: enough to find an id in it, where that comes first.
+# How much of a refused message to keep: enough to find an id at its beginning.
 _HEAD_BYTES: Final = 100
 
 _BLANK: Final = b" \t\r\n"
@@ -35,14 +34,14 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Framing(enum.Enum):
-    """How messages are told apart on the stream."""
+    """How messages are delimited on the stream."""
 
     LINES = "lines"
     CONTENT_LENGTH = "content-length"
 
 
 class FrameError(enum.Enum):
-    """What stood where a message was expected. The value is a sentence for people."""
+    """Why there is no message. The value is a sentence for people."""
 
     TOO_LARGE = "Message exceeds the size limit"
     BAD_HEADER = "Header section has no valid Content-Length"
@@ -59,19 +58,19 @@ NEED_DATA: Final = NeedData.TOKEN
 
 
 def encode_frame(payload: bytes, framing: Framing) -> bytes:
-    """Return `payload` (one JSON value without raw newlines) as it goes on the stream."""
+    """Return `payload` (one JSON value without raw newlines), framed for the stream."""
     if framing is Framing.LINES:
         return payload + b"\n"
-    # Emacs looks for this header, first and alone.
+    # Emacs expects this header to come first and alone.
     return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
 
 
 class FrameReader:
-    """Turns a stream of bytes into messages.
+    """Split a stream of bytes into messages.
 
     Feed it with `receive_data` and `receive_eof`, then call `next_event` until it returns
-    `NEED_DATA`. `framing` is None until the first significant byte has been seen. `refused_head` is
-    the beginning of the line that was refused last for its size, or for want of memory.
+    `NEED_DATA`. `framing` is None until the first significant byte arrives. `refused_head` is the
+    beginning of the last line that was refused for its size or for lack of memory.
     """
 
     framing: Framing | None
@@ -84,11 +83,11 @@ class FrameReader:
         self._buffer = bytearray()
         self._searched = 0
         self._eof = False
-        # Lines: the rest of an over-long line is being dropped.
+        # Lines: dropping the rest of a line that is too long.
         self._skipping_line = False
-        # Content-Length: bytes of an over-long body still to drop.
+        # Content-Length: bytes still to drop of a body that is too long.
         self._skip_bytes = 0
-        # Content-Length: the body's length once its header section has ended.
+        # Content-Length: the length of the body; set at the end of the header section.
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
@@ -97,20 +96,20 @@ class FrameReader:
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, any number of them.
 
-        Raises MemoryError if there is no memory, and no unfinished message to let go of for it.
-        Then nothing was taken.
+        If memory is short, drop the unfinished message to free some. Raises MemoryError, and takes
+        nothing, if there is none to drop.
         """
         try:
             self._buffer += data
         except MemoryError:
             if self._body_length is None and self.framing is not Framing.LINES:
-                # Without the header, nobody would know where the next message begins.
+                # Without the header, the start of the next message is unknown.
                 raise
             self._give_up_message()
             self._buffer += data
 
     def _give_up_message(self) -> None:
-        """Let go of the unfinished message, the rest of which is still to come."""
+        """Drop the unfinished message, and skip the rest when it arrives."""
         if self._body_length is not None:
             self._skip_bytes = self._body_length - len(self._buffer)
             self._body_length = None
@@ -121,14 +120,14 @@ class FrameReader:
         self._out_of_memory = True
 
     def receive_eof(self) -> None:
-        """The stream has ended: an unfinished last line counts as a message."""
+        """Mark the end of the stream. An unfinished last line then counts as a message."""
         self._eof = True
 
     def next_event(self) -> bytes | FrameError | NeedData:
-        """Return the next message, the error that stands in its place, or `NEED_DATA`.
+        """Return the next message, the error in its place, or `NEED_DATA`.
 
-        Raises MemoryError if there is no memory to tell which. Then nothing was taken, and another
-        call may succeed.
+        Raises MemoryError if memory is too short to decide. The buffer is then unchanged, and
+        another call may succeed.
         """
         if self._out_of_memory:
             self._out_of_memory = False
@@ -178,7 +177,7 @@ class FrameReader:
                 return line
 
     def _end_of_line(self) -> int | None:
-        """Return how long the next line is without its end, or None while it is unfinished."""
+        """Return the length of the next line without its newline; None while it is unfinished."""
         end = self._buffer.find(b"\n", self._searched)
         if end >= 0:
             return end
@@ -189,7 +188,7 @@ class FrameReader:
         return None
 
     def _take(self, size: int, removed: int) -> bytes | FrameError:
-        """Remove `removed` bytes; return the first `size` of them, without blanks around them."""
+        """Remove `removed` bytes; return the first `size` of them, stripped of blanks."""
         message: bytes | FrameError
         try:
             message = bytes(memoryview(self._buffer)[:size]).strip(_BLANK)
@@ -230,7 +229,7 @@ class FrameReader:
                 return event
 
     def _read_header_line(self) -> FrameError | NeedData | None:
-        """Consume one header line; None means: look again at what is due now."""
+        """Consume one header line. None means that the caller must check the state again."""
         end = None if self._eof and b"\n" not in self._buffer else self._end_of_line()
         if end is None:
             if len(self._buffer) <= MAX_HEADER_LINE_BYTES:
@@ -241,7 +240,7 @@ class FrameReader:
         if line:
             name, _, value = line.partition(b":")
             digits = value.strip(_BLANK)
-            # 18 digits are more than any limit; int() must not see thousands of them.
+            # 18 digits exceed any limit; int() must not parse thousands of them.
             if name.strip(_BLANK).lower() == b"content-length":
                 valid = digits.isdigit() and len(digits) <= 18
                 self._header_length = int(digits) if valid else None
@@ -252,7 +251,7 @@ class FrameReader:
         length, seen = self._header_length, self._header_seen
         self._header_length, self._header_seen = None, False
         if length is None:
-            # A blank line with no header before it is only space between messages.
+            # A blank line without a header before it separates messages.
             return FrameError.BAD_HEADER if seen else None
         if length > self._limit:
             self._skip_bytes = length

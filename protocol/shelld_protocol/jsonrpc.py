@@ -1,8 +1,7 @@
-"""JSON-RPC 2.0 envelopes: one message decoded to what it is, one reply encoded.
+"""JSON-RPC 2.0 envelopes: decode messages, encode requests and replies.
 
-Owns the shape of a message, nothing of its meaning: params stay undecoded JSON until the method
-that they are for is known. Ids are kept as the JSON text that the peer sent and echoed as such,
-so no number and no string is ever changed on the way.
+Owns the shape of a message, not its meaning: params stay undecoded JSON until the method is known.
+Ids are kept and echoed as the JSON text that the peer sent, so no number or string ever changes.
 
 Reference: https://www.jsonrpc.org/specification
 """
@@ -23,11 +22,11 @@ from shelld_protocol.errors import RpcError, internal_error, invalid_request, pa
 NULL_ID: Final = b"null"
 
 IdKey: TypeAlias = tuple[Literal["string", "number", "null"], object]
-"""An id as it is compared: 1 and "1" differ, "a" and "\\u0061" do not."""
+"""An id in comparable form: 1 and "1" differ, "a" and "\\u0061" are equal."""
 
 
 class Request(Struct, frozen=True):
-    """A request, or a notification when `id` is None. `id` and `params` are JSON texts."""
+    """A request, or a notification if `id` is None. `id` and `params` are JSON texts."""
 
     method: str
     params: bytes
@@ -35,21 +34,21 @@ class Request(Struct, frozen=True):
 
 
 class Invalid(Struct, frozen=True):
-    """Something that must be answered with `error`, under `id` (JSON text)."""
+    """An invalid message. Answer it with `error` and `id` (JSON text)."""
 
     error: RpcError
     id: bytes = NULL_ID
 
 
 class Response(Struct, frozen=True):
-    """A reply sent by the peer. We never ask anything, so it is ignored."""
+    """A reply sent by the peer. The daemon sends no requests, so it ignores replies."""
 
 
 Single: TypeAlias = Request | Invalid | Response
 
 
 class Batch(Struct, frozen=True):
-    """A batch of 1 to `MAX_BATCH_MEMBERS` members; every member stands for itself."""
+    """A batch of 1 to `MAX_BATCH_MEMBERS` independent members."""
 
     members: list[Single]
 
@@ -58,7 +57,7 @@ Message: TypeAlias = Single | Batch
 
 
 class _Envelope(Struct, frozen=True):
-    """Every member undecoded, so that one wrong type does not hide the id."""
+    """An envelope with undecoded members, so that one wrong type does not hide the id."""
 
     jsonrpc: Raw = Raw()
     id: Raw = Raw()
@@ -75,28 +74,28 @@ _string_decoder: Final = msgspec.json.Decoder(str)
 
 _BLANK: Final = b" \t\r\n"
 
-# msgspec and Python recurse for every level of nesting, and share one limit with the frames that
-# call them (1,000 by default). A message is refused if it leaves fewer levels than this to
-# whoever decodes or encodes a part of it later, wherever that happens.
+# msgspec and Python recurse at every level of nesting, under one limit that includes the calling
+# frames (1,000 by default). Refuse a message that leaves fewer levels than this to the code that
+# later decodes or encodes a part of it, wherever that runs.
 _RESERVED_LEVELS: Final = 500
-# What every daemon takes, the message's own object counted. How much more a daemon takes depends on
-# its Python and its stack, so whoever does not want to be refused stays within this.
+# The nesting that every daemon accepts, including the message's own object. Some accept more,
+# depending on their Python and stack; a client that stays within this is never refused for depth.
 MAX_LEVELS: Final = 400
-# A message with fewer brackets cannot be nested deeply, so it need not be checked.
+# A message with at most this many brackets cannot be nested deeply and needs no check.
 _UNCHECKED_BRACKETS: Final = 100
 
-# A member of two bytes costs the daemon a thousand, and its answer a hundred. Those who need more
-# than a few at once can send batch after batch.
+# A member of two bytes costs the daemon a thousand bytes, and its answer a hundred. A client with
+# more requests can send several batches.
 MAX_BATCH_MEMBERS: Final = 10_000
 
 _JSON_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 def decode_message(data: bytes) -> Message:
-    """Tell what `data` (one message without its framing) is. Never raises for bad input."""
+    """Decode `data`, one message without its framing. Never raises for bad input."""
     data = data.strip(_BLANK)
     try:
-        # msgspec does not check the UTF-8 of what it passes over undecoded.
+        # msgspec does not check the UTF-8 of members that it leaves undecoded.
         str(data, "utf-8")
         _check_depth(data)
         if data[:1] != b"[":
@@ -111,7 +110,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def _has_too_many_members(data: bytes) -> bool:
-    """Whether a batch has more than `MAX_BATCH_MEMBERS`. Takes no memory for members to know."""
+    """Return whether a batch has more than `MAX_BATCH_MEMBERS`, without allocating its members."""
     if data.count(b",") < MAX_BATCH_MEMBERS:
         return False
     try:
@@ -123,21 +122,21 @@ def _has_too_many_members(data: bytes) -> bool:
 
 @cache
 def _member_counter() -> msgspec.json.Decoder[Struct]:
-    """Return a decoder that refuses a longer array at its first member too many."""
+    """Return a decoder that rejects an array at the first member over `MAX_BATCH_MEMBERS`."""
     fields = [(f"member_{number}", Raw, Raw()) for number in range(MAX_BATCH_MEMBERS)]
     members = msgspec.defstruct("Members", fields, array_like=True, forbid_unknown_fields=True)
     return msgspec.json.Decoder(members)
 
 
 def _check_depth(data: bytes) -> None:
-    """Raise RecursionError for a message that is nested too deeply to be decoded anywhere."""
+    """Raise RecursionError for a message too deeply nested to be decoded safely anywhere."""
     if data.count(b"[") + data.count(b"{") > _UNCHECKED_BRACKETS:
         _raw_decoder.decode(b"[" * _RESERVED_LEVELS + data + b"]" * _RESERVED_LEVELS)
 
 
 def _decode_single(data: bytes) -> Single:
     if data[:1] != b"{":
-        # Outside a batch this may be no JSON at all, which has an error of its own.
+        # Outside a batch, `data` may not be JSON at all; that raises and becomes a parse error.
         msgspec.json.decode(data, type=Raw)
         return Invalid(invalid_request("a request must be an object"))
     envelope = _envelope_decoder.decode(data)
@@ -155,7 +154,7 @@ def _decode_single(data: bytes) -> Single:
 
 
 def _is_version(text: bytes) -> bool:
-    # The second form is for text with escapes.
+    # The second form handles escapes.
     return text == b'"2.0"' or (text[:1] == b'"' and decode(text, _string_decoder) == "2.0")
 
 
@@ -172,26 +171,26 @@ def _why_invalid(envelope: _Envelope, id_is_valid: bool) -> str | None:
 
 
 def id_key(raw_id: bytes) -> IdKey | None:
-    """Return the id in a form that can be compared, or None if it is no valid id."""
+    """Return the id in comparable form, or None if it is invalid."""
     if raw_id == NULL_ID:
         return ("null", None)
     if raw_id[:1] == b'"':
         return ("string", decode(raw_id, _string_decoder))
     if _JSON_NUMBER.fullmatch(raw_id):
-        # Numbers are compared as text: 1 and 1.0 are two ids, and no size is too big.
+        # Compare numbers as text: 1 and 1.0 are different ids, and no number is too large.
         return ("number", raw_id)
     return None
 
 
 def encode_result(raw_id: bytes, result: Any) -> bytes:
-    """Encode a result of any type msgspec knows. Raises TypeError or ValueError otherwise."""
+    """Encode a result of any type msgspec supports. Raises TypeError or ValueError for others."""
     return encode({"jsonrpc": "2.0", "id": Raw(raw_id), "result": result})
 
 
 def encode_error(raw_id: bytes, error: RpcError) -> bytes:
-    """Encode an error reply: data that cannot be encoded becomes internal_error.
+    """Encode an error reply. If `error` cannot be encoded, send internal_error instead.
 
-    An id that there is no memory for becomes null. Raises MemoryError if that is not enough.
+    If memory is short, send null as the id. Raises MemoryError if even that fails.
     """
     try:
         return _encode_error(raw_id, error)
@@ -207,7 +206,7 @@ def _encode_error(raw_id: bytes, error: RpcError) -> bytes:
 
 
 def encode_batch(replies: list[bytes]) -> bytes:
-    """Join encoded replies to the one array that answers a batch."""
+    """Join encoded replies into the array that answers a batch."""
     return b"[" + b",".join(replies) + b"]"
 
 
@@ -217,10 +216,10 @@ def encode_request(
     request_id: int | str | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> bytes:
-    """Encode a request, or a notification when `request_id` is None.
+    """Encode a request, or a notification if `request_id` is None.
 
-    `convert` makes something that JSON has of other types. Raises TypeError for what is left of
-    them, and ValueError or RecursionError.
+    `convert` turns values that msgspec cannot encode into values that it can. Raises TypeError for
+    values that `convert` does not handle; ValueError or RecursionError for other failures.
     """
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
     if request_id is not None:

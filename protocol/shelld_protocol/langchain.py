@@ -1,7 +1,7 @@
-"""A tool as LangChain has it. Needs the extra ``langchain``; nothing else imports this module.
+"""Wrap a tool for LangChain. Needs the extra ``langchain``; nothing else imports this module.
 
-The message to the model has the text of the `ToolResult` as its content, and the `ToolResult` as
-its artifact. A failed result is a message with the status "error".
+The message to the model has the text of the `ToolResult` as its content and the `ToolResult` as
+its artifact. A failed result becomes a message with the status "error".
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-# The id of the tool call that this context answers; None if a program calls the tool itself.
+# The id of the tool call being answered; None if a program calls the tool directly.
 _call_id: Final[ContextVar[str | None]] = ContextVar("_call_id", default=None)
 
 
 class _Tool(StructuredTool):
-    """Tells its function which tool call it answers: LangChain does so by the schema only."""
+    """Pass the tool call's id to the function. LangChain passes it only through the schema."""
 
     def run(self, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
         token = _call_id.set(tool_call_id)
@@ -51,7 +51,7 @@ def structured_tool(
     call: Callable[[dict[str, Any]], ToolResult] | None = None,
     call_async: Callable[[dict[str, Any]], Awaitable[ToolResult]] | None = None,
 ) -> StructuredTool:
-    """Return a tool with at least one way to be called. `schema` is that of the arguments."""
+    """Return a LangChain tool. Give `call`, `call_async` or both. `schema`: of the arguments."""
 
     def invoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
         assert call is not None
@@ -81,8 +81,8 @@ def _answer(name: str, result: ToolResult) -> tuple[str | ToolMessage, ToolResul
         return result.to_display(), result
     error, call_id = result.error or "", _call_id.get()
     if call_id is None:
-        # Without a tool call there is no message: LangChain makes this the text that it returns.
+        # Without a tool call there is no message: LangChain returns the exception's text.
         raise ToolException(error)
-    # The message of an exception would have no artifact.
+    # A raised exception would yield a message without an artifact.
     message = ToolMessage(error, artifact=result, tool_call_id=call_id, name=name, status="error")
     return message, result

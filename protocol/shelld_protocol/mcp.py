@@ -1,9 +1,10 @@
-"""The Model Context Protocol: its revisions, its requests, its results.
+"""The Model Context Protocol: its revisions, requests and results.
 
-Pure. Two eras: up to 2025-11-25 a handshake (``initialize``) agrees on a revision; since 2026-07-28
-every request names its own, in ``_meta``. A member that a revision does not have is left out there.
+Pure. There are two eras: up to 2025-11-25, a handshake (``initialize``) negotiates the revision;
+since 2026-07-28, every request names its revision in ``_meta``. Results omit the members that a
+revision does not define.
 
-References: https://modelcontextprotocol.io/specification/2026-07-28, .../2025-11-25 and before.
+References: https://modelcontextprotocol.io/specification/2026-07-28, .../2025-11-25 and earlier.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from shelld_protocol.structs import Params, Result
 MODERN_REVISIONS: Final = ("2026-07-28",)
 HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
-# Revisions are dates, and those that we know compare as such.
+# Revisions are ISO dates, so known ones compare as strings.
 ANNOTATIONS_SINCE: Final = "2025-03-26"
 STRUCTURED_SINCE: Final = "2025-06-18"
 
@@ -33,19 +34,19 @@ CacheScope: TypeAlias = Literal["public", "private"]
 
 
 class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
-    """Base of all; also all that ``server/discover`` takes.
+    """Base of all MCP params, and the params of ``server/discover``.
 
-    Members that a later revision may add are ignored. None is required by its type, as first of all
-    `meta` has to say whether this is a request for such a method at all.
+    Unknown members are ignored, because a later revision may add some. The types require no member,
+    because `meta` must first tell whether the request is for an MCP method at all.
     """
 
-    meta: Annotated[dict[str, Any], Meta(description="Of the protocol.")] | None = field(
-        name="_meta", default=None
+    meta: Annotated[dict[str, Any], Meta(description="Metadata of the MCP request.")] | None = (
+        field(name="_meta", default=None)
     )
 
 
 class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
-    """Not only MCP's method, so as strict as others."""
+    """Strict like our own params: ``ping`` is not only an MCP method."""
 
 
 class InitializeParams(McpParams, kw_only=True):
@@ -72,7 +73,7 @@ class Implementation(Result):
 
 
 class McpResult(Result, kw_only=True):
-    """`result_type` and `meta` are set in the modern era."""
+    """Base of all MCP results. `result_type` and `meta` are set only in the modern era."""
 
     result_type: Literal["complete"] | None = None
     meta: dict[str, Any] | None = field(name="_meta", default=None)
@@ -86,7 +87,7 @@ class InitializeResult(McpResult, kw_only=True):
 
 
 class DiscoverResult(McpResult, kw_only=True):
-    """`ttl_ms`: for how long it may be kept."""
+    """`ttl_ms`: how long a client may cache the result, in milliseconds."""
 
     supported_versions: list[str]
     capabilities: dict[str, Any]
@@ -106,7 +107,7 @@ class TextContent(Struct, tag_field="type", tag="text"):
 
 
 class CallToolMcpResult(McpResult, kw_only=True):
-    """`structured_content`: a `ToolResult`, as JSON."""
+    """`structured_content`: a `ToolResult` as JSON."""
 
     content: list[TextContent]
     is_error: bool

@@ -1,8 +1,7 @@
-"""The table of the plain methods: of each, its params, the shapes of its result, and what it does.
+"""The table of shelld's own methods: params, result shapes, and summary of each.
 
-These types are the documentation of the wire: the daemon validates with them, the client decodes
-with them, and the OpenRPC document and the reference are generated from them. `structs` says what
-they have in common.
+These types document the wire: the daemon validates with them, the client decodes with them, and the
+OpenRPC document and the reference are generated from them. `structs` describes what they share.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from shelld_protocol.tools import ToolResult
 
 
 class MethodTypes(NamedTuple):
-    """`results` lists the shapes of an answer; empty where it is null."""
+    """`results` lists the possible shapes of the result; it is empty if the result is null."""
 
     params: type[Params]
     results: tuple[Any, ...]
@@ -49,37 +48,39 @@ METHODS: Final[dict[str, MethodTypes]] = {
         BashParams, (BashResult, BackgroundResult, DryRunResult), "Run a command in bash."
     ),
     "bash_output": MethodTypes(
-        BashOutputParams, (BashOutputResult,), "Read what a shell wrote since the last read."
+        BashOutputParams, (BashOutputResult,), "Read the output of a shell since the last read."
     ),
     "kill_shell": MethodTypes(
-        KillShellParams, (KillShellResult,), "End a shell and every process it started."
+        KillShellParams, (KillShellResult,), "Kill a shell and every process it started."
     ),
     "list_shells": MethodTypes(
-        ListShellsParams, (ListShellsResult,), "List running and retained shells in start order."
+        ListShellsParams, (ListShellsResult,), "List running and retained shells, oldest first."
     ),
     "get_session": MethodTypes(
-        GetSessionParams, (GetSessionResult,), "Tell what a session's next command starts from."
+        GetSessionParams,
+        (GetSessionResult,),
+        "Return the state in which a session's next command starts.",
     ),
     "list_sessions": MethodTypes(NoParams, (ListSessionsResult,), "List the sessions."),
     "close_session": MethodTypes(
         CloseSessionParams,
         (CloseSessionResult,),
-        "Kill a session's shells and all they left, and forget the session.",
+        "Kill a session's shells and their leftover processes, and delete the session.",
     ),
     "explain_command": MethodTypes(
-        ExplainCommandParams, (ExplainCommandResult,), "Tell what the guard sees in a command."
+        ExplainCommandParams, (ExplainCommandResult,), "Return the guard's verdict on a command."
     ),
     "list_tools": MethodTypes(
-        ListToolsParams, (ListToolsResult,), "Describe the tools for a language model."
+        ListToolsParams, (ListToolsResult,), "Return the tool definitions for a language model."
     ),
     "call_tool": MethodTypes(
-        CallToolParams, (ToolResult,), "Execute a tool; what goes wrong is a failed result."
+        CallToolParams, (ToolResult,), "Execute a tool; a failure is a result, not an error."
     ),
     "server_info": MethodTypes(
-        NoParams, (ServerInfoResult,), "Tell the daemon's version, limits and counters."
+        NoParams, (ServerInfoResult,), "Return the daemon's version, limits and counters."
     ),
     "ping": MethodTypes(NoParams, (Empty,), "Answer at once."),
     "rpc.discover": MethodTypes(NoParams, (dict[str, Any],), "Return this OpenRPC document."),
-    "shutdown": MethodTypes(NoParams, (), "Refuse new requests; `exit` is expected next."),
+    "shutdown": MethodTypes(NoParams, (), "Refuse new requests; send `exit` next."),
     "exit": MethodTypes(NoParams, (), "End the daemon."),
 }

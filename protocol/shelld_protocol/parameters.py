@@ -1,7 +1,7 @@
-"""The fields of a params Struct as parameters: name, type, limits, default.
+"""Describe the fields of a params Struct as parameters: name, type, limits, default.
 
-Pure. The Struct is what a method or a tool takes; what validates, what a schema says and what a
-model is told are made from it here, so that they cannot drift apart.
+Pure. A Struct defines what a method or a tool takes. Validation, schemas and the texts for models
+are all derived from it here, so that they cannot drift apart.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from shelld_protocol.tools import JsonType, ToolParameter
 
 
 class Parameter(NamedTuple):
-    """`model` has all that JSON Schema can say without null.
+    """One parameter. `model` holds all that JSON Schema can express without null.
 
-    `null_is_a_value`: null differs from leaving it out. `holds_strings`: an object whose members
-    are strings or null. `struct`: an object with the members of that type.
+    `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: it is an object
+    whose members are strings or null. `struct`: it is an object with the members of that Struct.
     """
 
     model: ToolParameter
@@ -31,7 +31,7 @@ class Parameter(NamedTuple):
 
 @cache
 def parameters_of(params_type: type[Params]) -> dict[str, Parameter]:
-    """Return the parameters by name, in the order of the fields."""
+    """Return the parameters by name, in field order."""
     return {field.encode_name: _parameter(field) for field in msgspec.structs.fields(params_type)}
 
 
@@ -62,7 +62,7 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         case inspect.IntType() | inspect.FloatType():
             limits = {"minimum": info.ge, "maximum": info.le}
         case inspect.LiteralType():
-            # Taken from the annotation, as msgspec.inspect sorts them.
+            # From the annotation, because msgspec.inspect sorts them.
             limits = {"enum": list(_literal_choices(field.type))}
         case _:
             pass

@@ -1,8 +1,8 @@
-"""From the JSON of ``params`` to the method's Struct, or to the sentence that says what is wrong.
+"""Decode the JSON of ``params`` into the method's Struct, or raise an error that names the problem.
 
-The fast path is one msgspec decode. Only what it refuses is looked at again, value by value:
-for the leniencies of the protocol (positional params, null for absent, 2000.0 for 2000, aliases)
-and for the sentence of the -32602. msgspec's own error texts are never parsed nor passed on.
+The fast path is one msgspec decode. Only if that fails are the values checked one by one: to apply
+the leniencies of the protocol (positional params, null for absent, 2000.0 for 2000, aliases), and
+to make the message of the -32602. msgspec's own error texts are never parsed or passed on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
     for alias, name in params_type.aliases.items():
         if alias in given:
             value = given.pop(alias)
-            # Null under one of the two names is the same as to leave that one out.
+            # Null under either name counts as absent.
             if name not in given or bytes(given[name]) == b"null":
                 given[name] = value
             elif bytes(value) not in (b"null", bytes(given[name])):
@@ -56,7 +56,7 @@ def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
                 raise missing_parameter(within + name)
             continue
         if bytes(given[name]) == b"null" and not parameter.model.required:
-            # Null is a value only where it differs from leaving the parameter out.
+            # Otherwise null means absent.
             if parameter.null_is_a_value:
                 values[name] = None
             continue
@@ -83,7 +83,7 @@ def _by_name(parameters: dict[str, Parameter], raw: bytes) -> dict[str, msgspec.
 
 
 def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
-    """Return the value of one parameter, or raise the sentence that it breaks."""
+    """Return the value of one parameter. Raises `RpcError` if it is invalid."""
     name = within + parameter.model.name
     model = msgspec.structs.replace(parameter.model, name=name) if within else parameter.model
     try:
@@ -91,7 +91,7 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
         if model.type == "number" and type(value) is int:
             value = float(value)
     except (msgspec.ValidationError, UnicodeDecodeError, OverflowError):
-        # A number that no float and no integer of the machine can hold.
+        # Includes numbers that fit neither a float nor a machine integer.
         raise invalid_params(f"Invalid type for {name}: expected {model.type}", name) from None
     if (problem := model.problem_with(value)) is not None:
         raise invalid_params(problem, name)

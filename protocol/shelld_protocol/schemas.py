@@ -1,7 +1,7 @@
-"""JSON Schema: the OpenRPC document, made from the Structs of `methods`; and tools, each
-provider's way.
+"""JSON Schema: the OpenRPC document, made from the Structs of `methods`; and tool definitions in
+each provider's format.
 
-Pure, and off every hot path: nothing imports this module until a description is asked for.
+Pure, and off every hot path: nothing imports this module before the first request for a schema.
 
 References: https://spec.open-rpc.org (1.3.2), JSON Schema 2020-12.
 """
@@ -22,7 +22,7 @@ _REFERENCES: Final = "#/components/schemas/{name}"
 
 
 def openrpc_document(version: str) -> dict[str, Any]:
-    """Return the OpenRPC document of a daemon of this `version`."""
+    """Return the OpenRPC document of a daemon with this `version`."""
     params = [types.params for types in METHODS.values()]
     shapes = [shape for types in METHODS.values() for shape in types.results]
     all_schemas, components = msgspec.json.schema_components(
@@ -48,7 +48,7 @@ def openrpc_document(version: str) -> dict[str, Any]:
             }
         )
     for params_type in params:
-        # Taken apart above, and referred to by nothing.
+        # Expanded above; nothing refers to it.
         components.pop(params_type.__name__, None)
     errors = {kind.value: {"code": kind.code, "message": kind.value} for kind in ErrorKind}
     return {
@@ -71,7 +71,7 @@ def _content_descriptors(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def parameters_schema(parameters: Iterable[ToolParameter]) -> dict[str, Any]:
-    """Return the schema of the object that holds the arguments."""
+    """Return the schema of the arguments object."""
     parameters = list(parameters)
     return {
         "type": "object",
@@ -81,7 +81,7 @@ def parameters_schema(parameters: Iterable[ToolParameter]) -> dict[str, Any]:
 
 
 def openai_tool(name: str, description: str, parameters: Iterable[ToolParameter]) -> dict[str, Any]:
-    """Return a member of ``tools`` as the Chat Completions API has it."""
+    """Return a member of ``tools`` for OpenAI's Chat Completions API."""
     function = {
         "name": name,
         "description": description,
@@ -93,15 +93,15 @@ def openai_tool(name: str, description: str, parameters: Iterable[ToolParameter]
 def anthropic_tool(
     name: str, description: str, parameters: Iterable[ToolParameter]
 ) -> dict[str, Any]:
-    """Return a member of ``tools`` as the Messages API has it."""
+    """Return a member of ``tools`` for Anthropic's Messages API."""
     schema = parameters_schema(parameters)
     return {"name": name, "description": description, "input_schema": schema}
 
 
 def tool_result_schema(output_types: Iterable[JsonType]) -> dict[str, Any]:
-    """Return what a ToolResult is whose output, unless it failed, is of one of those types.
+    """Return the schema of a ToolResult whose output has one of these types, or is null on failure.
 
-    Without type arrays, which not every host of MCP understands.
+    It uses no type arrays, because some MCP hosts do not understand them.
     """
     return {
         "type": "object",
@@ -125,7 +125,7 @@ def mcp_tool(
     output_types: Iterable[JsonType],
     annotations: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a member of the answer to ``tools/list`` of the Model Context Protocol."""
+    """Return a member of ``tools`` in the result of the Model Context Protocol's ``tools/list``."""
     tool: dict[str, Any] = {
         "name": name,
         "description": description,

@@ -1,4 +1,4 @@
-"""The methods about sessions, and ``explain_command``: their params and results."""
+"""Params and results of the session methods and ``explain_command``."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from shelld_protocol.structs import GuardVerdict, Params, Result, Survivors
 
 
 class GetSessionParams(Params):
-    session: Annotated[str, Meta(description="The session to look at.")] = "main"
+    session: Annotated[str, Meta(description="The session to describe.")] = "main"
 
 
 class GetSessionResult(Result):
-    """What the next command of a session starts from."""
+    """The state in which the session's next command starts."""
 
     session: str
-    cwd: Annotated[str, Meta(description="Where the next command runs.")]
+    cwd: Annotated[str, Meta(description="Working directory of the next command.")]
     env: Annotated[
         dict[str, str | None],
-        Meta(description="Exported variables that differ from the daemon's; null for removed."),
+        Meta(description="Exported variables that differ from the daemon's; null if removed."),
     ]
-    shells: Annotated[list[str], Meta(description="The ids of its shells that are running.")]
+    shells: Annotated[list[str], Meta(description="Ids of the session's running shells.")]
 
 
 class SessionInfo(Result):
     """One session."""
 
     session: str
-    cwd: Annotated[str, Meta(description="Where its next command runs.")]
-    shells: Annotated[int, Meta(description="How many are running.")]
+    cwd: Annotated[str, Meta(description="Working directory of its next command.")]
+    shells: Annotated[int, Meta(description="Number of its running shells.")]
 
 
 class ListSessionsResult(Result):
@@ -44,10 +44,12 @@ class CloseSessionParams(Params):
 
 
 class CloseSessionResult(Result):
-    """What closing it came to."""
+    """The outcome of closing a session."""
 
     session: str
-    killed: Annotated[int, Meta(description="How many shells ran or had processes left.")]
+    killed: Annotated[
+        int, Meta(description="Number of shells that were running or had leftover processes.")
+    ]
     survivors: Survivors = []  # noqa: RUF012 - msgspec copies it
 
 
@@ -55,23 +57,26 @@ class CloseSessionResult(Result):
 
 
 class ExplainCommandParams(Params):
-    command: Annotated[str, Meta(min_length=1, description="The command; it is not run.")]
+    command: Annotated[str, Meta(min_length=1, description="The command, which is not run.")]
     session: Annotated[
-        str | None, Meta(description="The session it would run in; null for none.")
+        str | None, Meta(description="The session that the command would run in; null for none.")
     ] = "main"
-    env: Annotated[dict[str, str | None], Meta(description="As in bash; null removes.")] | None = (
-        None
-    )
+    env: (
+        Annotated[dict[str, str | None], Meta(description="As in bash; null removes a variable.")]
+        | None
+    ) = None
     cwd: Annotated[str, Meta(min_length=1, description="As in bash.")] | None = None
 
 
 class ExplainCommandResult(Result):
-    """What the guard sees in a command, and why, if anything does."""
+    """The guard's verdict on a command, and the reason for it, if any."""
 
     verdict: GuardVerdict
-    rule: Annotated[str | None, Meta(description="The name of the rule that blocks it.")]
-    segment: Annotated[str | None, Meta(description="The text that the rule is about.")]
-    reason: Annotated[str | None, Meta(description="A sentence.")]
+    rule: Annotated[str | None, Meta(description="Name of the rule that blocks the command.")]
+    segment: Annotated[
+        str | None, Meta(description="The part of the command that matches the rule.")
+    ]
+    reason: Annotated[str | None, Meta(description="The reason for the verdict, as a sentence.")]
     trace: Annotated[
-        list[str], Meta(description="The commands that were found, as they would run.")
+        list[str], Meta(description="The commands that the guard found, as they would run.")
     ]

@@ -1,4 +1,4 @@
-"""``bash``, ``bash_output``, ``kill_shell`` and ``list_shells``: their params and results."""
+"""Params and results of ``bash``, ``bash_output``, ``kill_shell`` and ``list_shells``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class BashParams(Params):
     command: Annotated[
         str, Meta(min_length=1, description="The command, run with the semantics of bash -c.")
     ]
-    description: Annotated[str, Meta(description="What the command does, echoed.")] | None = None
+    description: (
+        Annotated[str, Meta(description="What the command does; echoed in results.")] | None
+    ) = None
     timeout: (
         Annotated[
             int,
@@ -51,20 +53,20 @@ class BashParams(Params):
                 ge=MIN_TIMEOUT_MS,
                 le=MAX_TIMEOUT_MS,
                 description="Milliseconds until on_timeout applies. Default: the daemon's "
-                "--default-timeout in the foreground, none in the background.",
+                "--default-timeout in the foreground; none in the background.",
             ),
         ]
         | None
     ) = None
     run_in_background: Annotated[
-        bool, Meta(description="Answer at once; read the output with bash_output.")
+        bool, Meta(description="Return at once; read the output with bash_output.")
     ] = False
     cwd: (
         Annotated[
             str,
             Meta(
                 min_length=1,
-                description="Working directory of this command; relative to the session's.",
+                description="Working directory of this command, relative to the session's.",
             ),
         ]
         | None
@@ -72,19 +74,27 @@ class BashParams(Params):
     env: (
         Annotated[
             dict[str, str | None],
-            Meta(description="Environment of this command, over the session's; null removes."),
+            Meta(
+                description="Variables to set for this command, on top of the session's "
+                "environment; null removes a variable."
+            ),
         ]
         | None
     ) = None
     session: Annotated[
-        str | None, Meta(description="The session the command belongs to; null for none.")
+        str | None, Meta(description="The session of the command; null for none.")
     ] = "main"
-    stdin: Annotated[str, Meta(description="Given to the command, then end of file.")] | None = None
+    stdin: (
+        Annotated[str, Meta(description="Standard input of the command, followed by end of file.")]
+        | None
+    ) = None
     strip_ansi: Annotated[bool, Meta(description="Remove terminal escape sequences.")] = True
-    dry_run: Annotated[bool, Meta(description="Validate and judge the command only.")] = False
+    dry_run: Annotated[
+        bool, Meta(description="Only validate the command and let the guard judge it.")
+    ] = False
     on_timeout: Annotated[
         Literal["kill", "background"],
-        Meta(description="At the timeout: kill the command, or answer and let it go on."),
+        Meta(description="At the timeout, kill the command, or return and let it go on running."),
     ] = "kill"
     idle_timeout: (
         Annotated[
@@ -100,42 +110,48 @@ class BashParams(Params):
 
 
 class Usage(Result):
-    """What the command and the children it waited for used, from wait4(2)."""
+    """Resources used by the command and the children that it waited for, from wait4(2)."""
 
-    user_ms: Annotated[int, Meta(description="Milliseconds of processor time.")]
-    system_ms: Annotated[int, Meta(description="Milliseconds of processor time in the kernel.")]
-    max_rss_bytes: Annotated[int, Meta(description="Of the largest process.")]
+    user_ms: Annotated[int, Meta(description="User CPU time in milliseconds.")]
+    system_ms: Annotated[int, Meta(description="System CPU time in milliseconds.")]
+    max_rss_bytes: Annotated[
+        int, Meta(description="Peak resident set size of the largest process.")
+    ]
 
 
 class BashResult(Result):
-    """Of a foreground command. Either there is an exit code or a signal."""
+    """The result of a foreground command. It has either an exit code or a signal."""
 
     bash_id: ShellId
     command: Command
-    stdout: Annotated[str, Meta(description="The head of it, up to 1,048,576 bytes of UTF-8.")]
-    stderr: Annotated[str, Meta(description="The head of it, up to 1,048,576 bytes of UTF-8.")]
+    stdout: Annotated[
+        str, Meta(description="The beginning of stdout, up to 1,048,576 bytes of UTF-8.")
+    ]
+    stderr: Annotated[
+        str, Meta(description="The beginning of stderr, up to 1,048,576 bytes of UTF-8.")
+    ]
     exit_code: ExitCode
     signal: EndSignal
     status: Status
     duration_ms: DurationMs
-    truncated: Annotated[bool, Meta(description="Whether bash_output has more of either.")]
-    stdout_bytes: Annotated[int, Meta(description="All that the command wrote.")]
-    stderr_bytes: Annotated[int, Meta(description="All that the command wrote.")]
-    cwd: Annotated[str, Meta(description="Where the command was started.")]
+    truncated: Annotated[bool, Meta(description="Whether bash_output has more of either stream.")]
+    stdout_bytes: Annotated[int, Meta(description="Total bytes that the command wrote to stdout.")]
+    stderr_bytes: Annotated[int, Meta(description="Total bytes that the command wrote to stderr.")]
+    cwd: Annotated[str, Meta(description="The directory in which the command started.")]
     leftover: Leftover
     usage: Usage
     session_cwd: Annotated[
         str | None,
         Meta(
-            description="The directory in which the session's next command will start. Left out "
-            "for a command of no session."
+            description="The directory in which the session's next command starts. Left out for "
+            "a command without a session."
         ),
     ] = None
     state_kept: Annotated[
         bool | None,
         Meta(
-            description="False if the command ended by itself but its session does not remember "
-            "what it left. Left out otherwise."
+            description="False if the command ended by itself, but its session could not keep the "
+            "state that it left. Left out otherwise."
         ),
     ] = None
     state_reason: StateReason = None
@@ -146,32 +162,33 @@ class BashResult(Result):
 
 
 class BackgroundResult(Result):
-    """Of a command that was started in, or at its timeout moved to, the background."""
+    """The result of a command that started in the background, or moved there at its timeout."""
 
     bash_id: ShellId
     command: Command
     status: Status
-    pid: Annotated[int, Meta(description="Of its bash, which leads a session of its own.")]
-    message: Annotated[str, Meta(description="For people and models.")]
+    pid: Annotated[int, Meta(description="Pid of its bash, which leads its own POSIX session.")]
+    message: Annotated[str, Meta(description="A sentence for people and models.")]
     description: Description = None
     warning: GuardWarning = None
     reason: Reason = None
 
 
 class DryRunResult(Result):
-    """Of `dry_run`: nothing ran."""
+    """The result of `dry_run`. Nothing ran."""
 
     dry_run: Annotated[bool, Meta(description="Always true.")]
     command: Command
-    stdout: Annotated[str, Meta(description="What would have been done.")]
-    verdict: Annotated[GuardVerdict, Meta(description="What the guard says of it.")]
+    stdout: Annotated[str, Meta(description="A sentence that says what would have run.")]
+    verdict: Annotated[GuardVerdict, Meta(description="The guard's verdict.")]
     description: Description = None
 
 
 # -- bash_output ------------------------------------------------------------------------------
 
 Offset: TypeAlias = Annotated[
-    int, Meta(ge=0, description="Read this stream from here; moves no shared position.")
+    int,
+    Meta(ge=0, description="Read this stream from this offset; does not move the shared position."),
 ]
 
 
@@ -181,8 +198,8 @@ class BashOutputParams(Params):
         Annotated[
             str,
             Meta(
-                description="A regular expression (RE2, or else Python's): only lines that it "
-                "matches are returned, the others are consumed too."
+                description="Regular expression (RE2, or else Python's). Only matching lines are "
+                "returned; the others are consumed, too."
             ),
         ]
         | None
@@ -191,31 +208,32 @@ class BashOutputParams(Params):
         int, Meta(ge=0, le=MAX_WAIT_MS, description="Milliseconds to wait for `until`.")
     ] = 0
     until: Annotated[
-        Literal["output", "exit"], Meta(description="What to wait for: anything to return, or exit")
+        Literal["output", "exit"],
+        Meta(description="What to wait for: any output to return, or the command's end."),
     ] = "output"
     stdout_offset: Offset | None = None
     stderr_offset: Offset | None = None
     max_bytes: Annotated[
-        int, Meta(ge=1, le=MAX_READ_BYTES, description="Per stream; the rest stays unread.")
+        int, Meta(ge=1, le=MAX_READ_BYTES, description="Limit per stream; the rest stays unread.")
     ] = DEFAULT_READ_BYTES
     strip_ansi: Annotated[bool, Meta(description="Remove terminal escape sequences.")] = True
 
 
 class OutputRange(Result):
-    """Byte offsets into all that the command wrote to one stream."""
+    """Byte offsets into everything that the command wrote to one stream."""
 
     start: Annotated[int, Meta(description="Where the read was asked to begin.")]
-    end: Annotated[int, Meta(description="Where the next one goes on.")]
-    dropped: Annotated[int, Meta(description="Bytes between them that are not kept any more.")]
+    end: Annotated[int, Meta(description="Where the next read continues.")]
+    dropped: Annotated[int, Meta(description="Bytes of the range that are no longer kept.")]
 
 
 class BashOutputResult(Result):
-    """With `filter`, the ranges are of what was consumed."""
+    """With `filter`, the ranges cover all consumed output, not only the matching lines."""
 
     bash_id: ShellId
     command: KeptCommand
-    stdout: Annotated[str, Meta(description="What is new, or was asked for.")]
-    stderr: Annotated[str, Meta(description="What is new, or was asked for.")]
+    stdout: Annotated[str, Meta(description="New output, or the output at the given offset.")]
+    stderr: Annotated[str, Meta(description="New output, or the output at the given offset.")]
     status: Status
     is_running: IsRunning
     exit_code: ExitCode
@@ -223,10 +241,12 @@ class BashOutputResult(Result):
     duration_ms: DurationMs
     stdout_range: OutputRange
     stderr_range: OutputRange
-    dropped_bytes: Annotated[int, Meta(description="Of both ranges.")]
-    more: Annotated[bool, Meta(description="Whether max_bytes has left something unread.")]
+    dropped_bytes: Annotated[int, Meta(description="Sum of `dropped` of both ranges.")]
+    more: Annotated[bool, Meta(description="Whether max_bytes left output unread.")]
     reason: Reason = None
-    filter_engine: Annotated[FilterEngine | None, Meta(description="The one that matched.")] = None
+    filter_engine: Annotated[
+        FilterEngine | None, Meta(description="The engine that matched the filter.")
+    ] = None
     spool_error: SpoolError = None
 
 
@@ -237,12 +257,16 @@ class KillShellParams(Params):
     aliases: ClassVar[dict[str, str]] = {"bash_id": "shell_id"}
 
     shell_id: Annotated[str, Meta(description="The id that bash returned.")]
-    signal: Annotated[SignalName, Meta(description="Sent first, to the whole group.")] = "TERM"
+    signal: Annotated[
+        SignalName, Meta(description="First signal, sent to the whole process group.")
+    ] = "TERM"
     grace: (
         Annotated[
             int,
             Meta(
-                ge=0, le=MAX_GRACE_MS, description="Milliseconds before SIGKILL; 1000 unless given."
+                ge=0,
+                le=MAX_GRACE_MS,
+                description="Milliseconds until SIGKILL. Default: the daemon's --grace (1000).",
             ),
         ]
         | None
@@ -250,17 +274,17 @@ class KillShellParams(Params):
 
 
 class KillShellResult(Result):
-    """Without survivors, everything that the command started is dead."""
+    """If `survivors` is empty, every process that the command started is dead."""
 
     shell_id: ShellId
     command: KeptCommand
     status: Status
-    already_stopped: Annotated[bool, Meta(description="Whether there was nothing to kill.")]
+    already_stopped: Annotated[bool, Meta(description="True if there was nothing to kill.")]
     exit_code: ExitCode
     signal: EndSignal
     duration_ms: DurationMs
     survivors: Survivors
-    message: Annotated[str, Meta(description="For people and models.")]
+    message: Annotated[str, Meta(description="A sentence for people and models.")]
     reason: Reason = None
 
 
@@ -274,22 +298,27 @@ class ShellInfo(Result):
     bash_id: ShellId
     command: Annotated[
         str,
-        Meta(description="The command: at most 4,096 characters of it, then ``... (truncated)``."),
+        Meta(
+            description="The command. If it is longer than 4,096 characters, it is cut there and "
+            "``... (truncated)`` follows."
+        ),
     ]
-    description: Annotated[str | None, Meta(description="As it was given; cut like the command.")]
-    session: Annotated[str | None, Meta(description="Null for none.")]
+    description: Annotated[
+        str | None, Meta(description="The given description, cut like the command.")
+    ]
+    session: Annotated[str | None, Meta(description="Its session; null for none.")]
     status: Status
     is_running: IsRunning
     exit_code: ExitCode
     signal: EndSignal
-    pid: Annotated[int | None, Meta(description="Of its bash, once that was started.")]
-    cwd: Annotated[str, Meta(description="Where it was started.")]
-    started_at: Annotated[str, Meta(description="RFC 3339, in UTC.")]
+    pid: Annotated[int | None, Meta(description="Pid of its bash; null before the start.")]
+    cwd: Annotated[str, Meta(description="The directory in which it started.")]
+    started_at: Annotated[str, Meta(description="Start time in RFC 3339 format, in UTC.")]
     duration_ms: DurationMs
-    unread_bytes: Annotated[int, Meta(description="Of both streams.")]
+    unread_bytes: Annotated[int, Meta(description="Unread bytes of both streams.")]
     leftover: Leftover
     reason: Reason = None
 
 
 class ListShellsResult(Result):
-    shells: Annotated[list[ShellInfo], Meta(description="In the order of their start.")]
+    shells: Annotated[list[ShellInfo], Meta(description="The shells, oldest first.")]

@@ -1,11 +1,11 @@
-"""What all params and results have in common, and the words that several of them use.
+"""The base of all params and results, and the types that several of them share.
 
 Params keep the names that models know (snake_case). Result members are camelCase on the wire and
-snake_case in Python; an id keeps one name in both directions. Every duration is in milliseconds,
+snake_case in Python; an id has the same name in both directions. Every duration is in milliseconds,
 every size and offset in bytes.
 
-A parameter whose type does not admit None may still be sent as null, which means absent; where
-the type admits None and the default is another value (`session`), null is a value of its own.
+A client may send null for a parameter whose type does not admit None; it then counts as absent.
+Where the type admits None and the default is another value (`session`), null is a distinct value.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ MAX_GRACE_MS: Final = 60_000
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 DEFAULT_READ_BYTES: Final = 1024 * 1024
 
-# How much of a command and of its description is listed, and kept once its shell has ended.
+# How much of a command and of its description is listed, and kept after its shell has ended.
 MAX_SHOWN_CHARACTERS: Final = 4_096
 CUT_MARK: Final = "... (truncated)"
 
 Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
-# "lost": what guarded the command was killed, and with it the command or what that had left behind.
-# "oom": the kernel killed it for want of memory. "idle": it wrote nothing for as long as its
-# `idle_timeout`. Left out otherwise.
+# "lost": the command's runner was killed, and with it the command or its leftover processes.
+# "oom": the kernel killed a process of the command because memory was short. "idle": the command
+# wrote nothing for its `idle_timeout`. Left out otherwise.
 EndReason: TypeAlias = Literal["lost", "oom", "idle"]
-# "re" is Python's, which backtracks, for what the linear-time engine RE2 refuses.
+# "re" is Python's backtracking engine, used for patterns that the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
 
 
 class Unkept(enum.StrEnum):
-    """Why a session does not remember what a command left. `text` says it in the reference."""
+    """Why a session did not keep a command's state. `text` is the explanation in the reference."""
 
     text: str
 
@@ -61,56 +61,56 @@ class Unkept(enum.StrEnum):
         return member
 
 
-# Members that several results have.
+# Members shared by several results.
 ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
-Command: TypeAlias = Annotated[str, Meta(description="The command, as it was given.")]
+Command: TypeAlias = Annotated[str, Meta(description="The command as given.")]
 KeptCommand: TypeAlias = Annotated[
     str,
     Meta(
-        description="The command, as it was given. Once nothing is left of its shell, only the "
-        "first 4,096 characters are kept, and ``... (truncated)`` follows."
+        description="The command as given. After the last process of its shell has ended, a "
+        "command longer than 4,096 characters is cut there and ``... (truncated)`` follows."
     ),
 ]
-Description: TypeAlias = Annotated[str | None, Meta(description="As it was given.")]
+Description: TypeAlias = Annotated[str | None, Meta(description="The description as given.")]
 ExitCode: TypeAlias = Annotated[
-    int | None, Meta(description="Once it has ended, unless by a signal.")
+    int | None, Meta(description="Exit code; null while it runs or if a signal ended it.")
 ]
 EndSignal: TypeAlias = Annotated[
-    str | None, Meta(description="The name of the signal that has ended it, such as SIGKILL.")
+    str | None, Meta(description="Name of the signal that ended it, such as SIGKILL.")
 ]
 DurationMs: TypeAlias = Annotated[
-    int, Meta(description="Milliseconds from its start to its end, or until now.")
+    int, Meta(description="Milliseconds from its start to its end, or to now.")
 ]
-IsRunning: TypeAlias = Annotated[bool, Meta(description="Whether it has not ended.")]
+IsRunning: TypeAlias = Annotated[bool, Meta(description="True until it has ended.")]
 Leftover: TypeAlias = Annotated[
-    list[int], Meta(description="Pids of processes that are left of a command that has ended.")
+    list[int], Meta(description="Pids of leftover processes, after the command has ended.")
 ]
 Reason: TypeAlias = Annotated[
     EndReason | None,
     Meta(
-        description="lost: what guarded the command was killed, and with it the command or what "
-        "that had left behind. "
-        "oom: the kernel killed something of it for want of memory. "
-        "idle: it wrote nothing for idle_timeout."
+        description="lost: the command's runner was killed, and with it the command or its "
+        "leftover processes. "
+        "oom: the kernel killed a process of the command because memory was short. "
+        "idle: the command wrote nothing for idle_timeout."
     ),
 ]
 StateReason: TypeAlias = Annotated[
     str | None,
     Meta(
-        description="Why the session does not remember what the command left. "
+        description="Why the session did not keep the state that the command left. "
         + " ".join(f"{reason.value}: {reason.text}." for reason in Unkept)
-        + " There may be more."
+        + " Later versions may add reasons."
     ),
 ]
 SpoolError: TypeAlias = Annotated[
     str | None,
-    Meta(description="The errno name for which output was dropped that the limits allow."),
+    Meta(description="Name of the errno that caused the loss of output within the limits."),
 ]
 GuardWarning: TypeAlias = Annotated[
-    str | None, Meta(description="Why the guard would have blocked it, were it not to warn only.")
+    str | None, Meta(description="With --guard warn, why the guard would have blocked the command.")
 ]
 Survivors: TypeAlias = Annotated[
-    list[int], Meta(description="Pids that were still alive at the deadline.")
+    list[int], Meta(description="Pids of processes still alive at the deadline.")
 ]
 
 _WIRE_NAMES: Final = frozenset({"bash_id", "shell_id"})
@@ -124,17 +124,17 @@ def _wire_name(name: str) -> str:
 
 
 class Params(Struct, forbid_unknown_fields=True, kw_only=False):
-    """Base of all params. `aliases` maps another accepted name to the parameter it stands for."""
+    """Base of all params. `aliases` maps alternative names to parameters."""
 
     aliases: ClassVar[dict[str, str]] = {}
 
 
 class Result(Struct, rename=_wire_name, omit_defaults=True):
-    """Base of all results. A member with a default is left out while it has that value."""
+    """Base of all results. A member equal to its default is left out."""
 
 
 class NoParams(Params):
-    """Of methods that take nothing: `params` may be missing, null, [] or {}."""
+    """For methods without parameters: `params` may be missing, null, [] or {}."""
 
 
 class Empty(Result):

@@ -1,4 +1,4 @@
-"""The tool layer on the wire: ``list_tools`` and ``call_tool``, whose result is a `ToolResult`."""
+"""Params and results of ``list_tools`` and ``call_tool``; the latter returns a `ToolResult`."""
 
 from __future__ import annotations
 
@@ -12,40 +12,45 @@ ToolFormat: TypeAlias = Literal["openai", "anthropic", "mcp"]
 
 
 class ListToolsParams(Params):
-    format: Annotated[ToolFormat, Meta(description="Whose way to describe a tool.")] = "openai"
+    format: Annotated[ToolFormat, Meta(description="The provider whose format to use.")] = "openai"
 
 
 class ListToolsResult(Result):
-    """`tools`: what the API of that provider takes as its tools."""
+    """`tools`: the definitions, as that provider's API takes them."""
 
     tools: list[dict[str, Any]]
 
 
 class CallContext(Params):
-    """The members of `ExecutionContext`, each of which may be left out."""
+    """The members of `ExecutionContext`, all optional."""
 
-    working_dir: Annotated[str, Meta(description="Where commands of this call run.")] | None = None
+    working_dir: Annotated[str, Meta(description="Working directory for this call.")] | None = None
     session_id: (
-        Annotated[str, Meta(description="The session of the call; main unless given.")] | None
+        Annotated[str, Meta(description="The session of the call. Default: main.")] | None
     ) = None
-    agent_id: Annotated[str, Meta(description="The caller's own.")] | None = None
-    dry_run: Annotated[bool, Meta(description="Validate and judge the call only.")] = False
+    agent_id: Annotated[str, Meta(description="For the caller's own use.")] | None = None
+    dry_run: Annotated[
+        bool, Meta(description="Only validate the call and let the guard judge it.")
+    ] = False
     timeout: (
         Annotated[
             float,
-            Meta(ge=0, description="Seconds for the call, unless the tool's own timeout is given."),
+            Meta(ge=0, description="Timeout in seconds, unless the arguments have a timeout."),
         ]
         | None
     ) = None
     max_output_size: (
-        Annotated[int, Meta(ge=1, description="Characters of output at most.")] | None
+        Annotated[int, Meta(ge=1, description="Maximum length of the output in characters.")] | None
     ) = None
-    metadata: Annotated[dict[str, Any], Meta(description="The caller's own.")] | None = None
+    metadata: Annotated[dict[str, Any], Meta(description="For the caller's own use.")] | None = None
 
 
 class CallToolParams(Params):
-    name: Annotated[str, Meta(description="A tool's name, or another one that it is known by.")]
+    name: Annotated[str, Meta(description="Name or alias of the tool.")]
     arguments: (
-        Annotated[dict[str, Any], Meta(description="As the tool's schema has them.")] | None
+        Annotated[dict[str, Any], Meta(description="Arguments that match the tool's schema.")]
+        | None
     ) = None
-    context: Annotated[CallContext, Meta(description="StartState of the call.")] | None = None
+    context: Annotated[CallContext, Meta(description="Execution context of the call.")] | None = (
+        None
+    )

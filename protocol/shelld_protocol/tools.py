@@ -1,8 +1,8 @@
-"""The vocabulary of tools: what one takes, what it returns, and the context that it runs in.
+"""The types of the tool layer: parameters, results, and execution context.
 
-Pure values. A `ToolParameter` is the one place that knows how a parameter looks as JSON Schema,
-which values it takes, and the sentence for one it does not: the methods of the wire are validated
-with the same sentences.
+Pure values. Only `ToolParameter` knows a parameter's JSON Schema, the values that it accepts, and
+the message for a value that it rejects. The methods of the wire are validated with the same
+messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ToolCategory(enum.StrEnum):
 
 
 class ToolError(Exception):
-    """What is wrong with a tool, as opposed to what one of its executions came to."""
+    """An error in a tool itself, as opposed to a failed execution."""
 
     def __init__(self, tool_name: str, message: str) -> None:
         super().__init__(tool_name, message)
@@ -49,10 +49,11 @@ class ToolError(Exception):
 
 
 class ToolParameter(Struct, frozen=True):
-    """One parameter. `default` None: there is none, and leaving the parameter out means nothing.
+    """One parameter. `default` None means that it has no default.
 
     `minimum` and `maximum` are for numbers, `min_length` and `max_length` (characters) for strings,
-    `items` (a JSON Schema) for arrays. Raises ValueError for a definition that no value could meet.
+    `items` (a JSON Schema) for arrays. Raises ValueError for an invalid or
+    unsatisfiable definition.
     """
 
     name: str
@@ -80,9 +81,9 @@ class ToolParameter(Struct, frozen=True):
             raise ValueError(f"the default of {self.name} is none of its values: {problem}")
 
     def to_json_schema(self) -> dict[str, Any]:
-        """Return the schema of the value; whether it is required is said by the object around it.
+        """Return the schema of the value. The enclosing object's schema says if it is required.
 
-        JSON Schema 2020-12, without what any of the model providers does not know.
+        JSON Schema 2020-12, limited to the keywords that all model providers support.
         """
         schema: dict[str, Any] = {"type": self.type, "description": self.description}
         for key, value in (
@@ -99,9 +100,9 @@ class ToolParameter(Struct, frozen=True):
         return schema
 
     def problem_with(self, value: Any) -> str | None:
-        """Return the sentence that says what is wrong with `value`, None if nothing is.
+        """Return a message that says what is wrong with `value`; None if it is valid.
 
-        As in JSON, a boolean is no number, and 2000.0 is an integer.
+        As in JSON, a boolean is not a number, and 2000.0 is an integer.
         """
         if not self._has_type(value):
             return f"Invalid type for {self.name}: expected {self.type}"
@@ -131,7 +132,7 @@ class ToolParameter(Struct, frozen=True):
 
 
 class ToolResult(Struct):
-    """What an execution came to: `output` if it succeeded, the sentence `error` if it failed."""
+    """The outcome of an execution: `output` if it succeeded, the message `error` if it failed."""
 
     success: bool
     output: Any = None
@@ -147,7 +148,7 @@ class ToolResult(Struct):
         return cls(False, None, error, metadata)
 
     def to_display(self) -> str:
-        """Return the text for a model or a person; what is no text is shown as JSON."""
+        """Return the text for a model or a person. Output that is not text becomes JSON."""
         if not self.success:
             return f"Error: {self.error}"
         if isinstance(self.output, str):
@@ -161,11 +162,11 @@ class ToolResult(Struct):
 
 
 class ExecutionContext(Struct):
-    """The context of one execution. Its caller decides it, not the model.
+    """The context of one execution, set by the caller, not by the model.
 
-    `working_dir`: where commands run; empty for where their session is. `session_id`: the session,
-    "main" unless given. `timeout` is in seconds, and infinite for none. `max_output_size` is in
-    characters. `agent_id` and `metadata` are the caller's own.
+    `working_dir`: where commands run; empty means the session's directory. `session_id`: the
+    session, "main" by default. `timeout` is in seconds; infinity means none. `max_output_size` is
+    in characters. `agent_id` and `metadata` are for the caller's own use.
     """
 
     working_dir: str

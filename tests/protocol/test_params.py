@@ -180,7 +180,8 @@ def test_what_is_within_a_parameter_is_read_as_leniently() -> None:
 def test_parameters_are_described_as_their_fields_are() -> None:
     parameters = parameters_of(BashParams)
     assert parameters["command"].model.description.startswith("The command, run with")
-    assert parameters["description"].model.description == "What the command does, echoed."
+    shown = parameters["description"].model.description
+    assert shown == "What the command does; echoed in results."
     assert parameters["timeout"].model.minimum == 1_000
     assert parameters["on_timeout"].model.enum == ["kill", "background"]
     assert parameters["session"].null_is_a_value
