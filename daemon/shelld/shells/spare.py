@@ -9,7 +9,7 @@ reads a pipe to its end. Bash keeps a pointer to its argument and looks at that 
 the command is written over the argument, where execve(2) has put it in memory (`arg_start` in
 proc(5)), and then the pipe is closed. It cannot be told from one that was started with that
 command, by `$0`, `$-`, a trace, the words and line numbers of an error, or in any other way but
-those that the README lists.
+those that docs/sessions.md lists.
 
 This takes the rights of a debugger, which a process has over its descendants unless the system
 forbids it (ptrace(2), "Ptrace access mode checking"). Where it cannot be done, no bash waits.
