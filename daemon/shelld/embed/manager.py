@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 
 class ShellManager:
-    """`options` are for who makes it; to give some when there is one already is an error.
+    """Raises RuntimeError if `options` are given and there is a manager already.
 
-    What is a coroutine can be awaited on any event loop.
+    Its coroutines can be awaited on any event loop.
     """
 
     _instance: ClassVar[ShellManager | None] = None

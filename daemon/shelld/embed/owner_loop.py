@@ -120,7 +120,7 @@ class OwnerLoop:
         self._arrived.set()
 
     async def _do_what_arrives(self) -> None:
-        # In a task, as there are things that anyio does nowhere else.
+        # In a task, because some things in anyio need one.
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()
@@ -151,7 +151,7 @@ class _Call(Generic[T]):
         self._scope: anyio.CancelScope | None = None
         self._cancelled = False
         self._value: T | None = None
-        # Unless it gets to its end.
+        # Kept if the call never finishes.
         self._error: BaseException | None = shutting_down()
 
     async def run(self) -> None:

@@ -24,9 +24,8 @@ READABLE: Final = select.EPOLLIN
 class Watch:
     """Calls a function whenever a descriptor is readable, while one task waits for that.
 
-    The function says whether that is enough. It must read, as it is called again otherwise; and it
-    is no task, so it must not ask for anything that only tasks have. What it raises is raised where
-    somebody waits.
+    The function returns whether to stop waiting. It must read, or it is called again. It runs
+    outside of tasks, so it must not use what only tasks have. `wait` raises its exceptions.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -75,7 +75,7 @@ class Workers(Generic[J]):
         self._tasks = tasks
         self._work = work
         self._on_fault = on_fault
-        # The last one to have done its job at the end, which is also the next.
+        # The most recently used worker is last, and is used next.
         self._idle: list[Worker[J]] = []
         self._is_open = True
 
@@ -142,7 +142,7 @@ class Workers(Generic[J]):
         except anyio.get_cancelled_exc_class():
             if worker in self._idle:
                 self._idle.remove(worker)
-            # It meets the same fate in a job that it was given meanwhile.
+            # If it was given a job meanwhile, the cancellation meets that job.
             if worker.job is None:
                 raise
 

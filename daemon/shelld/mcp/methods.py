@@ -3,8 +3,8 @@
 Owns what the last ``initialize`` has agreed on, and no other state: sessions and shells are named
 by the arguments of a call, and shared with all that speaks on the same stream.
 
-A tool that fails is a result with ``isError``. Errors are for what is no call of a tool: one that
-there is not, a request without its revision.
+A tool that fails is a result with ``isError``. Errors are for an unknown tool and for a request
+without its revision.
 """
 
 from __future__ import annotations

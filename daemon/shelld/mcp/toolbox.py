@@ -112,7 +112,7 @@ class Toolbox:
         while not stage.is_over.is_set():
             is_alive = loading.thread.is_alive()
             if not is_alive and not stage.outcome.done():
-                # Without memory for its first lines, a thread ends and tells nobody.
+                # A thread that has no memory for its first lines ends without an outcome.
                 stage.outcome.set_exception(
                     faults.answer_for(MemoryError(), "the loading of the tools")
                 )
@@ -134,7 +134,7 @@ class Toolbox:
             loading.own.end(loop, self._load)
             loading.all.end(loop, lambda: self._load_plugins(loading.own.outcome.result()))
 
-        # Not a thread that the daemon's end would wait for: a plug-in may do anything.
+        # A daemon thread: a plug-in that hangs must not delay the exit.
         loading.thread = threading.Thread(target=load, name="shelld-tools", daemon=True)
         loading.thread.start()
         self._loading = loading

@@ -404,7 +404,7 @@ class Server:
         self._waiting_bytes += size
 
     def _start_waiting(self) -> None:
-        # One that cannot be started is settled, which leads here again.
+        # Settling a request that cannot start calls this again.
         if self._is_starting:
             return
         self._is_starting = True

@@ -1,8 +1,8 @@
-"""What the `env` of a call is for its bash, and how its session does without it afterwards.
+"""Applies the `env` of a call to its bash, and keeps it out of the session.
 
-Pure. Whether the command has changed a variable cannot be told from its value alone: bash sets some
-itself, and does not take others from its environment. So bash tells what it made of the call's
-names before it runs the command (`lines_of_call`), and what is the same afterwards is not kept.
+Pure. A variable's value alone does not tell whether the command has changed it: bash sets some
+variables itself, and does not take others from its environment. So bash reports what it made of the
+call's names before it runs the command (`lines_of_call`). What is the same afterwards is not kept.
 """
 
 from __future__ import annotations

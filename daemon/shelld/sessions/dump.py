@@ -67,7 +67,7 @@ LOCAL_OPTIONS: Final = b"declare -- -\n"
 # so there are no reserved words, which cannot have one. No trap of the command runs, and no option
 # takes effect that changes what is written. Each line that is traced may run a command in PS4, so
 # there are few. A part ends with NUL, which no value in bash can hold.
-# What comes before the first NUL was written by a DEBUG trap before it was removed.
+# Text before the first NUL comes from a DEBUG trap, and is ignored.
 END_OF_PART: Final = rb'\builtin printf "\0"; '
 DUMP: Final = (
     END_OF_PART.join(

@@ -14,12 +14,12 @@ from typing import Final
 
 from shelld.keeper.channel import anonymous_file
 
-# Whether a path leads to a descriptor, of this process or another one.
+# Whether /proc has paths that lead to descriptors.
 CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class DumpFiles:
-    """As many as there were commands at one time that may change the state of a session."""
+    """Grows to the number of commands that were recorded at the same time."""
 
     def __init__(self) -> None:
         self._marks = itertools.count(1)

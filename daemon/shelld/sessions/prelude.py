@@ -1,4 +1,4 @@
-"""What a bash runs before its command, so that it is in a state, and tells what becomes of that.
+"""What bash runs before its command: it makes the state, and has the new one reported at the end.
 
 Pure. Owns the text of the *prelude*, which bash runs as its startup file (BASH_ENV), so that the
 command remains the argument of `-c`, with all that shows of it.
@@ -138,7 +138,7 @@ trap() {
 """.strip().splitlines()
 ).replace(b"TABLE", TRAPS_VARIABLE)
 
-# What bash must not be started with if it is to run the prelude: it would run another file or none.
+# With these in its environment, bash would run another startup file, or none.
 _WITHHELD: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIXLY_CORRECT")
 
 

@@ -58,7 +58,7 @@ class Recorder:
         size = os.fstat(descriptor).st_size
         if size > MAX_DUMP_BYTES:
             return Unkept.TOO_LARGE
-        # What ends with another mark, another command has written: it is not whole.
+        # A dump without this mark was written by another command, or is incomplete.
         dump = os.pread(descriptor, size, 0).removesuffix(self.mark)
         told = None
         if self._changes:

@@ -70,14 +70,14 @@ class Session:
         self._mounts = mounts
         self._state = base
         self._passed_on = passed_on(base.env)
-        # The line for the directory before, as long as it is what bash takes from its environment.
+        # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
         # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
         self._has_failed = False
         # The numbers of the last command that left something, and of the last one that was kept.
         self._ended = self._kept = 0
-        # A remote one that was not there any more.
+        # A remote directory in which a start has failed.
         self._lost_directory: bytes | None = None
         # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
         self._settling = 0
@@ -122,8 +122,8 @@ class Session:
     def resolve(self, cwd: str | None) -> str:
         """Return the working directory of a command; a relative one is the session's.
 
-        One that was deleted meanwhile is not a reason to run nothing: the next directory above it
-        that is still there takes its place. Unless it is remote: then it takes a failure to know.
+        If it was deleted, the nearest directory above it that exists takes its place. A remote
+        directory is not checked; only a failed start shows that it was deleted.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)

@@ -1,7 +1,7 @@
-"""Which commands surely change nothing that a session remembers.
+"""Which commands surely change nothing that a session keeps.
 
-Pure, and conservative: a look at the words of a command, which understands only what is common and
-says no to all else. Is it wrong with a no, the command costs a little more.
+Pure and conservative. It looks at the words of a command, understands what is common, and says no
+to everything else. A false no only costs a little time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Container
 from typing import Final
 
-# Words that are at most expanded from a variable, redirections to such, what is between commands.
+# Plain words and variables, redirections to them, and operators.
 _NAME: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[$?#!0-9])"
 _WORD: Final = (
     rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|"(?:[^"$`\\!]|{_NAME})*"|{_NAME})+"""

@@ -25,9 +25,9 @@ _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 class ShellState(Struct, frozen=True):
     """The state of a bash: `env` has the exported variables, `script` and `options` make the rest.
 
-    Variables whose names are in `later` cannot have their values in the environment of a process
-    that is started, so the script sets them. The parts of the script are in the order in which bash
-    has to run them. `cwd` is empty if bash did not know its directory.
+    `later` names variables that a process cannot be started with, so the script sets them. The
+    parts of the script are in the order in which bash has to run them. `cwd` is empty if bash did
+    not know its directory.
     """
 
     cwd: bytes

@@ -1,4 +1,4 @@
-"""The variables that bash treats in a way of their own."""
+"""The variables that bash treats specially."""
 
 from __future__ import annotations
 

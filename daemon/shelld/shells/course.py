@@ -45,8 +45,8 @@ OUTPUT_DUE   ``> >(tee log)``: bash does not wait for tee. Without this wait the
 KILL_DUE     A runner that was told to kill may itself be stopped.
 KEEPER_DUE   The keeper, asked to take the runner's place, may be stopped as well.
 
-A deadline counts only in the states that `DEADLINES` lists for it. It is dropped with the step into
-any other state, so none can be met too late.
+A deadline counts only in the states that `DEADLINES` lists for it. Entering any other state drops
+it, so none can be met too late.
 
 What can race with what
 -----------------------
@@ -57,7 +57,7 @@ What can race with what
   seen before LOST or CHANNEL_ENDED. A runner that dies before it could send STARTED leaves a
   command that has run all the same: it ends as killed.
 * LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If it dies too, the channel
-  ends, and that is the last event but ORPHANS_KILLED.
+  ends; only ORPHANS_KILLED can follow.
 * The request for a runner and the death of the keeper. No runner has said READY, so no command has
   run, and it is safe to ask another keeper: RUNNER_ABSENT.
 """
@@ -100,7 +100,7 @@ class Event(enum.StrEnum):
     CHANNEL_ENDED = enum.auto()
     """Nobody is at the other end of the channel."""
     RUNNER_ABSENT = enum.auto()
-    """The same, and nobody ever was. Another runner may be asked for."""
+    """No runner ever came. Another one may be asked for."""
     # From the daemon.
     KILL_ASKED = enum.auto()
     """Somebody wants the command dead, or its timeout has passed."""
@@ -145,7 +145,7 @@ class Action(enum.StrEnum):
     END = enum.auto()
     """Settle the outcome and tell it."""
     NOTE_LOST_LEFTOVER = enum.auto()
-    """What bash has left is killed with its runner."""
+    """The runner is lost. The keeper kills what bash has left."""
     AWAIT_KEEPER = enum.auto()
     """The keeper kills what is left: set KEEPER_DUE."""
     STOP_RUNNER = enum.auto()
@@ -199,7 +199,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
     },
     State.WAITING: {
         Event.TOLD: Step(State.RUNNING, (Action.NOTE_START,)),
-        # It would not run the command that it is told.
+        # A stopped bash would not run its command.
         Event.STOPPED: Step(State.WAITING, (Action.DISCARD,)),
         Event.BASH_EXITED: Step(State.WAITING),
         Event.EXITED_EMPTY: Step(State.OVER),
@@ -211,7 +211,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.START_FAILED: Step(State.OVER),
         Event.EMPTY: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
         Event.RUNNER_ABSENT: Step(State.STARTING, (Action.ASK_AGAIN,)),
-        # The command may have killed its runner faster than that could report the start.
+        # The command may have killed its runner before that reported the start.
         Event.ORPHANS_KILLED: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
         Event.NEVER_STARTED: Step(State.OVER, (Action.NOTE_FAILURE,)),
         Event.START_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),

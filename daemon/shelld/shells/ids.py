@@ -1,4 +1,4 @@
-"""The names of shells: given once, and recognized later without being remembered.
+"""Shell ids: never reused, and recognised without a list.
 
 ``shell_``, a count in hexadecimal, and eight check digits that depend on this process. Whether an
 unknown id was ever given can thus be told from the id itself.

@@ -1,7 +1,7 @@
 """A command on its way to a runner: everything that must exist before it can start.
 
-Owns the pipes and files of one command until it has started: a runner may be lost before that, and
-another one be given the same. Knows nothing of what becomes of the command.
+Owns the pipes and files of one command until it has started. If its runner is lost before that,
+another runner gets the same ones. Knows nothing of what becomes of the command.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_ARGUMENT_BYTES: Final = 131_071
 _READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
 # Where `exec` is a function. Bash keeps a copy of the descriptor meanwhile.
 _READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "%s$(</dev/fd/3)" 3<&-'
-# A trace begins after that: it would show the whole command.
+# Tracing starts after that. Otherwise the trace would show the whole command.
 _TRACE: Final = b"-o xtrace"
 _NO_TRACE: Final = b"+o xtrace"
 _START_TRACE: Final = rb"\builtin set -x;"
@@ -49,10 +49,9 @@ class TimeoutPolicy(Struct, frozen=True):
 class StartRequest(Struct, frozen=True):
     """One command to start.
 
-    `session` None: of no session. `timeout` None: without end. `idle_timeout` None: it may be
-    silent. `verdict` is the guard's.
-    `warning`: why it would be blocked, if that was wanted. `in_foreground`: what the command
-    leaves behind is what the session's next one starts from.
+    `session` None: no session. `timeout` None: no limit. `idle_timeout` None: no limit on silence.
+    `verdict` is the guard's. `warning`: why the guard would have blocked it. `in_foreground`: the
+    session keeps the state that the command leaves.
     """
 
     command: str
@@ -71,19 +70,19 @@ class StartRequest(Struct, frozen=True):
 class Launch:
     """A bash on its way to a runner: `stdout` and `stderr` are the read ends of its pipes.
 
-    They never block, and once handed over are not ours. Raises OSError where the system is short of
-    something. This class holds what there is to hold, and subclasses fill it.
+    The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if the
+    system is short of something.
     """
 
     # Whether its bash waits to be told its command.
     is_waiting = False
 
     def __init__(self, session: Session, bash: str) -> None:
-        # Descriptors. Ours are closed unless the command is handed over; theirs in any case, as a
-        # runner gets copies.
+        # Descriptors. `_ours` are closed unless the command is handed over. `_theirs` are always
+        # closed, because the runner gets copies.
         self._ours: list[int] = []
         self._theirs: list[int] = []
-        # Once handed over it belongs, like `stdout` and `stderr`, to who supervises the command.
+        # The supervisor owns it after `hand_over`.
         self.recorder: Recorder | None = None
         self._session = session
         self._program = to_bytes(bash)
@@ -99,7 +98,7 @@ class Launch:
         try:
             channel.send(message, descriptors)
         except BaseException:
-            # Who knows what has arrived of it.
+            # A part of it may have arrived.
             channel.close()
             raise
         self._ours.clear()
@@ -109,13 +108,13 @@ class Launch:
         return not self._ours
 
     def bash_runs(self, pid: int) -> None:
-        """The runner has started it. Raises OSError if it is of no use."""
+        """The runner has started bash. Raises OSError if bash cannot be used."""
 
     def close(self) -> None:
-        """Let go of what is not needed any more once bash runs, or will never.
+        """Close what is not needed once bash runs, or never will.
 
-        That includes our copies of the pipes' write ends. There is no hurry: as long as they are
-        open, the end of the last writer does not wake anybody who waits for the end of bash.
+        That includes our copies of the pipes' write ends. Closing them late saves a wake-up: while
+        they are open, the end of the last writer wakes nobody who waits for the end of bash.
         """
         if self._ours and self.recorder is not None:
             # It was not handed over, either.
@@ -152,8 +151,7 @@ class Launch:
         self._descriptors.append(descriptor)
 
     def _go_to(self, cwd: str | None) -> None:
-        # Only a path if the request or an earlier command has named one: the daemon's own directory
-        # may have been deleted or renamed meanwhile, and is used all the same.
+        # Without a path, bash inherits the daemon's directory, even if that was deleted or renamed.
         session = self._session
         if cwd is not None or session.state.cwd != session.base.cwd:
             self._cwd = to_bytes(session.resolve(cwd))
@@ -161,7 +159,7 @@ class Launch:
     def _record(
         self, request: StartRequest, state: ShellState, *, has_startup_file: bool = False
     ) -> bytes:
-        """Return what makes bash tell what its command leaves behind, if it is to do so.
+        """Return the lines that make bash report its state; empty if nobody keeps it.
 
         `state` is what the command starts from.
         """
@@ -205,7 +203,7 @@ class CommandLaunch(Launch):
             self._add_file(command)
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)
-        # One that an earlier command has set is for the programs it starts.
+        # If an earlier command has set it, it is for that session's programs, not this bash.
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
@@ -230,8 +228,7 @@ class CommandLaunch(Launch):
                 is_base = self._session.state is base
                 if error.errno != errno.EFBIG or not is_base or self.recorder is None:
                     raise
-                # A limit on the size of files is none on what may run: only that the command's
-                # bash could not write what it leaves, either.
+                # RLIMIT_FSIZE forbids the prelude. This bash could not write its state either.
                 self.recorder.close()
             else:
                 self._env = env

@@ -29,7 +29,7 @@ logger = logging.getLogger("shelld.shells")
 
 
 class Life:
-    """`listen` is called at each moment."""
+    """Calls `listen(life, moment)` once at each `Moment`."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class Life:
         self.moments = Moments(partial(listen, self))
         self.state = State.SPARE if launch.is_waiting else State.STARTING
         self.is_over = False
-        # Nothing is to be read before orphans have been killed.
+        # Read no messages until the orphans are killed.
         self.has_orphans = False
-        # Another command must not be given to this runner.
+        # Do not reuse this runner.
         self.runner_is_lost = False
         self._outcome = outcome
-        # The timeout has passed before the start, and is to move the command to the background.
+        # The timeout passed before the start. Release the command once it runs.
         self._is_overdue = False
         # Signal, and grace in ms, of the last kill that was asked for.
         self._kill = (int(signal.SIGKILL), 0)
@@ -63,7 +63,7 @@ class Life:
     # -- for others -------------------------------------------------------------------------
 
     def set_limits(self, request: StartRequest) -> None:
-        """From now on the command has as long as its request says."""
+        """Start the limits of a request."""
         self.limits.begin(request)
         self.links.wake_at(self.deadlines.next)
 
@@ -104,7 +104,7 @@ class Life:
         return self.is_over and not self.runner_is_lost
 
     def take(self, event: Event) -> None:
-        """Let an event have its consequences. What can cause another one is the last of them."""
+        """Apply an event. An action that can cause another event comes last."""
         if self.is_over:
             return
         state, actions = next_step(self.state, event)
@@ -143,7 +143,7 @@ class Life:
         if kind == LOST:
             self.runner_is_lost = True
         elif kind == FILE_LOST:
-            # How the command ended, perhaps. The runner ends when the channel does.
+            # The exit status may be lost. Closing the channel ends the runner.
             self.links.channel.shut_down()
         event = note(message, self.shell, self._outcome)
         if event is not None:
@@ -160,7 +160,7 @@ class Life:
         try:
             self.launch.bash_runs(self.shell.pid)
         except OSError:
-            # It has ended, or may not be told anything.
+            # Bash has ended, or its memory cannot be written.
             self.discard()
         self.moments.tell(Moment.STARTED)
 
@@ -218,7 +218,7 @@ class Life:
             self.launch.close()
 
     def _await_output(self) -> None:
-        # If there are no writers left, we are told so at once.
+        # Close our write ends, so that the end of file shows at once.
         self.launch.close()
         self.links.drain()
         self._set_deadline(Event.OUTPUT_DUE, OUTPUT_GRACE_S)
@@ -250,7 +250,7 @@ class Life:
         shell = self.shell
         bash = [] if shell.pid is None or self._outcome.is_known else [shell.pid]
         if survivors := shell.leftover or bash:
-            # Nobody says that they are dead, and so they may not be.
+            # Nobody has confirmed their death, so they count as survivors.
             shell.survivors = shell.leftover = survivors
             self.take(Event.SURVIVED)
         else:

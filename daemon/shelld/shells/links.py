@@ -108,15 +108,15 @@ class Links:
         return True
 
     def send_kill(self, number: int, grace_ms: int) -> None:
-        """Ask the runner for a kill. A runner that is gone is about to be seen as that."""
+        """Ask the runner for a kill. If it is gone, the end of the channel follows."""
         with contextlib.suppress(OSError):
             self.channel.send((KILL, int(number), grace_ms))
 
     def stop_runner(self) -> bool:
-        """Have a runner killed that does not act; False if none has come yet.
+        """Have an unresponsive runner killed; False if none has come yet.
 
-        If none has, none will take the command from now on, or it has said READY. The end of the
-        channel is what is read next.
+        If none has come, this shuts the channel down, so that none can take the command. The end of
+        the channel is read next.
         """
         runner = self.channel.peer
         if runner is not None:

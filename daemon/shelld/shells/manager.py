@@ -40,7 +40,7 @@ EXIT_KILL_S: Final = 0.3
 # How often ended shells are looked through for expired ones, and runners for those not needed.
 _SWEEP_S: Final = 15.0
 
-# Of the event loop, from the end of a shell of which nothing is left to its release.
+# Turns of the event loop from the end of an empty shell to its release.
 _TURNS_TO_RELEASE: Final = 4
 
 
@@ -116,7 +116,7 @@ class Manager:
         except BaseExceptionGroup as group:
             if error is None or group.exceptions != (error,):
                 raise
-            # Nothing but what the block itself has raised, which is raised again as it is.
+            # Only the exception of the block itself: let it propagate as it is.
             return False
         finally:
             runtime, self._runtime = self.runtime, None
@@ -190,7 +190,7 @@ class Manager:
         if shell.failure is not None:
             self._forget(shell)
             return
-        # It has been logged, and its result has the command from its request.
+        # The audit log and the answer have the whole command.
         shell.shorten()
         self._ended[shell] = None
         self._forget_excess()
@@ -267,7 +267,7 @@ class Manager:
         """
         runtime = self.runtime
         runtime.sessions.known(name)
-        # First, so that a failure here leaves a session that can be closed again.
+        # Spare shells first: after a failure, the session can be closed again.
         runtime.spares.close_session(name)
         runtime.sessions.forget(name)
         return await self._kill(

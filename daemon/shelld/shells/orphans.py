@@ -25,7 +25,7 @@ async def kill_orphans(
     if not contained and leader is not None:
         return await _kill_session(leader)
     if not pool.adopts:
-        # It was killed before it could say what it has started, and nothing leads there.
+        # The runner never reported a pid, so nothing can be found.
         return []
     with anyio.move_on_after(KILL_DEADLINE_MS / 1000):
         while pool.is_dying(None if runner is None else runner.pid):  # noqa: ASYNC110 - ends alone

@@ -24,7 +24,7 @@ _USUAL_PIPE_BYTES: Final = 64 * 1024
 _LARGE_PIPE_BYTES: Final = 1024 * 1024
 _MAX_LARGE_PIPES: Final = 16
 
-# How often in a row draining finds nothing to read before it believes that there is nothing.
+# `drain` stops after this many empty reads in a row.
 MAX_ATTEMPTS: Final = 3
 
 # What all pipes are read into, one after the other.

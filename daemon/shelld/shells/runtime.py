@@ -1,10 +1,9 @@
-"""What a manager has while it is running: a task a shell, runners, bashes that wait, the spool.
+"""What a running manager owns: supervisors, runners, spare shells, sessions, the spool.
 
-Starts commands, and only that; the manager decides whether one may be started, and knows which
-there are.
+Starts commands. The manager decides whether a command may start, and knows all shells.
 
-Invariant: a shell's task is started, and the manager told, before anything is awaited after its
-command was handed to a runner.
+Invariant: once a command was handed to a runner, nothing is awaited before its supervisor has
+started and the manager knows of it.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ MAX_STARTING: Final = 32
 
 
 class Runtime:
-    """`on_enter` is told of a shell that a command was handed over for, `on_end` when that has
-    ended, `on_release` when nothing is left of it.
+    """`on_enter`: a shell's command was handed over. `on_end`: it has ended. `on_release`: nothing
+    of it is left.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class Runtime:
         self._pollers = PollerPool()
         self._clock = asyncio.get_running_loop().time
         self._tasks = Workers(tasks, Supervisor.run, Supervisor.give_up)
-        # What has a channel that is not in the pool.
+        # Commands and spare shells under supervision.
         self._lives: set[Life] = set()
 
     def stop_starting(self) -> None:
@@ -104,9 +103,9 @@ class Runtime:
         self.retention.close()
 
     def abandon(self) -> None:
-        """Close this process' copies of what another one goes on with.
+        """In a forked child: close the copies of the parent's channels.
 
-        Runners know by the end of their channels that who they work for has ended.
+        Otherwise runners would not see the end of the parent.
         """
         for life in self._lives:
             life.links.channel.close()
@@ -163,16 +162,16 @@ class Runtime:
         shell.begin()
         try:
             if not launch.is_in_place(request):
-                # No failure of spare shells: the directory has changed, and theirs was left behind.
+                # Not a failure: the directory was replaced while the spare shell waited.
                 life.discard()
                 return False
             launch.run(request)
         except OSError:
-            # Somebody has ended it, say.
+            # Somebody may have killed it.
             life.discard()
             self.spares.note_use(succeeded=False)
             return False
-        # It runs. What follows is done meanwhile.
+        # The command runs already.
         shell.assign(self._ids.next(), request, working_dir)
         life.command_runs(request)
         self.spares.note_use(succeeded=True)

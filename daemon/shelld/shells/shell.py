@@ -44,7 +44,7 @@ class _Waiter(NamedTuple):
 
 
 class Killer(Protocol):
-    """What a shell asks of who can kill it."""
+    """What can kill a shell."""
 
     def begin_kill(self, number: int, grace_ms: int, reason: ShellEvent) -> None: ...
 
@@ -55,9 +55,9 @@ class Killer(Protocol):
 class Shell:
     """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
 
-    They are for people. When an ended shell expires, a clock tells that nobody sets.
+    They are for display. Expiry uses the monotonic clock.
 
-    `assign` says which command it is: a bash may be there before its command is known.
+    `assign` sets the command. A spare shell has a record before its command is known.
     """
 
     id: str = ""
@@ -87,15 +87,15 @@ class Shell:
     leftover: list[int] = field(init=False)
     # Pids that were alive after the last kill's deadline.
     survivors: list[int] = field(init=False)
-    # Why it ended as it did, where that is not what it looks like.
+    # Why it ended, if status and signal do not say.
     reason: EndReason | None = field(default=None, init=False)
     # (errno, what) if nothing could be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
-    # The timeout has passed and was to move the shell to the background.
+    # The timeout has passed, and the command went on in the background.
     released: bool = field(default=False, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
-    # Took down what the command has left, if that was to be kept and it ended by itself.
+    # Has read the state that the command left, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
     # None once nothing is left to kill.
     killer: Killer | None = field(default=None, init=False)
@@ -135,7 +135,7 @@ class Shell:
 
     @property
     def elapsed_ms(self) -> int:
-        """How long it has run, or had, on a clock that nobody sets."""
+        """Return its run time so far, by the monotonic clock."""
         lasted = self._lasted
         return round((time.monotonic() - self._began if math.isnan(lasted) else lasted) * 1000)
 
@@ -152,7 +152,7 @@ class Shell:
             self._completed_on_clock = time.monotonic() - (time.time() - seconds)
 
     def ended_before(self, seconds: float) -> bool:
-        """Whether it ended that long ago, and nothing of it is left."""
+        """Whether it ended at least `seconds` ago and left no process."""
         return self.is_empty and self._completed_on_clock <= time.monotonic() - seconds
 
     # -- for all ----------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Shell:
                     self._waiters.remove(waiter)
 
     def notify(self) -> None:
-        """Something happened: wake those for whom it makes a difference."""
+        """Wake the waiters whose condition now holds."""
         for waiter in [waiter for waiter in self._waiters if _is_met(waiter)]:
             waiter.met.set()
             self._waiters.remove(waiter)
@@ -194,12 +194,12 @@ class Shell:
         return self.survivors
 
     def begin(self) -> None:
-        """It is as old as this moment."""
+        """Set the creation time to now."""
         self.created_at = time.time()
         self._began = time.monotonic()
 
     def assign(self, shell_id: str, request: StartRequest, working_dir: str) -> None:
-        """This is the shell of that request."""
+        """Fill in what the request says."""
         self.id = shell_id
         self.command = request.command
         self.working_dir = working_dir
@@ -213,7 +213,7 @@ class Shell:
         self.in_foreground = request.in_foreground
 
     def shorten(self) -> None:
-        """Keep no more of a long command, or description, than is listed."""
+        """Cut a long command or description to what `list_shells` shows."""
         self.command = beginning(self.command)
         if self.description is not None:
             self.description = beginning(self.description)
@@ -253,7 +253,7 @@ def _is_met(waiter: _Waiter) -> bool:
     try:
         return waiter.condition()
     except Exception:
-        # It asks again itself, and it is the one that fails then.
+        # The waiter evaluates it again, and gets the exception.
         return True
 
 

@@ -50,9 +50,9 @@ _serial_numbers: Final = itertools.count(1)
 def arguments_address(stat: bytes) -> int | None:
     """Return where a process has its arguments, from /proc/PID/stat; None before they are there.
 
-    A process that is told to have started, as vfork(2) does, may still be in execve(2): the kernel
-    counts the bytes of arguments and environment, one after the other, and would take what is
-    written too early for their end. The end of the environment is what it sets last.
+    A process whose start was reported, as vfork(2) does, may still be in execve(2). The kernel then
+    counts the bytes of arguments and environment, and would take text that is written too early for
+    their end. It sets the end of the environment last.
     """
     fields = stat.rpartition(b")")[2].split()
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
@@ -77,8 +77,7 @@ class SpareLaunch(Launch):
         # Of its process: the descriptor, open once it can be used, and where the argument is.
         self._memory: int | None = None
         self._address = 0
-        # Tells it from any other process. Should a bash have taken a copy of its argument, it still
-        # runs the command.
+        # Identifies the process. If a bash copied its argument, it still runs the command.
         number = next(_serial_numbers)
         self._name = b'eval "$BASH_EXECUTION_STRING" # shelld %d.%d ' % (os.getpid(), number)
         try:
@@ -100,7 +99,7 @@ class SpareLaunch(Launch):
         read, self._pipe = os.pipe()
         self._give(read)
         self._theirs.append(self._pipe)
-        # If it does not read, it cannot be used.
+        # Never wait for a bash that does not read.
         os.set_blocking(self._pipe, False)
 
     @property

@@ -1,8 +1,8 @@
-"""For which sessions spare shells wait, and whether they pay. Pure: the clock is passed in.
+"""Which sessions get spare shells, and whether these pay. Pure: the clock is passed in.
 
-A spare shell pays if a processor is idle while it starts, between two commands. Where processors
-are busy, to prepare costs the command that runs just then, so nothing is prepared: that is known by
-how long starts take. After a pause, or after a while, one start finds out whether it is still so.
+A spare shell pays if a processor is idle while it starts, between two commands. On busy processors
+it slows the running command down. Slow starts show that, and then no more are started. After a
+pause, or after `retry_s`, one start tests it again.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ W = TypeVar("W", bound=Waiting)
 class _Session(Struct):
     # When its last command ended.
     used_at: float = -math.inf
-    # How many more starts were slow than were not, since there was a pause; and as of when.
+    # Slow starts minus fast ones since the last pause, and when that changed.
     slow_starts: int = 0
     judged_at: float = -math.inf
 
 
 class SparePolicy(Struct, eq=False):
-    """`limit`: so many may wait. Seconds, all of them."""
+    """At most `limit` spare shells wait. Times are in seconds."""
 
     clock: Callable[[], float]
     limit: int
-    # A session that was not used for so long has none.
+    # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
-    # Where more sessions take turns than there may be spare shells, each would be ended before it
-    # is used. So one gives way only after this time.
+    # Younger spare shells do not give way. Otherwise sessions that take turns would end each
+    # other's spare shells before they are used.
     min_age_s: float = 15.0
-    # From the request to the start: half a millisecond on a quiet machine. Where it takes so much
-    # longer, and so many times as long as the fastest has taken, the processors are busy.
+    # From the request to the start: half a millisecond on a quiet machine. A start is slow if it
+    # takes longer than this, and this many times as long as the fastest one.
     slow_start_s: float = 0.004
     slow_start_factor: float = 8
-    # By so many, slow starts may outnumber the others.
+    # No spare shells once slow starts outnumber fast ones by this many.
     max_slow_starts: int = 4
-    # After that long without a command, the processors are no longer taken to be busy.
+    # After this long without a command, forget slow starts.
     pause_s: float = 0.1
-    # After that long they may be no longer, even without a pause; it takes one start to find out.
+    # Without a pause, try one start again after this long.
     retry_s: float = 1.0
-    # Where commands follow one another within that time, so many wait, and are started while a
-    # command runs. Otherwise a command is left alone.
+    # If commands follow one another within this time, this many wait, and they start while a
+    # command runs. Otherwise none starts while a command runs.
     in_a_row_s: float = 0.005
     in_a_row: int = 2
-    # So many in a row that could not be used, and it is the system that does not let it be.
+    # After this many consecutive failures, assume that the system forbids it.
     max_failures: int = 3
     _sessions: dict[str | None, _Session] = {}
     _fastest_start_s: float = math.inf
@@ -123,7 +123,7 @@ class SparePolicy(Struct, eq=False):
         return next(iter([*_extra(waiting), *old]), None)
 
     def not_needed(self, waiting: Sequence[W]) -> list[W]:
-        """Those of sessions that have not been used lately, and those that are too many."""
+        """Return surplus spare shells, and those of idle sessions."""
         extra = self._older_than(self.min_age_s, _extra(waiting))
         idle = self._older_than(self.idle_s, waiting)
         return extra + [each for each in idle if each not in extra]

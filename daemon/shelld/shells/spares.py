@@ -21,7 +21,7 @@ from shelld.shells.spare_policy import SparePolicy
 
 # A command waits this long for a spare that has not started. Its timeout begins after that.
 MAX_START_WAIT_S: Final = 0.25
-# What its last lines are made of. Aliases may have the names of reserved words.
+# Words in the last lines. A function or alias of that name would break them.
 _NEEDED: Final = frozenset(
     b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then".split()
 )
@@ -44,7 +44,7 @@ class Spares:
         self._waiting: list[Spare] = []
 
     def command_started(self, session: Session, spare: Spare) -> None:
-        """Get ready for the next one, if this one surely does not change what that starts from."""
+        """Start the next spare shell, unless this command may change the state."""
         self.policy.command_comes(session.name, spare.launch.start_took)
         if spare.launch.recorder is None:
             self._provide(session, self.policy.wanted_meanwhile(session.name))
@@ -66,7 +66,7 @@ class Spares:
         waiting = len(self._of(session.name))
         while waiting < count and self._has_room(waiting) and _can_wait(session):
             waiting += 1
-            # What the system is short of is for what was asked for.
+            # On a shortage, leave the rest to commands.
             with contextlib.suppress(OSError):
                 self._waiting.append(self._start(session))
 
@@ -150,7 +150,7 @@ class Spares:
 
 
 def _look(launch: SpareLaunch) -> None:
-    # When its start was told, it may not have been where it can be told its command.
+    # When its start was reported, bash may still have been in execve(2).
     with contextlib.suppress(OSError):
         launch.look()
 

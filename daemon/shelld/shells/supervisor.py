@@ -1,7 +1,7 @@
 """The task that watches over one command, or one spare shell, until nothing is left of it.
 
-Waits for output, for messages and for deadlines, and gives them to the command's `Life`. Whatever
-raises there ends this one shell, as "lost", and nothing else.
+Waits for output, for messages and for deadlines, and gives them to the command's `Life`. An
+exception there ends only this shell, as "lost".
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from shelld.shells.life import Life
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# A deadline that is met so late was missed because this process did not run.
+# If a deadline is met later than this, the daemon itself was stopped.
 PAUSE_S: Final = 1.0
 
-# Deadlines by which another process must have done something.
+# Deadlines of the runner or the keeper.
 _OF_OTHERS: Final = frozenset({Event.START_DUE, Event.KILL_DUE, Event.KEEPER_DUE})
 
 _EMPTY: Final = frozenset({EMPTY, FAILED})
@@ -82,7 +82,7 @@ class Supervisor:
         if not life.is_over:
             self._read()
         if life.shell.failure is None:
-            # After a failure the shell is first forgotten, so that no waiter can look it up.
+            # If the start failed, wake waiters only once nobody can look the shell up.
             life.shell.notify()
         return life.is_over or life.has_orphans
 
@@ -97,12 +97,12 @@ class Supervisor:
             self.life.take(Event.PIPES_CLOSED)
 
     def _meet_deadlines(self) -> None:
-        """Meet those that have passed, or were set, whatever has ended the wait."""
+        """Act on each deadline that has passed."""
         deadlines = self.life.deadlines
         while (passed := deadlines.passed()) is not None:
             name, late_by = passed
             if late_by > PAUSE_S and name in _OF_OTHERS:
-                # This process was stopped, and the others perhaps, too: they get a moment.
+                # The other process may have been stopped, too. Give it more time.
                 deadlines.set(name, PAUSE_S)
                 continue
             # What has happened in time may be unread, and may put the deadline off.
@@ -113,7 +113,7 @@ class Supervisor:
     async def _kill_unseen(self) -> None:
         """Have the runner kill the tree, and wait for its word that nothing is left.
 
-        In vain, the runner still kills it on the end of its channel.
+        If no word comes, the runner kills it when its channel ends.
         """
         channel = self._links.channel
         self._links.send_kill(signal.SIGKILL, 0)
@@ -129,9 +129,9 @@ class Supervisor:
                 is_empty = any(_tells_empty(message) for message, _ in messages)
 
     def _finish(self) -> None:
-        """Let go of everything; each step is taken, whatever happens in the others.
+        """Let go of everything. Every step runs even if another one raises.
 
-        Taken again, a step does only what it has not done.
+        It is safe to call this again.
         """
         life = self.life
         try:
