@@ -1,6 +1,6 @@
 """The daemon's own memory: when garbage is looked for, and that what is freed goes back.
 
-Of the process as a whole, so only for one that is the daemon.
+Affects the whole process, so only the daemon uses it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GIVE_BACK_S: Final = 15.0
 
 
 def collect_rarely() -> None:
-    """Keep what is there, and look for cycles only once there is much that is new.
+    """Freeze the objects that exist, and look for cycles only once there are many new ones.
 
     What was imported is here to stay. Requests leave no cycles behind; to look for them after a few
     hundred objects, as is the default, takes a twentieth of the time of a short command.

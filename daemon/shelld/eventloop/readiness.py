@@ -1,7 +1,7 @@
 """What tasks wait for: something to read, a moment, a word of another task. On asyncio.
 
 `anyio.wait_readable` tells the kernel twice for each wait: that somebody waits, and that nobody
-does any more; and whoever waits is woken one turn of the event loop after the news. An
+does any more; and the task is woken one turn of the event loop after the event. An
 `anyio.Event` and a scope with a deadline ask several times which event loop runs. For a request,
 each of them takes as long as to decode it. `Watch` tells the kernel once and is called with the
 news itself, and all three are what asyncio has.

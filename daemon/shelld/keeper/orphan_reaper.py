@@ -1,4 +1,4 @@
-"""Children that nobody here started: what is left of a runner, or a keeper, that was killed.
+"""Kills orphans: children of this process that a killed runner or keeper has left.
 
 A subreaper that has children of its own cannot wait for ECHILD. It looks, kills and looks again,
 until nothing was found twice in a row: a list of children is read in steps, and an end between two
@@ -43,7 +43,7 @@ class OrphanReaper:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left, but for `survivors`."""
+        """Whether nothing is left except `survivors`."""
         return self._clean_rounds >= _CLEAN_ROUNDS
 
     @property

@@ -1,4 +1,4 @@
-"""The daemon's end of the keeper: runners to be had, and given back, without waiting.
+"""The daemon's end of the keeper: runners to take and give back, without waiting.
 
 Owns the keeper process and the channels of idle runners; a channel that was acquired belongs to
 the shell it was acquired for. Every call is synchronous, so that nothing can come between taking
@@ -24,19 +24,19 @@ from shelld.keeper.tree import look, own_children, processes, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
-# Of those, how many stay although nothing has needed them.
+# This many stay even if nothing has needed them.
 SPARE: Final = 2
 
 # With nothing left to kill, the family ends in a few milliseconds.
 CLOSE_TIMEOUT_MS: Final = 200
 
-# After more keepers in a row than this that have not lived for so long, the next one is started
-# when a command needs it: perhaps none can run, as when the program was removed.
+# After more than `MAX_SHORT_LIVES` keepers in a row that have lived for less than this, the next
+# one starts only when a command needs it: perhaps none can run, because the program was removed.
 MIN_KEEPER_LIFE_S: Final = 1.0
 MAX_SHORT_LIVES: Final = 3
 
-# Processor time for children that end while others are reaped. Processes that only fork and end are
-# caught by whoever looks at them again at once; but other requests wait meanwhile.
+# Processor time for reaping children that end meanwhile. Looking again at once catches processes
+# that only fork and end, but other requests wait for that.
 CLEAN_UP_S: Final = 0.005
 
 _BOOT: Final = (
@@ -51,7 +51,7 @@ class RunnerPool:
 
     `mechanism`: the strongest that may be used, of "cgroup", "subreaper" and "process-group", as
     far as the system has it. `adopts`: this process is a subreaper and has no children but the
-    keeper's family, so that `tend` may kill all others.
+    keeper's family, so that `clean_up` may kill all others.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class RunnerPool:
         self.adopts = adopts
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
-        # When it was started, as of time.monotonic(); and how many in a row have ended at once.
+        # When the keeper started, by time.monotonic(); how many in a row have ended at once.
         self._keeper_started_at = 0.0
         self._short_lives = 0
-        # The last used at the end, which is also the next.
+        # The most recently used is last, and is used next.
         self._idle: list[Channel] = []
         self._fewest_idle = 0
-        # Runners whose keeper was killed, and keepers that do not listen any more: children of this
-        # process.
+        # Children of this process: runners whose keeper was killed, and keepers that no longer
+        # listen.
         self._adopted: set[int] = set()
-        # Keepers that others have taken the place of. Each has led the session of its runners.
+        # Keepers that were replaced. Each has led the session of its runners.
         self._replaced: set[int] = set()
-        # Processes of ours that have ended. If one was a keeper, its runners are to be adopted.
+        # Our processes that have ended. If one was a keeper, its runners must be adopted.
         self._ended: set[int] = set()
         self._orphan_reaper = OrphanReaper()
-        self._next_tend_ms: int | None = None
+        self._next_clean_up_ms: int | None = None
 
     def prepare(self) -> None:
-        """Start the keeper and one runner ahead of need; raises OSError if that is impossible."""
+        """Start the keeper and one runner ahead of need. Raises OSError if that fails."""
         self._idle.append(self._new_runner())
 
     def acquire(self) -> Channel:
@@ -95,7 +95,7 @@ class RunnerPool:
         while self._idle:
             channel = self._idle.pop()
             self._fewest_idle = min(self._fewest_idle, len(self._idle))
-            # An idle runner says nothing, but for READY. It ended if somebody else does for it.
+            # An idle runner sends nothing but READY. Anything else means that it has died.
             if channel.receive() == []:
                 return channel
             channel.close()
@@ -109,7 +109,7 @@ class RunnerPool:
             channel.close()
 
     def trim(self) -> None:
-        """End the idle runners that nothing has needed since the last call, but for `SPARE`."""
+        """End the idle runners that nothing has needed since the last call, except `SPARE`."""
         for channel in self._idle[: max(0, self._fewest_idle - SPARE)]:
             self._idle.remove(channel)
             channel.close()
@@ -136,7 +136,7 @@ class RunnerPool:
         self._reap_replaced()
 
     def abandon(self) -> None:
-        """Close the channels, in a process that is not the one which has the keeper."""
+        """Close the channels in a forked child. The keeper belongs to the parent."""
         for channel in self._idle:
             channel.close()
         self._idle.clear()
@@ -147,40 +147,40 @@ class RunnerPool:
     # -- what goes wrong --------------------------------------------------------------------
 
     def stop_runner(self, pid: int) -> None:
-        """SIGKILL a runner that does not do what it is asked for.
+        """SIGKILL an unresponsive runner.
 
-        Who does it is who has the runner as a child: this process, nobody that listens, or the
-        keeper, which then finishes the work.
+        The runner's parent does it: this process, or the keeper, which then finishes the work. The
+        parent may also be gone, or no longer listen.
         """
         with contextlib.suppress(OSError):
             if pid in self._adopted:
-                # And all below it: a tracer among that would keep it from being reaped.
+                # And everything below it: a tracer there would keep it from being reaped.
                 self._adopted.discard(pid)
                 self._orphan_reaper.start_round()
                 self.clean_up()
             elif self._has_lost_its_keeper(pid):
                 os.kill(pid, signal.SIGKILL)
             elif self._keeper is not None:
-                # Not by us: only the process that reaps it can be sure whose pid that is.
+                # Not by us: only its parent, which reaps it, can be sure whose pid that is.
                 self._keeper.send((STOP_RUNNER, pid))
                 self._continue_keeper()
 
     def replace_keeper_of(self, channel: Channel) -> None:
-        """SIGKILL a keeper that makes no runner, unless that has been done, and start another.
+        """SIGKILL a keeper that makes no runner, unless that was done already, and start another.
 
-        It may be stopped by a command, as a debugger does that.
+        A command may have stopped the keeper as a debugger does.
         """
         if self.adopts:
             self._reap()
         if self._keeper_pid is not None and channel.keeper == self._keeper_pid:
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGKILL)
-            # Its end may be seen much later: it is not reaped before its tracer lets it go.
+            # It may be reaped much later: its tracer must let it go first.
             self._adopted.add(self._keeper_pid)
             self._replace_keeper()
 
     def _has_lost_its_keeper(self, runner: int) -> bool:
-        """Whether its keeper has ended, or does not listen any more.
+        """Whether the keeper of a runner has ended, or no longer listens.
 
         A keeper and its runners are alone in their session, so no pid in it was reused.
         """
@@ -193,7 +193,7 @@ class RunnerPool:
         return self._keeper is not None and self._keeper.receive() is None
 
     def _continue_runners_without_keeper(self) -> None:
-        """Continue runners that are nobody's: a stopped one does not see its channel's end."""
+        """Continue runners without a keeper: a stopped one does not see the end of its channel."""
         if self.adopts or not (self._replaced or self._keeper_is_gone()):
             return
         for pid in processes() or ():
@@ -208,29 +208,29 @@ class RunnerPool:
                 os.kill(self._keeper_pid, signal.SIGCONT)
 
     def is_dying(self, runner: int | None) -> bool:
-        """Whether a runner whose socket has ended, or its keeper, has not ended itself.
+        """Whether a runner whose socket has ended, or its keeper, still runs.
 
-        Until then what it has started is not among this process's children.
+        Until both have ended, the processes of the runner are not children of this process.
         """
         self.clean_up()
         if self._keeper_is_gone():
             return True
-        # A keeper, unlike a runner, leads its session. One that was replaced may be ending.
+        # A keeper leads its session; a runner does not. A replaced keeper may be ending.
         if any(session_of(pid) == pid for pid in self._adopted):
             return True
         if runner is None:
             return False
         process = look(runner)
-        # A zombie has no children, but those of a keeper that is about to end may be its own still.
+        # A zombie has no children. But a keeper that is ending may still have its children.
         return process.state != "X" and (not process.is_dead or process.parent != os.getpid())
 
     def expect_orphans(self) -> None:
-        """Look for processes of a runner that has ended, and its keeper too; `tend` kills them."""
+        """Look for processes of a runner that has ended with its keeper; `clean_up` kills them."""
         if self.adopts:
             self._orphan_reaper.start_round()
 
     def orphans(self) -> list[int] | None:
-        """Return what is left of such processes; None while they are still being killed."""
+        """Return the survivors of such processes; None while they are still being killed."""
         self.clean_up()
         return self._orphan_reaper.survivors if self._orphan_reaper.is_done else None
 
@@ -242,24 +242,24 @@ class RunnerPool:
     def clean_up(self) -> int | None:
         """Reap children and kill orphans; return in how many ms to call again, if at all.
 
-        To be called on SIGCHLD as well. A keeper that was killed is replaced, one that was
-        stopped continued, and so are runners that it has left.
+        Call this on SIGCHLD, too. It replaces a keeper that was killed, and continues a keeper that
+        was stopped, and the runners that a keeper has left.
         """
         if not self.adopts:
             return None
         end_at = time.thread_time() + CLEAN_UP_S
-        while self._tend_once() and time.thread_time() < end_at:
+        while self._clean_up_once() and time.thread_time() < end_at:
             pass
-        return self._next_tend_ms
+        return self._next_clean_up_ms
 
-    def _tend_once(self) -> bool:
+    def _clean_up_once(self) -> bool:
         """Return whether there may be more to reap."""
         has_more = self._reap()
         if self._orphan_reaper.interval_ms is not None:
             self._adopt_runners()
             self._orphan_reaper.kill_round(self._is_ours)
             has_more = self._reap()
-        self._next_tend_ms = 0 if has_more else self._orphan_reaper.interval_ms
+        self._next_clean_up_ms = 0 if has_more else self._orphan_reaper.interval_ms
         return has_more
 
     def _reap(self) -> bool:

@@ -231,7 +231,7 @@ class Runner:
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
-            # At once: who is killed before this takes the pid along.
+            # At once: if this process is killed before that, nobody knows the pid.
             self._send((STARTED, self._leader))
             self._tree.begin(self._leader)
             self._busy = True

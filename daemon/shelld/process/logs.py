@@ -1,4 +1,4 @@
-"""Log lines, from a program that must not wait for whoever reads them.
+"""Log lines of a program that must not wait for their reader.
 
 Hosts often give a pipe for stderr and never read it. So a line is written only if the log accepts
 it at once; otherwise it is dropped, and the next line that can be written is preceded by a line
