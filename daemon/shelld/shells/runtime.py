@@ -103,12 +103,14 @@ class Runtime:
         self.retention.close()
 
     def abandon(self) -> None:
-        """In a forked child: close the copies of the parent's channels.
+        """In a forked child: close the copies of the parent's channels and pipes.
 
-        Otherwise runners would not see the end of the parent.
+        Otherwise runners would not see the end of the parent, and a spare shell would wait for the
+        child to close its pipe.
         """
         for life in self._lives:
             life.links.channel.close()
+            life.launch.close()
         self.pool.abandon()
 
     async def start(self, request: StartRequest) -> Shell:
