@@ -23,7 +23,7 @@ from shelld.shells.spare_policy import SparePolicy
 MAX_START_WAIT_S: Final = 0.25
 # Words in the last lines. A function or alias of that name would break them.
 _NEEDED: Final = frozenset(
-    b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then".split()
+    b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then trap".split()
 )
 
 
