@@ -378,3 +378,42 @@ def test_output_can_be_read_when_the_event_loop_of_the_shells_is_closed() -> Non
         check=False,
     )
     assert ended.stdout == "'x\\n'\n", ended.stderr
+
+
+_CHILD_LIVES_ON = """
+import asyncio
+import os
+import signal
+import time
+from shelld.embed import ShellManager
+from shelld.tools import BashTool
+from shelld.tools.base import ExecutionContext
+
+async def main():
+    tool, context = BashTool(), ExecutionContext("")
+    await tool.execute(context, command="x=1")
+    manager = await ShellManager().manager()
+    while not any(spare.launch.is_ready for spare in manager.scope.spares._waiting):
+        await asyncio.sleep(0.01)
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    result = await tool.execute(context, command="echo $x", timeout=20_000)
+    print(result.to_display(), manager.spares_used)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+asyncio.run(main())
+"""
+
+
+def test_a_forked_child_does_not_hold_up_a_spare_shell() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _CHILD_LIVES_ON],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert ended.stdout == "1\n 1\n", ended.stderr

@@ -106,7 +106,9 @@ class Workers(Generic[J]):
                 if not worker.is_cancelled and not _has_cancelled_itself(task):
                     await self._wait_for_job(worker)
         except anyio.get_cancelled_exc_class() as error:
-            if worker.is_cancelled or scope_is_cancelled():
+            if worker.is_cancelled:
+                raise
+            if scope_is_cancelled():
                 raise
             self._fail(worker, error)
         except BaseException as error:

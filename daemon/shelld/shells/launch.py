@@ -139,7 +139,8 @@ class Launch:
     def _add_output(self) -> int:
         read, write = os.pipe()
         self._ours.append(read)
-        self._give(write)
+        self._theirs.append(write)
+        self._descriptors.append(write)
         os.set_blocking(read, False)
         return read
 

@@ -104,12 +104,14 @@ class Scope:
         self.retention.close()
 
     def abandon(self) -> None:
-        """Close this process' copies of what another one goes on with.
+        """In a forked child: close the copies of the parent's channels and pipes.
 
-        Runners know by the end of their channels that who they work for has ended.
+        Otherwise runners would not see the end of the parent, and a spare shell would wait for the
+        child to close its pipe.
         """
         for life in self._lives:
             life.links.channel.close()
+            life.launch.close()
         self.pool.abandon()
 
     async def start(self, request: StartRequest) -> Shell:

@@ -98,8 +98,9 @@ class SpareLaunch(Launch):
         self._add_file(waiting_prelude(self.state, _PRELUDE, self._withheld, last_word))
         # Its last lines come from here. It waits for them.
         read, self._pipe = os.pipe()
-        self._give(read)
+        self._theirs.append(read)
         self._theirs.append(self._pipe)
+        self._descriptors.append(read)
         # If it does not read, it cannot be used.
         os.set_blocking(self._pipe, False)
 

@@ -23,7 +23,7 @@ from shelld.shells.spare_policy import SparePolicy
 MAX_START_WAIT_S: Final = 0.25
 # What its last lines are made of. Aliases may have the names of reserved words.
 _NEEDED: Final = frozenset(
-    b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then".split()
+    b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then trap".split()
 )
 
 
