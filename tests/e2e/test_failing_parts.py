@@ -70,13 +70,13 @@ import signal, sys
 from shelld.keeper.pool import RunnerPool
 from shelld.__main__ import main
 number = int(sys.argv.pop(1))
-tend, floods = RunnerPool.tend, [[number], [], []]
+clean_up, floods = RunnerPool.clean_up, [[number], [], []]
 def flooded(pool):
     if floods:
         for each in [signal.SIGCHLD] * 1_000 + floods.pop():
             signal.raise_signal(each)
-    return tend(pool)
-RunnerPool.tend = flooded
+    return clean_up(pool)
+RunnerPool.clean_up = flooded
 sys.exit(main())
 """
 

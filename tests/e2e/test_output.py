@@ -229,7 +229,7 @@ def test_a_filter_that_backtracks_follows_a_running_shell(
 def test_a_daemon_that_is_killed_takes_the_backtracking_with_it(daemon: RawDaemon) -> None:
     bash_id = daemon.bash("printf 'a%.0s' {1..60}; echo '!'")["bash_id"]
     daemon.request("bash_output", {"bash_id": bash_id, "stdout_offset": 0, "filter": "(a+)+(?!a)$"})
-    wait_for(lambda: running_below(daemon.pid, "filter_main"), "the process")
-    (pid,) = running_below(daemon.pid, "filter_main")
+    wait_for(lambda: running_below(daemon.pid, "filters/main.py"), "the process")
+    (pid,) = running_below(daemon.pid, "filters/main.py")
     daemon.process.send_signal(signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "its end")

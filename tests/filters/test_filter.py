@@ -193,7 +193,7 @@ async def test_a_pattern_that_explodes_is_stopped_and_delays_nobody(
 
 def helpers() -> list[int]:
     """The processes that backtrack, or could."""
-    return running_below(os.getpid(), "filter_main")
+    return running_below(os.getpid(), "filters/main.py")
 
 
 async def test_the_budget_is_for_all_texts_of_one_look(

@@ -22,9 +22,9 @@ import sys
 sys.path.append(sys.argv[1])
 sys.path.append({here!r})
 import failing_keeper
-from shelld.keeper import supervisor
+from shelld.keeper import keeper
 failing_keeper.break_function({process!r}, {function!r}, {directory!r})
-supervisor.main(3, *sys.argv[2:])
+keeper.main(3, *sys.argv[2:])
 """
 
 
