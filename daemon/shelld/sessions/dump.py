@@ -78,8 +78,8 @@ DUMP: Final = (
             rb"__shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=}; "
             rb"\unset -f builtin; \builtin set +x; "
             rb'\unset -v "${__shelld_posix:-POSIXLY_CORRECT}"; '
-            rb"\builtin enable alias builtin declare dirs eval local printf pwd set shopt trap "
-            rb"ulimit umask unset; "
+            rb"\builtin enable alias builtin declare dirs eval local printf pwd set shopt test "
+            rb"trap ulimit umask unset; "
             rb'\builtin trap - CHLD DEBUG ERR RETURN; \builtin trap "" XFSZ; '
             rb"\builtin ulimit -S -f hard; ",
             # `local` fails outside functions.
@@ -92,7 +92,9 @@ DUMP: Final = (
             rb"\builtin alias -p; ",
             rb"\builtin umask; ",
             rb"\builtin dirs -l -p; ",
-            rb'\builtin pwd; \builtin printf "\0"',
+            # A dot follows if that is the runner's directory, which is the daemon's own.
+            rb'\builtin pwd; \builtin test . -ef "/proc/$PPID/cwd" && \builtin printf .; '
+            rb'\builtin printf "\0"',
         )
     )
     + rb'; \builtin printf "\0"'

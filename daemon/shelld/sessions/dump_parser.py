@@ -119,19 +119,24 @@ def hides_options(dump: bytes) -> bool:
     return LOCAL_OPTIONS in dump
 
 
-def directory_of(dump: bytes) -> bytes:
-    """Return the working directory that a readable dump describes, b"" if bash did not know it."""
+def directory_of(dump: bytes) -> tuple[bytes, bool]:
+    """Return the working directory that a readable dump describes, b"" if bash did not know it.
+
+    And whether it is the daemon's own.
+    """
     parts = _parts(dump)
-    return _absolute(parts[-1]) if parts else b""
+    return _directory(parts[-1] if parts else b"")
 
 
 def _parts(dump: bytes) -> list[bytes] | None:
     return dump.split(b"\0")[-_PARTS - 2 : -2] if is_whole(dump) else None
 
 
-def _absolute(line: bytes) -> bytes:
-    cwd = line.removesuffix(b"\n")
-    return cwd if cwd.startswith(b"/") else b""
+def _directory(told: bytes) -> tuple[bytes, bool]:
+    # A line, and a dot after it if that is the daemon's directory.
+    is_daemons = told.endswith(b"\n.")
+    cwd = told[: -2 if is_daemons else -1]
+    return (cwd, is_daemons) if cwd.startswith(b"/") else (b"", False)
 
 
 def parse_dump(dump: bytes) -> ShellState | None:
@@ -183,9 +188,11 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     is_usual = b"extglob" not in enabled and b"posix" not in enabled
     function_names = frozenset(name for _, name in names)
     defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
+    directory, is_daemons = _directory(cwd)
     return ShellState(
-        _absolute(cwd),
+        directory,
         env,
+        inherits_cwd=is_daemons,
         declarations=declarations,
         switches=b"".join(
             (

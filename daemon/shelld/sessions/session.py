@@ -107,17 +107,24 @@ class Session:
     @property
     def next_cwd(self) -> str:
         """Where the next command starts, found without reading what else the last one left."""
-        return to_text(self._existing(self._last_cwd))
+        return to_text(self._existing(*self._last_directory))
 
     @property
     def cwd(self) -> str:
         """Where the last command has left the session, even if that directory is gone by now."""
-        return to_text(self._last_cwd)
+        return to_text(self._last_directory[0])
 
     @property
-    def _last_cwd(self) -> bytes:
+    def inherits_cwd(self) -> bool:
+        """Whether its next command starts where the daemon did, without a look at the path."""
+        return self._last_directory[1]
+
+    @property
+    def _last_directory(self) -> tuple[bytes, bool]:
         left = self._unread
-        return self._state.cwd if left is None else self._cwd_after(left, directory_of(left.dump))
+        if left is None:
+            return self._state.cwd, self._state.inherits_cwd
+        return self._directory_after(left, *directory_of(left.dump))
 
     def resolve(self, cwd: str | None) -> str:
         """Return the working directory of a command; a relative one is the session's.
@@ -127,20 +134,21 @@ class Session:
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
-        return to_text(self._existing(self.state.cwd))
+        return to_text(self._existing(*self._last_directory))
 
     @property
     def is_remote(self) -> bool:
         """Whether its directory must not be looked at, as that may take for ever."""
-        return self._last_cwd != self.base.cwd and self._mounts.may_hang(self._last_cwd)
+        cwd, is_inherited = self._last_directory
+        return not is_inherited and self._mounts.may_hang(cwd)
 
     def directory_failed(self, directory: str) -> None:
         """A command could not be started there, but a remote file system has answered."""
         if directory == self.cwd:
             self._lost_directory = to_bytes(directory)
 
-    def _existing(self, directory: bytes) -> bytes:
-        if directory == self.base.cwd:
+    def _existing(self, directory: bytes, is_inherited: bool) -> bytes:
+        if is_inherited:
             return directory
         if directory != self._lost_directory and self._mounts.may_hang(directory):
             return directory
@@ -148,14 +156,16 @@ class Session:
             directory = os.path.dirname(directory)
         return directory
 
-    def _cwd_after(self, left: Left, cwd: bytes) -> bytes:
-        """Return the session's directory after a command that ended in `cwd`."""
+    def _directory_after(self, left: Left, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
+        """Return the session's directory after a command that ended in `cwd`, and whether commands
+        inherit it: not where another path leads to the daemon's directory.
+        """
         # A call's own directory is not the session's. And bash does not know its own if that was
         # deleted: the session is still where it was.
         own = left.started_in
         if not cwd or (own is not None and self._mounts.is_same(to_bytes(own), cwd)):
-            return self._state.cwd
-        return cwd
+            return self._state.cwd, self._state.inherits_cwd
+        return cwd, is_daemons and cwd == self.base.cwd
 
     def environment(self, changes: dict[str, str | None] | None) -> dict[bytes, bytes]:
         """Return what a command is started with: the exported variables, with `changes`."""
@@ -242,7 +252,8 @@ class Session:
         if state.declarations.get(b"OLDPWD") == self._usual_oldpwd:
             del state.declarations[b"OLDPWD"]
         env = {**self._passed_on, **state.env}
-        state = replace(state, cwd=self._cwd_after(left, state.cwd), env=env)
+        cwd, is_inherited = self._directory_after(left, state.cwd, state.inherits_cwd)
+        state = replace(state, cwd=cwd, inherits_cwd=is_inherited, env=env)
         state = with_late_checked(state, self.base.env)
         if state != before:
             self._state = state

@@ -27,7 +27,8 @@ class ShellState(Struct, frozen=True):
 
     `later` names variables that a process cannot be started with, so the script sets them. The
     parts of the script are in the order in which bash has to run them. `cwd` is empty if bash did
-    not know its directory.
+    not know its directory. `inherits_cwd`: that is the daemon's own, where each bash starts, even
+    if it was renamed and another directory has its path.
     """
 
     cwd: bytes
@@ -51,6 +52,7 @@ class ShellState(Struct, frozen=True):
     private: tuple[bytes, ...] = ()
     # Whether a function or an alias has the word `trap` in it.
     sets_traps: bool = False
+    inherits_cwd: bool = False
 
     @property
     def variables(self) -> bytes:
@@ -93,7 +95,9 @@ def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     functions = {entry: name for entry in env if (name := function_of(entry)) is not None}
     sets_traps = any(b"trap" in env[entry] for entry in functions)
     names = frozenset(functions.values())
-    return ShellState(cwd, env, names=names, function_names=names, sets_traps=sets_traps)
+    return ShellState(
+        cwd, env, names=names, function_names=names, sets_traps=sets_traps, inherits_cwd=True
+    )
 
 
 def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:

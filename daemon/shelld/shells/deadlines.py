@@ -22,6 +22,9 @@ START_TIMEOUT_S: Final = 15.0
 # KILL_DUE, after the grace, and KEEPER_DUE: half a second more than a runner gives itself.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
+# For the last SIGKILLs, when the manager ends. Runners go on without us.
+LAST_KILL_S: Final = 0.3
+
 
 class Deadlines:
     """`clock` tells the time, in seconds; so are all moments here."""

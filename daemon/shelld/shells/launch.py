@@ -152,10 +152,8 @@ class Launch:
         self._descriptors.append(descriptor)
 
     def _go_to(self, cwd: str | None) -> None:
-        # Without a path, bash inherits the daemon's directory, even if that was deleted or renamed.
-        session = self._session
-        if cwd is not None or session.state.cwd != session.base.cwd:
-            self._cwd = to_bytes(session.resolve(cwd))
+        if cwd is not None or not self._session.inherits_cwd:
+            self._cwd = to_bytes(self._session.resolve(cwd))
 
     def _record(
         self, request: StartRequest, state: ShellState, *, has_startup_file: bool = False

@@ -27,15 +27,13 @@ from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
 from shelld.sessions.sessions import Sessions
+from shelld.shells.deadlines import LAST_KILL_S
 from shelld.shells.ids import ShellIds
 from shelld.shells.launch import StartRequest
 from shelld.shells.options import ManagerOptions
 from shelld.shells.runtime import Runtime
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
-
-# For the last SIGKILLs to be carried out when the scope is left. Runners go on without us.
-EXIT_KILL_S: Final = 0.3
 
 # How often ended shells are looked through for expired ones, and runners for those not needed.
 _SWEEP_S: Final = 15.0
@@ -109,7 +107,7 @@ class Manager:
             self.runtime.stop_starting()
             with anyio.CancelScope(shield=True):
                 self.on_close()
-                with anyio.move_on_after(EXIT_KILL_S):
+                with anyio.move_on_after(LAST_KILL_S):
                     await self.kill_all(0)
             tasks.cancel_scope.cancel()
             return await tasks.__aexit__(kind, error, traceback)

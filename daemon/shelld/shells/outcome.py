@@ -68,13 +68,14 @@ class Outcome:
     def settle_as_lost(self, shell: Shell) -> bool:
         """End the shell if it has not ended, as everything was killed; return whether it had not.
 
-        Nobody knows more than what has survived.
+        Nobody knows more than what has survived. It is "lost" unless somebody wanted it killed.
         """
         if shell.status is ShellStatus.PENDING:
             shell.started()
         ends_now = shell.status is ShellStatus.RUNNING
         if ends_now:
-            shell.reason = "lost"
+            if self.kill_reason is None:
+                shell.reason = "lost"
             _end(shell, signal.SIGKILL, self.kill_reason or ShellEvent.KILLED)
         elif shell.leftover:
             shell.reason = "lost"

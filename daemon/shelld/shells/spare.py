@@ -21,6 +21,7 @@ import errno
 import itertools
 import math
 import os
+import signal
 import time
 from typing import Final, NamedTuple
 
@@ -41,6 +42,8 @@ _PRELUDE: Final = 3
 # Of /proc/PID/stat, whose second field is a name in parentheses.
 _ARG_START: Final = 48 - 3
 _ENV_END: Final = 51 - 3
+# Signals that this thread has still to take: here, SIGKILL for whatever is about to end it.
+_PENDING: Final = 31 - 3
 _STAT_BYTES: Final = 4_096
 _ARGUMENTS: Final = (b"bash", b"-c")
 
@@ -56,6 +59,15 @@ def arguments_address(stat: bytes) -> int | None:
     """
     fields = stat.rpartition(b")")[2].split()
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
+
+
+def is_being_killed(stat: bytes) -> bool:
+    """Whether a process has a deadly signal still to take, from its /proc/PID/stat.
+
+    The kernel turns each signal that ends a process into SIGKILL.
+    """
+    pending = int(stat.rpartition(b")")[2].split()[_PENDING])
+    return bool(pending >> (signal.SIGKILL - 1) & 1)
 
 
 class SpareLaunch(Launch):
@@ -74,7 +86,8 @@ class SpareLaunch(Launch):
         self.has_started = False
         self.is_ready = False
         self._pid = 0
-        # Of its process: the descriptor, open once it can be used, and where the argument is.
+        # Of its process: descriptors, and where the argument is.
+        self._stat: int | None = None
         self._memory: int | None = None
         self._address = 0
         # Identifies the process. If a bash copied its argument, it still runs the command.
@@ -117,20 +130,22 @@ class SpareLaunch(Launch):
         """See whether it can be told a command now. Raises OSError if it never can."""
         if self.is_ready or not self.has_started:
             return
-        stat = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            arguments = arguments_address(os.read(stat, _STAT_BYTES))
-        finally:
-            os.close(stat)
+        if self._stat is None:
+            self._stat = self._open("stat", os.O_RDONLY)
+        arguments = arguments_address(os.pread(self._stat, _STAT_BYTES, 0))
         if arguments is None:
             return
         self._address = arguments + sum(len(word) + 1 for word in _ARGUMENTS)
-        memory = os.open(f"/proc/{self._pid}/mem", os.O_RDWR | os.O_CLOEXEC)
-        self._theirs.append(memory)
-        if os.pread(memory, len(self._name), self._address) != self._name:
+        self._memory = self._open("mem", os.O_RDWR)
+        if os.pread(self._memory, len(self._name), self._address) != self._name:
             raise ProcessLookupError(errno.ESRCH, "another process")
-        self._memory = memory
         self.is_ready = True
+
+    def _open(self, name: str, flags: int) -> int:
+        """Open a file of its process in /proc."""
+        descriptor = os.open(f"/proc/{self._pid}/{name}", flags | os.O_CLOEXEC)
+        self._theirs.append(descriptor)
+        return descriptor
 
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it is as a bash would be that is started for this request now."""
@@ -148,6 +163,7 @@ class SpareLaunch(Launch):
     def run(self, request: StartRequest) -> None:
         """Let it run a command. Raises OSError if it cannot; then it has not."""
         assert self._memory is not None
+        assert self._stat is not None
         command = to_bytes(request.command)
         recording = b""
         if not changes_nothing(request.command, self.state.names):
@@ -157,6 +173,8 @@ class SpareLaunch(Launch):
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
             raise ProcessLookupError(errno.ESRCH, "it has ended")
+        if is_being_killed(os.pread(self._stat, _STAT_BYTES, 0)):
+            raise ProcessLookupError(errno.ESRCH, "it is being killed")
         # It goes on now.
         os.close(self._theirs.pop(self._theirs.index(self._pipe)))
         self.is_waiting = False

@@ -15,7 +15,7 @@ from shelld.keeper.channel import EMPTY, EXITED, FAILED, Message
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
 from shelld.shells.course import Event
-from shelld.shells.deadlines import KILL_TIMEOUT_S
+from shelld.shells.deadlines import KILL_TIMEOUT_S, LAST_KILL_S
 from shelld.shells.life import Life
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
@@ -38,11 +38,14 @@ class Supervisor:
     async def run(self) -> None:
         """Supervise until nothing is left of the command.
 
-        If our own code fails, the command is killed and its shell ends as "lost". Then this raises,
-        and `give_up` is to be called.
+        If this is cancelled, the command is killed first. If our own code fails, the command is
+        killed and its shell ends as "lost". Then this raises, and `give_up` is to be called.
         """
         try:
             await self._supervise()
+        except anyio.get_cancelled_exc_class():
+            await self._end_in_time()
+            raise
         except Exception:
             self.life.runner_is_lost = True
             try:
@@ -75,6 +78,13 @@ class Supervisor:
             if not life.is_over:
                 self._meet_deadlines()
                 self._advance()
+
+    async def _end_in_time(self) -> None:
+        """Kill the tree, and supervise that for a moment; what is late has ended as killed."""
+        self.life.discard()
+        with anyio.move_on_after(LAST_KILL_S, shield=True):
+            await self._supervise()
+        self.life.end_as_lost()
 
     def _advance(self) -> bool:
         """Take what has arrived; True if there is nothing more to wait for."""
