@@ -261,6 +261,7 @@ def test_there_are_no_more_than_may_be(limit: int) -> None:
         ("export BASH_ENV=/nonexistent", "echo $BASH_ENV", "/nonexistent\n", 1),
         ("export POSIXLY_CORRECT=1", "echo $POSIXLY_CORRECT", "1\n", 1),
         ("trap 'echo bye' EXIT", "trap 'echo by' EXIT", "by\n", 1),
+        ("shopt -s expand_aliases; alias trap='trap --'", "trap 'echo bye' EXIT", "bye\n", 0),
     ],
 )
 def test_whatever_the_session_is_like_its_command_is_run_in_it(
@@ -271,6 +272,12 @@ def test_whatever_the_session_is_like_its_command_is_run_in_it(
         daemon.wait_for_spare()
     assert daemon.bash(after)["stdout"] == shown
     assert used(daemon) == uses
+
+
+def test_an_alias_named_trap_costs_no_state(daemon: RawDaemon) -> None:
+    daemon.bash("shopt -s expand_aliases; alias trap='trap --'")
+    daemon.bash("trap 'echo bye' EXIT; x=5")
+    assert daemon.bash("echo $x")["stdout"] == "5\n"
 
 
 def test_a_startup_file_of_the_daemons_environment_is_run_when_its_command_is(

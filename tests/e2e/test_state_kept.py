@@ -227,6 +227,27 @@ def test_an_answer_names_the_directory_of_the_next_command(
     assert "sessionCwd" not in daemon.bash("cd /usr", session=None)
 
 
+@pytest.mark.parametrize("spares", ["0", "4"])
+def test_a_session_follows_cd_into_a_replaced_daemon_directory(tmp_path: Path, spares: str) -> None:
+    start, renamed = tmp_path / "start", tmp_path / "renamed"
+    start.mkdir()
+    with raw_daemon("--spare-shells", spares, cwd=start) as daemon:
+        daemon.bash("x=1")
+        if spares != "0":
+            daemon.wait_for_spare()
+        # Without `cd`, a session stays in the directory, whatever its name is.
+        daemon.bash(f"mv {start} {renamed}; mkdir {start}; x=2")
+        assert daemon.bash("touch stays; x=3")["cwd"] == str(start)
+        daemon.bash(f"cd {start}")
+        if spares != "0":
+            daemon.wait_for_spare()
+        result = daemon.bash("/bin/pwd; touch follows; x=4")
+        assert (result["stdout"], result["cwd"]) == (f"{start}\n", str(start))
+        assert daemon.bash("/bin/pwd")["stdout"] == f"{start}\n"
+    assert [path.name for path in renamed.iterdir()] == ["stays"]
+    assert [path.name for path in start.iterdir()] == ["follows"]
+
+
 def test_a_directory_of_any_bytes_can_be_answered(
     daemon: RawDaemon, session: str, tmp_path: Path
 ) -> None:

@@ -84,6 +84,30 @@ async def test_what_the_block_raises_leaves_the_scope_as_it_is() -> None:
             await manager.create_shell("true", "/nonexistent")
 
 
+async def test_shells_have_ended_once_the_scope_is_left() -> None:
+    async with ShellManager() as manager:
+        shells = [await manager.create_shell("sleep 300", "/") for _ in range(100)]
+    assert {shell.status for shell in shells} == {ShellStatus.KILLED}
+    with anyio.fail_after(20):
+        assert {await shell.wait() for shell in shells} == {-9}
+        for shell in shells:
+            await shell.kill()
+
+
+async def test_a_cancelled_scope_ends_its_shells_and_whoever_waits_for_them() -> None:
+    async with anyio.create_task_group() as tasks, ShellManager() as manager:
+        shell = await manager.create_shell("sleep 300", "/")
+        pid = shell.pid
+        tasks.cancel_scope.cancel()
+        if manager._thread is None:  # pyright: ignore[reportPrivateUsage]
+            # Elsewhere its tasks are not cancelled before the block has ended.
+            with anyio.CancelScope(shield=True), anyio.fail_after(20):
+                assert await shell.wait() == -9
+    assert (shell.status, shell.signal, shell.is_empty) == (ShellStatus.KILLED, "SIGKILL", True)
+    assert pid is not None
+    assert not is_alive(pid)
+
+
 async def test_a_relative_directory_is_where_the_program_is_now(
     manager: ShellManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from shelld.sessions.session import (
 from shelld.sessions.state import ShellState
 from shelld_protocol.structs import Unkept
 
-BASE = ShellState(b"/", {b"PATH": b"/usr/bin:/bin"})
+BASE = ShellState(b"/", {b"PATH": b"/usr/bin:/bin"}, inherits_cwd=True)
 DUMPED = subprocess.run(
     [b"bash", b"-c", b"x=1 y=$'\\n'; f() { :; }; alias a=b; cd /usr\n" + DUMP],
     env={b"PATH": b"/usr/bin:/bin"},
@@ -100,7 +100,7 @@ def test_what_was_printed_before_the_dump_is_ignored(printed: bytes) -> None:
 
 @pytest.mark.parametrize("cwd", [b"", b".", b"/", b"//", b"gone", b"/nowhere/at/all"])
 def test_a_directory_is_found_for_every_state(cwd: bytes) -> None:
-    session = new_session(ShellState(cwd, {}))
+    session = new_session(ShellState(cwd, {}, inherits_cwd=True))
     assert session.resolve(None) == cwd.decode()
     session = new_session(BASE)
     session._state = ShellState(cwd, {})  # pyright: ignore[reportPrivateUsage]

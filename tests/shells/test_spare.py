@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
-from shelld.shells.spare import Spare, SpareLaunch, arguments_address
+from shelld.shells.spare import Spare, SpareLaunch, arguments_address, is_being_killed
 from shelld_protocol.errors import RpcError
 from support import running_below
 
@@ -170,6 +171,40 @@ async def test_one_that_cannot_be_told_its_command_does_not_run_it(
         await wait_for_waiting(0)
         assert manager.spares_used == 0
         assert len(manager.list_shells()) == 6
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_has_a_deadly_signal_to_take_is_being_killed(number: int) -> None:
+    def was_seen() -> bool:
+        with (
+            subprocess.Popen(("sleep", "60")) as process,
+            open(f"/proc/{process.pid}/stat", "rb", buffering=0) as file,
+        ):
+            assert not is_being_killed(file.read())
+            process.send_signal(number)
+            file.seek(0)
+            return is_being_killed(file.read())
+
+    # It may have taken the signal before it is looked at.
+    assert any(was_seen() for _ in range(500))
+
+
+async def test_a_spare_that_is_being_killed_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with Manager() as manager:
+        await run(manager, "x=1")
+        await wait_for_waiting(1)
+        (pid,) = pids_of_waiting()
+
+        def kill(_stat: bytes) -> bool:
+            os.kill(pid, signal.SIGKILL)
+            return True
+
+        monkeypatch.setattr(spare_module, "is_being_killed", kill)
+        shell = await run(manager, f"echo $x >> {tmp_path}/log")
+        assert (shell.exit_code, (tmp_path / "log").read_text()) == (0, "1\n")
+        assert manager.spares_used == 0
 
 
 async def test_a_replaced_directory_is_no_failure_of_spares(tmp_path: Path) -> None:

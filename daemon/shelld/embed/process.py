@@ -143,6 +143,10 @@ class ShellProcess:
         After `timeout` seconds the shell is killed, its status is TIMEOUT, and TimeoutError is
         raised.
         """
+        if self.has_ended:
+            # Even if nobody owns it any more.
+            await checkpoint()
+            return self._known_returncode()
         return await self._run_on_owner(self._wait, timeout)
 
     async def _wait(self, timeout: float | None) -> int:
@@ -155,7 +159,10 @@ class ShellProcess:
             await self._end(signal.SIGTERM, shell.grace_ms, ShellEvent.TIMED_OUT)
             if shell.status is ShellStatus.TIMEOUT:
                 raise TimeoutError(f"the command timed out after {timeout} s")
-        returncode = shell.returncode
+        return self._known_returncode()
+
+    def _known_returncode(self) -> int:
+        returncode = self.record.returncode
         if returncode is None:
             raise RuntimeError("nobody knows how it ended")
         return returncode
@@ -169,11 +176,13 @@ class ShellProcess:
 
     async def kill(self) -> None:
         """SIGKILL the whole tree, and return once it is dead; nothing if there is no process."""
-        await self._run_on_owner(self._end, signal.SIGKILL, 0)
+        if not self.is_empty:
+            await self._run_on_owner(self._end, signal.SIGKILL, 0)
 
     async def terminate(self) -> None:
         """SIGTERM the whole tree, SIGKILL what does not heed it; return once it is dead."""
-        await self._run_on_owner(self._end, signal.SIGTERM, self.grace_ms)
+        if not self.is_empty:
+            await self._run_on_owner(self._end, signal.SIGTERM, self.grace_ms)
 
     async def _end(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED

@@ -135,7 +135,7 @@ def _parts(dump: bytes) -> list[bytes] | None:
 def _directory(told: bytes) -> tuple[bytes, bool]:
     # A line, and a dot after it if that is the daemon's directory.
     is_daemons = told.endswith(b"\n.")
-    cwd = told[: -2 if is_daemons else -1]
+    cwd = told[:-2] if is_daemons else told.removesuffix(b"\n")
     return (cwd, is_daemons) if cwd.startswith(b"/") else (b"", False)
 
 
