@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients docs package test test-long check lint types bench bench-peers bench-parts \
+.PHONY: help demo clients docs package test quick test-long check lint fix types bench bench-peers bench-parts \
 	soak fuzz faults mutants clean
 
 help: ## Show this list
@@ -42,8 +42,20 @@ demo: $(RUNTIME) ## Run a short session with a real daemon
 docs: $(READY) ## Write the pages of docs/ that are made from the code
 	$(BIN)/python docs/generate.py
 
-test: $(READY) ## Run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# What to test, as pytest takes it: all, or a path (T=tests/guard, T=tests/e2e/test_bash.py::test_name).
+T ?=
+
+test: $(READY) ## Run all tests, or those of a path: make test T=tests/guard
+	$(BIN)/python -m pytest $(if $(T),$(T),-n $(WORKERS) --dist worksteal)
+
+# Rooms to check. Without any, those in which files differ from the last commit.
+ROOM ?=
+
+quick: $(READY) ## Check what you have changed, in seconds: style, types, the tests of its room
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/mypy
+	paths=$$($(BIN)/python tests/helpers/rooms.py $(ROOM)) && \
+		$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $$paths
 
 # What `make package` runs against what it has built.
 PACKAGE_TESTS ?= tests
@@ -64,8 +76,12 @@ test-long: $(READY) ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m long --timeout 1800
 
 lint: $(READY) ## Check style
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check . || { echo 'run: make fix'; exit 1; }
+	$(BIN)/ruff format --check . || { echo 'run: make fix'; exit 1; }
+
+fix: $(READY) ## Mend what `make lint` complains about, as far as a program can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 types: $(READY) ## Check types with mypy and pyright
 	$(BIN)/mypy

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rooms import paths_by_room, room_of
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
     path
@@ -167,12 +169,19 @@ def modules_imported(path: Path, modules: set[str]) -> Iterator[str]:
 
 
 def test_the_table_of_tests_names_every_room_and_only_what_exists() -> None:
-    section = (ROOT / "CONTRIBUTING.md").read_text().partition("| room | its own tests |")[2]
-    rows = section.partition("\n\n")[0].splitlines()[2:]
-    cells = [re.findall(r"`([^`]+)`", row) for row in rows]
+    table = paths_by_room()
     folders = {path.name for path in (ROOT / "daemon" / "shelld").iterdir() if path.is_dir()}
     expected = folders - {"__pycache__"} | {"shelld_protocol", "shelld_client"}
-    assert {room for room, *_ in cells} == expected
-    for _, *paths in cells:
-        assert paths
-        assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert table.keys() == expected
+    for own, others in table.values():
+        assert own
+        assert [path for path in own + others if not (ROOT / path).exists()] == []
+
+
+def test_a_changed_file_leads_to_the_tests_of_its_room() -> None:
+    assert room_of("daemon/shelld/guard/rules.py") == "guard"
+    assert room_of("client/shelld_client/calls.py") == "shelld_client"
+    assert room_of("tests/sessions/test_state.py") == "sessions"
+    assert room_of("tests/e2e/test_doctor.py") == "cli"
+    assert room_of("daemon/shelld/app.py") is None
+    assert room_of("README.md") is None

@@ -76,7 +76,7 @@ def test_the_pages_that_are_made_from_the_code_are_up_to_date() -> None:
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     for path, text in generate.pages().items():
-        assert path.read_text() == text, f"{path.name}: make docs"
+        assert path.read_text() == text, f"{path.name} is out of date; run: make docs"
 
 
 def test_the_reference_names_every_method_error_and_parameter() -> None:

@@ -1,0 +1,69 @@
+"""Which tests belong to which room, from the table in CONTRIBUTING.md.
+
+As a program, prints the tests of the rooms named as arguments; without arguments, those of the
+rooms in which files differ from the last commit.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+# Of a few seconds each, whatever has changed.
+ALWAYS = ("tests/test_architecture.py",)
+
+
+class Paths(NamedTuple):
+    own: list[str]
+    others: list[str]
+
+
+def paths_by_room() -> dict[str, Paths]:
+    """Return the rows of the table."""
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("| room | its own tests |")[2]
+    rows = (row.split("|") for row in section.partition("\n\n")[0].splitlines()[2:])
+    cells = ([re.findall(r"`([^`]+)`", cell) for cell in row] for row in rows)
+    return {room[0]: Paths(own, others) for _, room, own, others, _ in cells}
+
+
+def room_of(path: str) -> str | None:
+    """Return the room of a source file, or of its tests; None if it is in none."""
+    parts = Path(path).parts
+    if parts[:2] == ("daemon", "shelld"):
+        return parts[2] if len(parts) > 3 else None
+    if parts[0] in ("protocol", "client"):
+        return parts[1]
+    owners = (
+        room for room, tests in paths_by_room().items() if any(map(path.startswith, tests.own))
+    )
+    return next(owners, None)
+
+
+def changed_rooms() -> list[str]:
+    """Return the rooms with files that differ from the last commit."""
+    changed = subprocess.run(
+        ("git", "status", "--porcelain", "--no-renames", "-uall"),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    paths = (line[3:].strip('"') for line in changed.stdout.splitlines())
+    return sorted({room for room in map(room_of, paths) if room is not None})
+
+
+def main(arguments: list[str]) -> None:
+    known = paths_by_room()
+    if unknown := sorted(set(arguments) - known.keys()):
+        sys.exit(f"no such room: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    tests = [path for room in arguments or changed_rooms() for path in known[room].own]
+    sys.stdout.write(" ".join((*tests, *ALWAYS)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
