@@ -7,6 +7,8 @@ RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 # Tests that run at once: twice the processors, as half of the time they wait.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# Programs in bash that the daemon runs, and those of the project itself.
+SCRIPTS := $(wildcard daemon/shelld/*/*.bash) .ci/run
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
@@ -78,6 +80,8 @@ test-long: $(READY) ## Run the tests that take minutes
 lint: $(READY) ## Check style
 	$(BIN)/ruff check . || { echo 'run: make fix'; exit 1; }
 	$(BIN)/ruff format --check . || { echo 'run: make fix'; exit 1; }
+	$(BIN)/shellcheck $(SCRIPTS)
+	for script in $(SCRIPTS); do bash -n $$script || exit; done
 
 fix: $(READY) ## Mend what `make lint` complains about, as far as a program can
 	$(BIN)/ruff check --fix .

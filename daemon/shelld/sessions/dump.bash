@@ -1,0 +1,53 @@
+# What bash runs to tell its state: the dump. It becomes one line of a trap on EXIT.
+#
+# Nothing here depends on what the command may have changed, as far as bash allows. In posix mode,
+# `unset` is the builtin even where a function has that name. A backslash keeps aliases away. An
+# alias can also replace a reserved word, so there is none. No trap of the command runs, and no
+# option takes effect that changes what is written. Each traced line may run a command in PS4, so
+# there are few. Each part ends with NUL, which no value in bash can hold. Text before the first NUL
+# comes from a DEBUG trap; the parser ignores it.
+#
+# shellcheck shell=bash disable=SC2168
+
+# The words between `${DIRSTACK+` and `}` are empty, but naming DIRSTACK makes `declare -p` show it.
+__shelld_options=$BASHOPTS:$SHELLOPTS${DIRSTACK+};
+# Unset POSIXLY_CORRECT again if it was not set before.
+__shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=};
+\unset -f builtin; \builtin set +x;
+\unset -v "${__shelld_posix:-POSIXLY_CORRECT}";
+\builtin enable alias builtin declare dirs eval local printf pwd set shopt test trap ulimit umask unset;
+\builtin trap - CHLD DEBUG ERR RETURN; \builtin trap "" XFSZ;
+\builtin ulimit -S -f hard;
+\builtin printf "\0";
+
+# `local` fails outside functions.
+\builtin local __shelld_posix || \builtin declare -p;
+\builtin local __shelld_posix && (\builtin eval GLOBALS);
+\builtin printf "\0";
+
+\builtin set +o;
+\builtin printf "\0";
+
+\builtin shopt -p;
+\builtin printf "\0";
+
+\builtin set +o posix;
+BEFORE_FUNCTIONS
+\builtin declare -F;
+\builtin printf "\0";
+
+\builtin declare -f;
+\builtin printf "\0";
+
+\builtin alias -p;
+\builtin printf "\0";
+
+\builtin umask;
+\builtin printf "\0";
+
+\builtin dirs -l -p;
+\builtin printf "\0";
+
+# A dot follows the path if that is the runner's directory, which is the daemon's own.
+\builtin pwd; \builtin test . -ef "/proc/$PPID/cwd" && \builtin printf .;
+\builtin printf "\0"; \builtin printf "\0"
