@@ -12,7 +12,7 @@ SCRIPTS := $(wildcard daemon/shelld/*/*.bash) .ci/run
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients docs package test quick test-long check lint fix types bench bench-peers bench-parts \
+.PHONY: help demo clients docs sync package test quick test-long check lint fix types bench bench-peers bench-parts \
 	soak fuzz faults mutants clean
 
 help: ## Show this list
@@ -43,6 +43,9 @@ demo: $(RUNTIME) ## Run a short session with a real daemon
 
 docs: $(READY) ## Write the pages of docs/ that are made from the code
 	$(BIN)/python docs/generate.py
+
+sync: $(READY) ## Make the methods of `Client` from those of `AsyncClient`
+	$(BIN)/python client/make_sync.py
 
 # What to test, as pytest takes it: all, or a path (T=tests/guard, T=tests/e2e/test_bash.py::test_name).
 T ?=

@@ -95,17 +95,19 @@ async def test_shells_have_ended_once_the_scope_is_left() -> None:
 
 
 async def test_a_cancelled_scope_ends_its_shells_and_whoever_waits_for_them() -> None:
+    shells: list[ShellProcess] = []
     async with anyio.create_task_group() as tasks, ShellManager() as manager:
         shell = await manager.create_shell("sleep 300", "/")
-        pid = shell.pid
+        shells.append(shell)
         tasks.cancel_scope.cancel()
         if manager._thread is None:  # pyright: ignore[reportPrivateUsage]
             # Elsewhere its tasks are not cancelled before the block has ended.
             with anyio.CancelScope(shield=True), anyio.fail_after(20):
                 assert await shell.wait() == -9
+    (shell,) = shells
     assert (shell.status, shell.signal, shell.is_empty) == (ShellStatus.KILLED, "SIGKILL", True)
-    assert pid is not None
-    assert not is_alive(pid)
+    assert shell.pid is not None
+    assert not is_alive(shell.pid)
 
 
 async def test_a_relative_directory_is_where_the_program_is_now(

@@ -1,0 +1,175 @@
+"""The daemon's methods as coroutines, for `AsyncClient`.
+
+`methods.py` has the same without await, for `Client`. It is made from this file: `make sync`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+
+from shelld_client import calls
+from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
+from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.session_methods import (
+    CloseSessionResult,
+    ExplainCommandResult,
+    GetSessionResult,
+    SessionInfo,
+)
+from shelld_protocol.shell_methods import (
+    BackgroundResult,
+    BashOutputResult,
+    BashResult,
+    DryRunResult,
+    KillShellResult,
+    ShellInfo,
+)
+from shelld_protocol.tool_methods import ToolFormat
+from shelld_protocol.tools import ExecutionContext, ToolResult
+
+if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
+
+T = TypeVar("T")
+
+
+class AsyncMethods:
+    """Each method raises `ShellError` or one of its kinds."""
+
+    async def _request(self, call: Call[T]) -> T:
+        """Return the daemon's answer to a call."""
+        raise NotImplementedError
+
+    @overload
+    async def bash(
+        self, command: str, *, run_in_background: Literal[True], **options: Unpack[BashOptions]
+    ) -> BackgroundResult: ...
+
+    @overload
+    async def bash(
+        self, command: str, *, dry_run: Literal[True], **options: Unpack[BashOptions]
+    ) -> DryRunResult: ...
+
+    @overload
+    async def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: Literal[False] = ...,
+        dry_run: Literal[False] = ...,
+        on_timeout: Literal["kill"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult: ...
+
+    @overload
+    async def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: Literal[False] = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult: ...
+
+    @overload
+    async def bash(
+        self,
+        command: str,
+        *,
+        run_in_background: bool = ...,
+        dry_run: bool = ...,
+        on_timeout: Literal["kill", "background"] = ...,
+        **options: Unpack[BashOptions],
+    ) -> BashResult | BackgroundResult | DryRunResult: ...
+
+    async def bash(
+        self, command: str, **options: Any
+    ) -> BashResult | BackgroundResult | DryRunResult:
+        """Run a command; see `BashOptions` for the other options.
+
+        A failing command is a result. `CommandTimedOut`, `SpawnFailed` and the others are raised.
+        """
+        return await self._request(calls.bash(command, options))
+
+    async def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
+        """Return a shell's output since the last plain read, or from given byte offsets."""
+        return await self._request(calls.bash_output(bash_id, options))
+
+    async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
+        """Kill a shell and every process it started."""
+        return await self._request(calls.kill_shell(shell_id, options))
+
+    async def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
+        """Return running and retained shells, oldest first."""
+        return await self._request(calls.list_shells(session))
+
+    async def get_session(self, session: str = "main") -> GetSessionResult:
+        """Return the state in which the session's next command starts.
+
+        Raises `SessionNotFound` for a session that was never used.
+        """
+        return await self._request(calls.get_session(session))
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        """Return all sessions."""
+        return await self._request(calls.list_sessions())
+
+    async def close_session(self, session: str) -> CloseSessionResult:
+        """Kill a session's shells and their leftover processes, and delete the session."""
+        return await self._request(calls.close_session(session))
+
+    async def explain_command(
+        self,
+        command: str,
+        *,
+        session: str | None = "main",
+        env: Mapping[str, str | None] | None = None,
+        cwd: str | PathLike[str] | None = None,
+    ) -> ExplainCommandResult:
+        """Return the guard's verdict on a command, without running it."""
+        return await self._request(calls.explain_command(command, session, env, cwd))
+
+    async def tool_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
+        """Return the tool definitions as the API takes them: "openai", "anthropic" or "mcp"."""
+        return await self._request(calls.list_tools(format))
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        context: ExecutionContext | Mapping[str, Any] | None = None,
+    ) -> ToolResult:
+        """Execute a tool call of a model. A failure is a result, not an exception.
+
+        Members of `context` that are None count as absent.
+        """
+        return await self._request(calls.call_tool(name, arguments, context))
+
+    async def langchain_tools(
+        self, *, context: ExecutionContext | Mapping[str, Any] | None = None
+    ) -> list[StructuredTool]:
+        """Return the tools as LangChain tools. Needs the extra ``langchain``."""
+        from shelld_protocol.langchain import structured_tool  # noqa: PLC0415
+
+        return [
+            structured_tool(
+                tool["name"],
+                tool["description"],
+                tool["input_schema"],
+                call_async=partial(self.call_tool, tool["name"], context=context),
+            )
+            for tool in await self.tool_schemas("anthropic")
+        ]
+
+    async def server_info(self) -> ServerInfoResult:
+        """Return the daemon's version, limits and counters."""
+        return await self._request(calls.server_info())
+
+    async def ping(self) -> None:
+        """Wait for the daemon to answer."""
+        await self._request(calls.ping())
