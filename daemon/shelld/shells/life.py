@@ -89,7 +89,7 @@ class Life:
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def end_as_lost(self) -> None:
-        """The tree was killed, and nobody will tell of it: end whatever has not ended."""
+        """Our own code has failed, and the tree was killed: end whatever has not ended."""
         self.state, self.is_over = State.OVER, True
         if self.launch.is_waiting or self.shell.failure is not None:
             return

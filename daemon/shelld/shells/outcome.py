@@ -68,14 +68,13 @@ class Outcome:
     def settle_as_lost(self, shell: Shell) -> bool:
         """End the shell if it has not ended, as everything was killed; return whether it had not.
 
-        Nobody knows more than what has survived. It is "lost" unless somebody wanted it killed.
+        Nobody knows more than what has survived.
         """
         if shell.status is ShellStatus.PENDING:
             shell.started()
         ends_now = shell.status is ShellStatus.RUNNING
         if ends_now:
-            if self.kill_reason is None:
-                shell.reason = "lost"
+            shell.reason = "lost"
             _end(shell, signal.SIGKILL, self.kill_reason or ShellEvent.KILLED)
         elif shell.leftover:
             shell.reason = "lost"

@@ -80,11 +80,14 @@ class Supervisor:
                 self._advance()
 
     async def _end_in_time(self) -> None:
-        """Kill the tree, and supervise that for a moment; what is late has ended as killed."""
+        """Kill the tree, and supervise that for a moment. Then end the shell as killed."""
         self.life.discard()
         with anyio.move_on_after(LAST_KILL_S, shield=True):
             await self._supervise()
-        self.life.end_as_lost()
+        if not self.life.is_over:
+            # The runner kills the tree when its channel ends.
+            self.life.runner_is_lost = True
+            self.life.take(Event.ORPHANS_KILLED)
 
     def _advance(self) -> bool:
         """Take what has arrived; True if there is nothing more to wait for."""
