@@ -12,7 +12,7 @@ SCRIPTS := $(wildcard daemon/shelld/*/*.bash) .ci/run
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients docs sync package test quick test-long check lint fix types bench bench-peers bench-parts \
+.PHONY: help demo clients docs exchanges sync package test quick test-long check lint fix types bench bench-peers bench-parts \
 	soak fuzz faults mutants clean
 
 help: ## Show this list
@@ -41,8 +41,13 @@ clients: $(CLIENTS) ## Install clients of others, for the tests that drive the d
 demo: $(RUNTIME) ## Run a short session with a real daemon
 	@$(BIN)/python examples/demo.py
 
-docs: $(READY) ## Write the pages of docs/ that are made from the code
+docs: $(READY) ## Write the pages of docs/ that are made from the code, and build the site
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs . build/site
+
+exchanges: $(READY) ## Record the exchanges that docs/protocol.md shows
+	$(BIN)/python docs/record.py
 
 sync: $(READY) ## Make the methods of `Client` from those of `AsyncClient`
 	$(BIN)/python client/make_sync.py

@@ -1,16 +1,21 @@
-"""Writes what is known from the code: protocol.md from the types, options.md from the parser.
+"""Writes what is known from the code: `make docs`.
 
-Usage: python docs/generate.py; `make docs` does so, and a test tells if that was forgotten.
+protocol.md comes from the types and the recorded exchanges, options.md from the parser,
+python-api.md from the docstrings of the client. A test tells if it was forgotten.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
+import msgspec
+
+import shelld_client
 from shelld.cli.parser import option_parser
 from shelld_protocol.errors import ErrorKind
 from shelld_protocol.schemas import openrpc_document
@@ -28,11 +33,15 @@ OpenRPC document.
 
 JSON-RPC 2.0: one JSON value a line, or with `Content-Length` headers as in LSP; the first byte
 decides, and answers are framed alike. Params are given by name or, in this order, by position. Null
-is the same as leaving an optional param out, but for `session`, where it means none. Requests run
-at the same time, and are answered as they end. `$/cancelRequest` (`id`) and `$/cancel_request`
-(`requestId`) end a request, which is answered with `cancelled`; `notifications/cancelled`
-(`requestId`) ends it without an answer. A batch has at most 10,000 members. MCP's methods, on the
-same stream, are as [its specification](https://modelcontextprotocol.io) has them.
+is the same as leaving an optional param out. The exception is `session`, where null means none.
+
+Requests run at the same time, and are answered as they end. `$/cancelRequest` (`id`) and
+`$/cancel_request` (`requestId`) end a request, which is answered with `cancelled`;
+`notifications/cancelled` (`requestId`) ends it without an answer. A batch has at most 10,000
+members. MCP's methods, on the same stream, are as
+[its specification](https://modelcontextprotocol.io) has them.
+
+The examples are the lines of one client: a request, then its answer. Long texts are cut.
 
 A newer daemon may send members and values that are not listed here; clients ignore what they do not
 know. `protocol` in the result of `server_info` rises only with a change that breaks clients.
@@ -49,11 +58,62 @@ bytes, or of KiB, MiB or GiB with `K`, `M` or `G` behind it: `--retain-bytes 64M
 """
 
 
+# By kind: when it comes, and what `data` has besides `kind`.
+ERRORS = {
+    ErrorKind.PARSE_ERROR: ("The message is no JSON in UTF-8. The id is null.", ""),
+    ErrorKind.INVALID_REQUEST: (
+        "The message is no request, or too large.",
+        "`max_message_bytes`, if it is too large",
+    ),
+    ErrorKind.METHOD_NOT_FOUND: ("There is no such method.", ""),
+    ErrorKind.INVALID_PARAMS: ("A param is missing, unknown or out of range.", "`parameter`"),
+    ErrorKind.INTERNAL_ERROR: ("The daemon has failed. The log has the reason.", ""),
+    ErrorKind.CANCELLED: (
+        "The request was cancelled, and its command killed.",
+        "the result of the command so far, if it had started",
+    ),
+    ErrorKind.TIMEOUT: (
+        "The command was killed at its `timeout` or `idle_timeout`.",
+        "`timeout_ms`, and all members of [`bash`](#bash)'s result",
+    ),
+    ErrorKind.BLOCKED: ("The guard refused the command. Nothing ran.", "`rule`, `segment`"),
+    ErrorKind.SHELL_NOT_FOUND: (
+        "There is no such shell, or it is no longer retained.",
+        "`bash_id`, `expired`",
+    ),
+    ErrorKind.SPAWN_FAILED: (
+        "The command could not be started: its directory, bash, or its environment.",
+        "`errno`: the name, such as `ENOENT`; `ECANCELED` if its session was closed",
+    ),
+    ErrorKind.RESOURCE_EXHAUSTED: (
+        "The daemon or the system is short of something. A retry may succeed.",
+        "`limit`: `max_shells`, `max_in_flight`, `filters`, `processes`, `files`, `memory`, `disk`",
+    ),
+    ErrorKind.SHUTTING_DOWN: ("The daemon is ending.", ""),
+    ErrorKind.SESSION_NOT_FOUND: ("The session has not run a command.", "`session`"),
+    ErrorKind.UNSUPPORTED_VERSION: (
+        "MCP: the revision is not supported.",
+        "`supported`, `requested`",
+    ),
+}
+
+PYTHON_API = """\
+# The classes of the Python client
+
+Generated from the docstrings of `shelld_client`. [The Python client](python.md) shows how to use
+them.
+
+`AsyncClient` has coroutines, `Client` has the same methods without `await`. Both are context
+managers.
+"""
+
+
 class Reference:
     """Renders the schemas of an OpenRPC document."""
 
     def __init__(self) -> None:
         self._document = openrpc_document("")
+        self._recorded: list[dict[str, Any]] = json.loads((HERE / "exchanges.json").read_text())
         self._schemas: dict[str, Any] = self._document["components"]["schemas"]
 
     def render(self) -> str:
@@ -63,10 +123,25 @@ class Reference:
         lines += ["## What results are made of", ""]
         for name in sorted(self._inner()):
             lines += self._shape(name)
-        lines += ["## Errors", "", "`error.data.kind` is the name; the code is", ""]
-        lines += ["| kind | code |", "|---|---|"]
-        lines += [f"| `{kind.value}` | {kind.code} |" for kind in ErrorKind]
+        lines += [
+            "## Errors",
+            "",
+            "`error.data.kind` is the name. `data` may have more members:",
+            "",
+        ]
+        lines += ["| kind | code | when | data |", "|---|---|---|---|"]
+        lines += [
+            f"| `{kind.value}` | {kind.code} | {' | '.join(ERRORS[kind])} |" for kind in ErrorKind
+        ]
+        lines += ["", *(line for each in self._exchanges(None) for line in each)]
         return "\n".join(lines) + "\n"
+
+    def _exchanges(self, method: str | None) -> Iterator[list[str]]:
+        """Return the recorded exchanges of a method, or those of errors."""
+        for each in self._recorded:
+            request, answer = each["request"], each["answer"]
+            if (None if "error" in answer else request["method"]) == method:
+                yield ["```json", json.dumps(request), json.dumps(answer), "```", ""]
 
     def _method(self, method: dict[str, Any]) -> Iterator[str]:
         yield from (f"## `{method['name']}`", "", method["summary"], "")
@@ -81,6 +156,8 @@ class Reference:
         shapes = method["result"]["schema"]
         for shape in shapes.get("oneOf", [shapes]):
             yield from self._result(shape)
+        for lines in self._exchanges(method["name"]):
+            yield from lines
 
     def _result(self, shape: dict[str, Any]) -> Iterator[str]:
         if "$ref" not in shape:
@@ -106,7 +183,9 @@ class Reference:
         for member, inner in schema["properties"].items():
             description = _description(inner)
             if member not in required:
-                description = f"{description} Left out if {_shown(inner.get('default'))}.".strip()
+                says_so = "Left out" in description
+                rule = "" if says_so else f" Left out if {_shown(inner.get('default'))}."
+                description = f"{description}{rule}".strip()
             yield self._row(member, self._type(inner), description)
         yield ""
 
@@ -191,9 +270,89 @@ def options() -> str:
     return OPTIONS + "\n".join(rows) + "\n"
 
 
+def python_api() -> str:
+    members = {name: getattr(shelld_client, name) for name in shelld_client.__all__}
+    classes = {name: each for name, each in members.items() if isinstance(each, type)}
+    lines = [PYTHON_API, "## Methods", ""]
+    for name, method in inspect.getmembers(shelld_client.Client, callable):
+        if not name.startswith("_"):
+            lines += [f"### `{name}`", "", *_call(name, method), "", _text(method), ""]
+    lines += ["`pid` is the pid of the started process.", "", "## Options", ""]
+    for name, each in classes.items():
+        if issubclass(each, dict):
+            lines += [f"### {name}", "", _text(each), "", "| option | type |", "|---|---|"]
+            options = each.__annotations__.items()
+            lines += [f"| `{option}` | {_cell(_annotation(kind))} |" for option, kind in options]
+            lines.append("")
+    lines += ["## Results", "", "[The protocol](protocol.md) tells what each member means. In", ""]
+    lines[-2] += " Python the names are in snake_case."
+    for name, each in classes.items():
+        if issubclass(each, msgspec.Struct):
+            lines += [f"### {name}", "", _text(each), "", "| member | type |", "|---|---|"]
+            fields = ((field.name, field.type) for field in msgspec.structs.fields(each))
+            lines += [f"| `{member}` | {_cell(_annotation(kind))} |" for member, kind in fields]
+            lines.append("")
+    lines += ["## Exceptions", "", "| exception | is a | when | attributes |", "|---|---|---|---|"]
+    for name, each in classes.items():
+        if issubclass(each, Exception):
+            bases = ", ".join(f"`{base.__name__}`" for base in each.__bases__)
+            lines.append(f"| `{name}` | {bases} | {_text(each)} | {_attributes(each)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _call(name: str, method: Any) -> Iterator[str]:
+    # The last overload has all options.
+    signature = inspect.signature((get_overloads(method) or [method])[-1])
+    shown: list[str] = []
+    for each in signature.parameters.values():
+        if each.name == "self":
+            continue
+        if each.kind is each.KEYWORD_ONLY and "*" not in shown:
+            shown.append("*")
+        stars = "**" if each.kind is each.VAR_KEYWORD else ""
+        default = "" if each.default is each.empty else f" = {_default_shown(each.default)}"
+        shown.append(f"{stars}{each.name}: {each.annotation}{default}")
+    yield from ("```text", f"{name}({', '.join(shown)}) -> {signature.return_annotation}", "```")
+
+
+def _default_shown(value: Any) -> str:
+    return "..." if value is ... else json.dumps(value) if isinstance(value, str) else str(value)
+
+
+def _text(documented: Any) -> str:
+    """Return a docstring as Markdown, in one line."""
+    text = " ".join((inspect.getdoc(documented) or "").split())
+    return text.replace("``", "`")
+
+
+def _annotation(kind: Any) -> str:
+    text = getattr(kind, "__forward_arg__", None) or (
+        kind.__name__ if isinstance(kind, type) and not getattr(kind, "__args__", ()) else str(kind)
+    )
+    text = re.sub(r"Annotated\[(.+?), .*?\)\]", r"\1", text)
+    return re.sub(r"\b(?:typing|msgspec|shelld_protocol|collections\.abc|os)\.(?:\w+\.)*", "", text)
+
+
+def _cell(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+def _attributes(exception: type) -> str:
+    own = [name for name, each in vars(exception).items() if isinstance(each, property)]
+    cached = [
+        name for name, each in vars(exception).items() if type(each).__name__ == "cached_property"
+    ]
+    set_ = re.findall(r"self\.(\w+)(?:: [^=]+)? = ", inspect.getsource(exception))
+    return ", ".join(f"`{name}`" for name in dict.fromkeys((*own, *cached, *set_)))
+
+
 def pages() -> dict[Path, str]:
     """Return what the generated pages are to contain."""
-    return {HERE / "protocol.md": Reference().render(), HERE / "options.md": options()}
+    return {
+        HERE / "protocol.md": Reference().render(),
+        HERE / "options.md": options(),
+        HERE / "python-api.md": python_api(),
+    }
 
 
 if __name__ == "__main__":

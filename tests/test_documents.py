@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -43,6 +45,12 @@ def test_every_code_block_runs(language: str, text: str) -> None:
     elif language == "toml":
         assert tomllib.loads(text)
         return
+    elif language == "json":
+        for line in text.splitlines():
+            assert msgspec.json.decode(line)["jsonrpc"] == "2.0"
+        return
+    elif language == "text":
+        return
     else:
         assert language == "sh"
         # This test may itself run under one of these targets: see what they would do.
@@ -61,12 +69,59 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         assert "exit code 1\n" in ended.stdout
 
 
-def test_the_readme_names_every_method_and_every_page() -> None:
+def test_readme_names_every_method() -> None:
     readme = (ROOT / "README.md").read_text()
     for method in METHODS:
         assert f"`{method}`" in readme
+
+
+def test_readme_and_index_name_every_page() -> None:
+    readme, index = (ROOT / "README.md").read_text(), (ROOT / "docs" / "index.md").read_text()
+    assert "(docs/index.md)" in readme
     for page in (ROOT / "docs").glob("*.md"):
-        assert f"(docs/{page.name})" in readme
+        assert page.name == "index.md" or f"({page.name})" in index
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(text: str) -> set[str]:
+    """Return the names of a page's headings, as code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=lambda path: path.stem)
+def test_every_internal_link_leads_somewhere(path: Path) -> None:
+    for link in LINK.findall(re.sub(r"`[^`\n]*`", "", path.read_text())):
+        if link.startswith(("https://", "http://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text()), link
+
+
+def test_recorded_exchanges_are_as_a_daemon_answers() -> None:
+    record = runpy.run_path(str(ROOT / "docs" / "record.py"))
+    recorded = msgspec.json.decode((ROOT / "docs" / "exchanges.json").read_bytes())
+    assert [form(each) for each in recorded] == [form(each) for each in record["record"]()]
+    methods = {each["request"]["method"] for each in recorded}
+    # The first answers with the whole document, the second not at all.
+    assert methods == METHODS.keys() - {"rpc.discover", "exit"}
+
+
+def form(value: Any) -> Any:
+    """Return a value without numbers, and without what depends on the machine."""
+    if isinstance(value, dict):
+        return {
+            name: name if name in ("containment", "tools", "env") else form(inner)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [form(inner) for inner in value]
+    return 0 if isinstance(value, int) else value
 
 
 def test_the_pages_that_are_made_from_the_code_are_up_to_date() -> None:
@@ -82,7 +137,7 @@ def test_the_pages_that_are_made_from_the_code_are_up_to_date() -> None:
 def test_the_reference_names_every_method_error_and_parameter() -> None:
     reference = (ROOT / "docs" / "protocol.md").read_text()
     for kind in ErrorKind:
-        assert f"| `{kind.value}` | {kind.code} |" in reference
+        assert f"| `{kind.value}` | {kind.code} | " in reference
     for method, types in METHODS.items():
         assert f"## `{method}`" in reference
         for field in msgspec.structs.fields(types.params):

@@ -1,0 +1,108 @@
+"""Records one exchange with a daemon for each method, for protocol.md: `make exchanges`.
+
+What differs from run to run (pids, times, paths, sizes of this machine) is replaced. A test
+compares the form of the record with what a daemon answers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+RECORD: Final = Path(__file__).with_name("exchanges.json")
+PROJECT: Final = "/home/me/project"
+# Characters of a text that are shown.
+MAX_SHOWN: Final = 120
+_ID: Final = re.compile(r"\b(shell_\d+)[0-9a-f]{8}\b")
+
+# In this order, with one daemon. "$2" stands for the id of the shell that request 2 has started.
+REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
+    ("bash", {"command": "mkdir -p src && cd src && echo hello"}),
+    ("bash", {"command": "echo ready; sleep 300", "run_in_background": True}),
+    ("bash_output", {"bash_id": "$2", "wait": 5000}),
+    ("list_shells", {"session": "main"}),
+    ("kill_shell", {"shell_id": "$2"}),
+    ("get_session", {"session": "main"}),
+    ("list_sessions", {}),
+    ("explain_command", {"command": "echo hi; rm -rf /"}),
+    ("bash", {"command": "echo hi; rm -rf /", "dry_run": True}),
+    ("list_tools", {"format": "anthropic"}),
+    ("call_tool", {"name": "Bash", "arguments": {"command": "echo hi"}}),
+    ("close_session", {"session": "main"}),
+    ("server_info", {}),
+    ("ping", {}),
+    ("bash_output", {"bash_id": "shell_999999999"}),
+    ("shutdown", {}),
+]
+
+# What members become, by name.
+_FIXED: Final[dict[str, Any]] = {
+    "pid": 4711,
+    "durationMs": 3,
+    "duration_ms": 3,
+    "uptimeMs": 60_000,
+    "userMs": 1,
+    "systemMs": 1,
+    "maxRssBytes": 3_633_152,
+    "startedAt": "2026-01-31T12:00:00.000Z",
+    "createdAt": "2026-01-31T12:00:00.000Z",
+}
+
+
+def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
+    """Return each request with its answer."""
+    exchanges: list[dict[str, Any]] = []
+    ids: dict[str, str] = {}
+    with subprocess.Popen(
+        command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as daemon:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        for number, (method, params) in enumerate(REQUESTS, 1):
+            request: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
+            if params:
+                request["params"] = {
+                    name: ids.get(value, value) if isinstance(value, str) else value
+                    for name, value in params.items()
+                }
+            daemon.stdin.write(json.dumps(request).encode() + b"\n")
+            daemon.stdin.flush()
+            answer = json.loads(daemon.stdout.readline())
+            exchanges.append({"request": request, "answer": answer})
+            result = answer.get("result") or {}
+            ids[f"${number}"] = result.get("bash_id", "")
+        daemon.stdin.close()
+    return exchanges
+
+
+def settled(value: Any, directory: str) -> Any:
+    """Return an exchange without what differs from run to run."""
+    if isinstance(value, dict):
+        return {
+            name: _FIXED[name]
+            if name in _FIXED and inner is not None
+            else settled(inner, directory)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [settled(inner, directory) for inner in value]
+    if not isinstance(value, str):
+        return value
+    value = _ID.sub(r"\1c0ffee42", value.replace(directory, PROJECT))
+    return value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}..."
+
+
+def record() -> list[dict[str, Any]]:
+    """Return what a daemon of this environment answers."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = str(Path(directory).resolve())
+        return [settled(each, path) for each in exchange([sys.executable, "-m", "shelld"], path)]
+
+
+if __name__ == "__main__":
+    RECORD.write_text(json.dumps(record(), indent=1) + "\n")
