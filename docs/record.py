@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 RECORD: Final = Path(__file__).with_name("exchanges.json")
 PROJECT: Final = "/home/me/project"
@@ -74,7 +74,7 @@ def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
             daemon.stdin.flush()
             answer = json.loads(daemon.stdout.readline())
             exchanges.append({"request": request, "answer": answer})
-            result = answer.get("result") or {}
+            result: dict[str, Any] = answer.get("result") or {}
             ids[f"${number}"] = result.get("bash_id", "")
         daemon.stdin.close()
     return exchanges
@@ -87,10 +87,10 @@ def settled(value: Any, directory: str) -> Any:
             name: _FIXED[name]
             if name in _FIXED and inner is not None
             else settled(inner, directory)
-            for name, inner in value.items()
+            for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        return [settled(inner, directory) for inner in value]
+        return [settled(inner, directory) for inner in cast("list[Any]", value)]
     if not isinstance(value, str):
         return value
     value = _ID.sub(r"\1c0ffee42", value.replace(directory, PROJECT))

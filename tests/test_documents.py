@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -117,10 +117,10 @@ def form(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             name: name if name in ("containment", "tools", "env") else form(inner)
-            for name, inner in value.items()
+            for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        return [form(inner) for inner in value]
+        return [form(inner) for inner in cast("list[Any]", value)]
     return 0 if isinstance(value, int) else value
 
 
