@@ -12,7 +12,7 @@ SCRIPTS := $(wildcard daemon/shelld/*/*.bash) .ci/run
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients docs exchanges sync package test quick test-long check lint fix types bench bench-peers bench-parts \
+.PHONY: help demo clients docs exchanges picture sync package test quick test-long check lint fix types bench bench-peers bench-parts \
 	soak fuzz faults mutants clean
 
 help: ## Show this list
@@ -48,6 +48,10 @@ docs: $(READY) ## Write the pages of docs/ that are made from the code, and buil
 
 exchanges: $(READY) ## Record the exchanges that docs/protocol.md shows
 	$(BIN)/python docs/record.py
+
+picture: $(READY) ## Record the demo as docs/demo.svg
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python docs/picture.py
 
 sync: $(READY) ## Make the methods of `Client` from those of `AsyncClient`
 	$(BIN)/python client/make_sync.py
