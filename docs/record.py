@@ -90,7 +90,8 @@ def settled(value: Any, directory: str) -> Any:
             for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        return [settled(inner, directory) for inner in cast("list[Any]", value)]
+        values: list[Any] = value
+        return [settled(inner, directory) for inner in values]
     if not isinstance(value, str):
         return value
     value = _ID.sub(r"\1c0ffee42", value.replace(directory, PROJECT))

@@ -120,7 +120,8 @@ def form(value: Any) -> Any:
             for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        return [form(inner) for inner in cast("list[Any]", value)]
+        values: list[Any] = value
+        return [form(inner) for inner in values]
     return 0 if isinstance(value, int) else value
 
 
