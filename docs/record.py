@@ -90,7 +90,8 @@ def settled(value: Any, directory: str) -> Any:
             for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        values: list[Any] = value
+        # Only one of the two type checkers knows what is in it.
+        values = cast("list[Any]", cast("object", value))
         return [settled(inner, directory) for inner in values]
     if not isinstance(value, str):
         return value

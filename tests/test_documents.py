@@ -120,7 +120,8 @@ def form(value: Any) -> Any:
             for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        values: list[Any] = value
+        # Only one of the two type checkers knows what is in it.
+        values = cast("list[Any]", cast("object", value))
         return [form(inner) for inner in values]
     return 0 if isinstance(value, int) else value
 
