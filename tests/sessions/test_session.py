@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shelld.sessions import session as module
-from shelld.sessions.dump import DUMP
+from shelld.sessions.dump import dump_program
 from shelld.sessions.dump_parser import is_readable, is_whole, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
@@ -31,7 +31,7 @@ from shelld_protocol.structs import Unkept
 
 BASE = ShellState(b"/", {b"PATH": b"/usr/bin:/bin"}, inherits_cwd=True)
 DUMPED = subprocess.run(
-    [b"bash", b"-c", b"x=1 y=$'\\n'; f() { :; }; alias a=b; cd /usr\n" + DUMP],
+    [b"bash", b"-c", b"x=1 y=$'\\n'; f() { :; }; alias a=b; cd /usr\n" + dump_program(b".")],
     env={b"PATH": b"/usr/bin:/bin"},
     capture_output=True,
     check=False,
@@ -109,7 +109,7 @@ def test_a_directory_is_found_for_every_state(cwd: bytes) -> None:
 
 def test_a_bash_without_a_directory_leaves_the_session_where_it_was() -> None:
     session = new_session(BASE)
-    assert session.keep(Left(DUMPED.replace(b"/usr\n\0\0", b"\0\0"))) is None
+    assert session.keep(Left(DUMPED.replace(b"/usr\n.\0\0", b"\0\0"))) is None
     assert session.state.cwd == b"/"
     assert b"x=" in session.state.variables
 

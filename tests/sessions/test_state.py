@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shelld.sessions.calls import Told
-from shelld.sessions.dump import DUMP
+from shelld.sessions.dump import dump_program
 from shelld.sessions.dump_parser import MAX_DIRECTORIES, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
@@ -30,7 +30,7 @@ def dump_of(command: str, state: ShellState = BASE) -> bytes:
         os.write(descriptor, prelude(state, descriptor, {}))
         env = {name: value for name, value in state.env.items() if name not in state.later}
         result = subprocess.run(
-            [b"bash", b"-c", command.encode() + b"\n{ " + DUMP + b"; } 2>/dev/null"],
+            [b"bash", b"-c", command.encode() + b"\n{ " + dump_program(b".") + b"; } 2>/dev/null"],
             env={**env, **state.functions, b"BASH_ENV": b"/proc/self/fd/%d" % descriptor},
             cwd=state.cwd,
             pass_fds=[descriptor],

@@ -48,6 +48,6 @@ BEFORE_FUNCTIONS
 \builtin dirs -l -p;
 \builtin printf "\0";
 
-# A dot follows the path if that is the runner's directory, which is the daemon's own.
-\builtin pwd; \builtin test . -ef "/proc/$PPID/cwd" && \builtin printf .;
+# A dot follows the path if that is the daemon's own directory.
+\builtin pwd; \builtin test . -ef OWN_DIRECTORY && \builtin printf .;
 \builtin printf "\0"; \builtin printf "\0"

@@ -26,15 +26,20 @@ GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
 _DUMP: Final = b" ".join(lines_of("dump.bash"))
 
 
-def dump_with(globals_word: bytes, before_functions: bytes) -> bytes:
+# `GLOBALS` as one word of bash.
+GLOBALS_WORD: Final = quote(GLOBALS)
+
+
+def dump_program(
+    own_directory: bytes, *, globals_word: bytes = GLOBALS_WORD, before_functions: bytes = b""
+) -> bytes:
     """Return the program, in one line.
 
-    `globals_word`: a word of bash that stands for `GLOBALS`. `before_functions`: commands that run
-    before bash tells of its functions, once nothing of the command can interfere, each with "; "
-    at its end. In posix mode, bash exits if `eval` defines a function whose name is not an
-    identifier; it has left that mode by then.
+    `own_directory`: a path to the daemon's directory. `globals_word`: what stands for `GLOBALS`.
+    `before_functions`: commands that run before bash tells of its functions, once nothing of the
+    command can interfere, each with "; " at its end. In posix mode, bash exits if `eval` defines a
+    function whose name is not an identifier; it has left that mode by then.
     """
-    return _DUMP.replace(b"GLOBALS", globals_word).replace(b"BEFORE_FUNCTIONS ", before_functions)
-
-
-DUMP: Final = dump_with(quote(GLOBALS), b"")
+    program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
+    # These may contain anything.
+    return program.replace(b"BEFORE_FUNCTIONS ", before_functions)

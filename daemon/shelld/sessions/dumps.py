@@ -19,9 +19,13 @@ CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class DumpFiles:
-    """Grows to the number of commands that were recorded at the same time."""
+    """Grows to the number of commands that were recorded at the same time.
 
-    def __init__(self) -> None:
+    `own_directory`: a path to the daemon's own directory. "." stands for any directory.
+    """
+
+    def __init__(self, own_directory: str = ".") -> None:
+        self.own_directory = own_directory
         self._marks = itertools.count(1)
         self._unused: list[int] = []
         self._is_open = True

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shelld.sessions.dump import DUMP, GLOBALS, TRAPS_VARIABLE, dump_with
+from shelld.sessions.dump import GLOBALS_WORD, TRAPS_VARIABLE, dump_program
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 from shelld.sessions.state import ShellState
@@ -45,10 +45,13 @@ def may_trap(command: bytes, state: ShellState) -> bool:
     return len(command) > _MAX_WORDS_BYTES or not state.names.isdisjoint(_WORD.findall(command))
 
 
-def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: bytes = b"") -> bytes:
+def dump_at_exit(
+    path: str, own_directory: str, mark: bytes, *, shares_trap: bool, before_dump: bytes = b""
+) -> bytes:
     """Return the lines that make bash write, after its command, what it leaves behind to `path`.
 
-    `mark`, of letters and digits, is what it writes after that. `shares_trap`: the command may set
+    `own_directory` is a path to the daemon's directory. `mark`, of letters and digits, is what bash
+    writes after its state. `shares_trap`: the command may set
     a trap on EXIT, too. `before_dump`: commands that run before bash tells of its
     functions, once nothing of the command can interfere, each with "; " at its end.
     """
@@ -64,15 +67,19 @@ def dump_at_exit(path: str, mark: bytes, *, shares_trap: bool, before_dump: byte
     file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
     redirections = rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
     end = rb"; \builtin printf " + mark
+    program = dump_program(own_directory.encode(), before_functions=before_dump)
     if not shares_trap:
-        dump = dump_with(quote(GLOBALS), before_dump) if before_dump else DUMP
-        return _trap(dump + end, redirections)
+        return _trap(program + end, redirections)
     begin = rb"\builtin unset -f trap; "
-    line = _trap(begin + dump_with(quote(GLOBALS), before_dump) + end, redirections)
-    texts = {b"GLOBALS": quote(GLOBALS), b"BEFORE": quote(before_dump)}
+    line = _trap(begin + program + end, redirections)
+    texts = {b"GLOBALS": GLOBALS_WORD, b"BEFORE": quote(before_dump)}
     table = b" ".join(b"[%s]=%s" % item for item in texts.items())
-    run_before = rb"\builtin eval %s; " % _in_table(b"BEFORE") if before_dump else b""
-    dump = begin + dump_with(_in_table(b"GLOBALS"), run_before) + end
+    program = dump_program(
+        own_directory.encode(),
+        globals_word=_in_table(b"GLOBALS"),
+        before_functions=rb"\builtin eval %s; " % _in_table(b"BEFORE") if before_dump else b"",
+    )
+    dump = begin + program + end
     wrapper = _WRAPPER.replace(b"REDIRECTIONS", quote(redirections))
     wrapper = wrapper.replace(b"DUMP", quote(dump)).replace(b"TEXTS", table)
     return b"%s\n%s" % (wrapper, line)

@@ -41,6 +41,11 @@ class Recorder:
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     @property
+    def own_directory(self) -> str:
+        """A path to the daemon's own directory."""
+        return self._files.own_directory
+
+    @property
     def is_open(self) -> bool:
         return self._descriptor is not None
 

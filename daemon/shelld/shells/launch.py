@@ -172,7 +172,11 @@ class Launch:
         shares_trap = has_startup_file or may_trap(to_bytes(request.command), state)
         again = functions_again(request.env, session.state) if request.env else b""
         return dump_at_exit(
-            recorder.path, recorder.mark, shares_trap=shares_trap, before_dump=again
+            recorder.path,
+            recorder.own_directory,
+            recorder.mark,
+            shares_trap=shares_trap,
+            before_dump=again,
         )
 
 
