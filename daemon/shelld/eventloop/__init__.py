@@ -1,1 +1,1 @@
-"""What the event loop of asyncio does not have: readiness, idle tasks, memory given back."""
+"""What the asyncio event loop lacks: readiness, idle tasks, and the return of memory."""

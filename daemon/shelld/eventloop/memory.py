@@ -1,4 +1,4 @@
-"""The daemon's own memory: when garbage is looked for, and that what is freed goes back.
+"""The daemon's own memory: collects garbage rarely, and returns freed memory to the system.
 
 Affects the whole process, so only the daemon uses it.
 """
@@ -11,17 +11,17 @@ from typing import Final
 
 import anyio
 
-# Objects, more than are in use by a few hundred requests in flight.
+# In objects: more than a few hundred requests in flight use.
 GARBAGE_THRESHOLD: Final = 20_000
-# How long the memory of a large output may stay with us.
+# How long the daemon may hold the memory of a large output.
 GIVE_BACK_S: Final = 15.0
 
 
 def collect_rarely() -> None:
-    """Freeze the objects that exist, and look for cycles only once there are many new ones.
+    """Freeze the existing objects, and look for cycles only once there are many new ones.
 
-    What was imported is here to stay. Requests leave no cycles behind; to look for them after a few
-    hundred objects, as is the default, takes a twentieth of the time of a short command.
+    Imported objects stay forever. Requests leave no cycles behind. Looking for cycles after a few
+    hundred objects, which is the default, takes a twentieth of the time of a short command.
     """
     gc.freeze()
     gc.enable()
@@ -29,14 +29,14 @@ def collect_rarely() -> None:
 
 
 async def give_back_regularly() -> None:
-    """Return freed memory to the system again and again.
+    """Return freed memory to the system every `GIVE_BACK_S`.
 
-    glibc takes a large allocation that is freed as a sign to keep room for more (mallopt(3),
-    M_MMAP_THRESHOLD). That makes the next large output faster, but what is allocated above such
-    room would hold it for long. malloc_trim(3) takes some milliseconds where much was freed, and
-    next to none elsewhere.
+    When a program frees a large allocation, glibc keeps the room for more (mallopt(3),
+    M_MMAP_THRESHOLD). That makes the next large output faster, but allocations above such room
+    would hold it for long. malloc_trim(3) takes some milliseconds if much was freed, and almost
+    none otherwise.
     """
-    # Other C libraries have neither that habit nor this function.
+    # Other C libraries neither keep such room nor have this function.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await anyio.sleep(GIVE_BACK_S)

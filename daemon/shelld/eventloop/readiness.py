@@ -1,10 +1,9 @@
-"""What tasks wait for: something to read, a moment, a word of another task. On asyncio.
+"""Cheap waits on asyncio: for input, for a deadline, and for another task.
 
-`anyio.wait_readable` tells the kernel twice for each wait: that somebody waits, and that nobody
-does any more; and the task is woken one turn of the event loop after the event. An
-`anyio.Event` and a scope with a deadline ask several times which event loop runs. For a request,
-each of them takes as long as to decode it. `Watch` tells the kernel once and is called with the
-news itself, and all three are what asyncio has.
+`anyio.wait_readable` registers with the kernel and unregisters for each wait, and wakes the task
+one turn of the event loop after the event. An `anyio.Event` and a scope with a deadline look up the
+running event loop several times. For a request, each of these three takes as long as decoding it.
+`Watch` registers once, and the event loop calls it directly. All three waits use asyncio itself.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ import select
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-# Pollers that are kept for later.
+# Pollers kept for reuse.
 MAX_IDLE: Final = 8
 
 READABLE: Final = select.EPOLLIN
 
 
 class Watch:
-    """Calls a function whenever a descriptor is readable, while one task waits for that.
+    """Calls a function whenever a descriptor is readable, while one task waits.
 
     The function returns whether to stop waiting. It must read, or it is called again. It runs
-    outside of tasks, so it must not use what only tasks have. `wait` raises its exceptions.
+    outside tasks, so it must not use anything that needs a task. `wait` raises its exceptions.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        # Also after a wait, for the next one.
+        # Stays True after a wait, for the next one.
         self._is_registered = False
-        # While somebody waits.
+        # Set only while a task waits.
         self._on_readable: Callable[[], bool] | None = None
         self._is_over: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until = math.inf
 
     async def wait(self, on_readable: Callable[[], bool], until: float = math.inf) -> None:
-        """Wait until it is enough or, on the event loop's clock, `until`."""
+        """Wait until `on_readable` returns True or the event loop's clock reaches `until`."""
         try:
             self._on_readable = on_readable
             self._is_over = self._loop.create_future()
@@ -56,7 +55,7 @@ class Watch:
             self._until = math.inf
 
     def set_deadline(self, until: float) -> None:
-        """Wait no longer than `until`, if anybody waits."""
+        """End the current wait, if any, at `until` at the latest."""
         if self._is_over is None or until >= self._until:
             return
         if self._timer is not None:
@@ -66,7 +65,7 @@ class Watch:
 
     def _call(self) -> None:
         is_over = self._is_over
-        # Also between its end and the moment when the task learns of it.
+        # Nobody waits, or the wait has ended but the task has not run yet.
         if self._on_readable is None or is_over is None or is_over.done():
             self.close()
             return
@@ -82,16 +81,16 @@ class Watch:
 
     def _end(self) -> None:
         try:
-            # The task that waits may have been cancelled.
+            # The waiting task may have been cancelled.
             if self._is_over is not None and not self._is_over.done():
                 self._is_over.set_result(None)
         except Exception:
-            # Nobody else would end the wait.
+            # Nothing else would end the wait.
             self._loop.call_soon(self._end)
             raise
 
     def close(self) -> None:
-        """Forget the descriptor. To be called before that is closed."""
+        """Unregister the descriptor. Call this before the descriptor is closed."""
         if self._is_registered:
             self._is_registered = False
             self._loop.remove_reader(self._descriptor)
@@ -107,16 +106,16 @@ class WatchedPoller(NamedTuple):
 
 
 class PollerPool:
-    """Pollers that wait for their next use.
+    """Idle pollers.
 
-    With a new one for each command, `true` takes 2 % longer.
+    With a new poller for each command, `true` takes 2 % longer.
     """
 
     def __init__(self) -> None:
         self._idle: list[WatchedPoller] = []
 
     def take(self) -> WatchedPoller:
-        """Raises OSError where the system is short of something."""
+        """Return a poller. Raises OSError if the system is short of a resource."""
         if self._idle:
             return self._idle.pop()
         poller = select.epoll()
@@ -127,7 +126,7 @@ class PollerPool:
         return len(self._idle) < MAX_IDLE
 
     def give_back(self, watched: WatchedPoller) -> None:
-        """Take back a poller. One that is kept, as there is room, has no descriptors."""
+        """Take back a poller. If `has_room`, no descriptor may still be registered with it."""
         if self.has_room:
             self._idle.append(watched)
         else:
@@ -139,7 +138,7 @@ class PollerPool:
 
 
 class Wakeup:
-    """What one task waits for, once, and others, on the same event loop, wake it with."""
+    """Lets one task wait once, and other tasks on the same event loop wake it."""
 
     __slots__ = ("_is_set",)
 
@@ -151,6 +150,6 @@ class Wakeup:
         await self._is_set
 
     def set(self) -> None:
-        # The task that waits may have been cancelled.
+        # The waiting task may have been cancelled.
         if not self._is_set.done():
             self._is_set.set_result(None)

@@ -1,10 +1,10 @@
-"""Signals that the daemon waits for, however many come.
+"""Waits for signals, however many arrive.
 
-asyncio learns of a signal from a byte in a socket, and handles each byte by itself. When thousands
-of processes end at once, that takes more time than to reap them, and the byte of a SIGTERM finds
-the socket full. So a handler of Python's own counts here, and wakes the event loop once.
+asyncio learns of a signal from a byte in a socket, and handles each byte separately. When thousands
+of processes end at once, that takes longer than reaping them, and the byte of a SIGTERM finds the
+socket full. So a Python signal handler counts the signals here, and wakes the event loop once.
 
-Only for programs whose event loop is asyncio's, and for their main thread.
+Only for programs that run asyncio, and only for their main thread.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Arrivals:
         self._arrived.set()
 
     async def wait(self) -> int:
-        """Wait for a signal; return how many have come since the last call, or one less.
+        """Wait for a signal; return how many have arrived since the last call, or one less.
 
-        What the caller does next happens after each of them, also after one that is not counted.
+        What the caller does next happens after each of them, even after an uncounted one.
         """
         await self._arrived.wait()
         self._arrived = anyio.Event()
@@ -47,7 +47,7 @@ class Arrivals:
 
 @contextmanager
 def received(*numbers: signal.Signals) -> Generator[Arrivals]:
-    """Receive these signals in the block; afterwards they do what they did before."""
+    """Receive these signals in the block; restore their handlers afterwards."""
     loop = asyncio.get_running_loop()
     arrivals = Arrivals(loop)
     descriptor = signal.set_wakeup_fd(-1)
@@ -62,10 +62,10 @@ def received(*numbers: signal.Signals) -> Generator[Arrivals]:
 
 
 def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:
-    """Have Python write to a socket of the event loop when a signal comes.
+    """Have Python write to a socket of the event loop when a signal arrives.
 
-    asyncio does that for handlers of its own only. If the socket is full, Python drops the byte:
-    the bytes in the socket wake the event loop anyway.
+    asyncio does that only for its own handlers. If the socket is full, Python drops the byte: the
+    bytes in the socket wake the event loop anyway.
     """
     before = signal.getsignal(signal.SIGURG)
     loop.add_signal_handler(signal.SIGURG, _tell_nobody)
@@ -77,4 +77,4 @@ def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _tell_nobody() -> None:
-    """Handle a signal that has another handler before and afterwards."""
+    """Do nothing: the signal has another handler before and after this one."""

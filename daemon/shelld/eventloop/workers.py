@@ -1,13 +1,17 @@
-"""A pool of tasks that wait for jobs.
+"""A pool of idle tasks.
 
-Starting a task costs five times as much as waking one that waits: with a new task for each job,
-`true` takes 1.08 times as long, and `ping` 1.28 times. So a task that has done its job waits for
-the next one, unless `MAX_IDLE` others wait already.
+Starting a task costs five times as much as waking an idle one: with a new task for each job, `true`
+takes 1.08 times as long, and `ping` 1.28 times. So a task that has done its job waits for the next
+one, unless `MAX_IDLE` others wait already.
 
-Invariants: a job that was given is begun, whatever is cancelled; where asyncio runs the event loop,
-jobs begin in the order in which they were given; an idle task keeps nothing of its last job. What a
-job raises ends that job and nothing else, and what its owner raises then ends nothing. A job that
-cancels its own task has failed, like one that raises: only cancel scopes cancel a worker.
+Invariants:
+
+* Every job that was handed over begins, whatever is cancelled. On asyncio, jobs begin in the order
+  in which they were handed over.
+* An idle task keeps nothing of its last job.
+* An exception from a job ends only that job. An exception from `on_fault` ends nothing.
+* A job that cancels its own task has failed, like one that raises: only cancel scopes cancel a
+  worker.
 """
 
 from __future__ import annotations
@@ -33,18 +37,18 @@ MAX_IDLE: Final = 8
 def scope_is_cancelled() -> bool:
     """Return whether a cancel scope around the current task is cancelled.
 
-    If none is, a cancellation comes from the code that the task runs. For example, a tool may call
+    If none is, a cancellation comes from the code that the task runs: a tool, for example, may call
     ``asyncio.current_task().cancel()``.
     """
     try:
         return anyio.current_effective_deadline() == -math.inf
     except Exception:
-        # Then what was cancelled ends by itself, and nothing else with it.
+        # Assume that none is: then the cancellation ends the job and nothing else.
         return False
 
 
 class Worker(Generic[J]):
-    """The task that does a job."""
+    """A task and its current job."""
 
     __slots__ = ("arrived", "is_cancelled", "job", "task")
 
@@ -55,15 +59,15 @@ class Worker(Generic[J]):
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Cancel its job, unless it has ended."""
+        """Cancel the job, unless it has ended."""
         self.is_cancelled = True
         if self.task is not None:
             self.task.cancel()
 
 
 class Workers(Generic[J]):
-    """`work` does a job. If it raises, `on_fault` is called with the job and the error, to report
-    that and to do what is left.
+    """`work` does a job. If `work` raises, `on_fault` gets the job and the error; it reports the
+    error and does what is left to do.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class Workers(Generic[J]):
         self._is_open = True
 
     def start(self, job: J) -> Worker[J]:
-        """Have a job done, now; return who does it."""
+        """Start a job now; return the worker that does it."""
         if self._idle:
             worker = self._idle.pop()
             worker.job = job
@@ -91,7 +95,7 @@ class Workers(Generic[J]):
         return worker
 
     def close(self) -> None:
-        """End those that wait, and let nobody wait from now on."""
+        """End the idle workers, and keep none idle from now on."""
         self._is_open = False
         while self._idle:
             self._idle.pop().arrived.set()
@@ -112,10 +116,10 @@ class Workers(Generic[J]):
                 raise
             self._fail(worker, error)
         except BaseException as error:
-            # Also what ends programs elsewhere: a plug-in may raise SystemExit.
+            # BaseException, because a plug-in may raise SystemExit.
             self._fail(worker, error)
         finally:
-            # A task that was cancelled keeps the error, whose traceback leads to this frame.
+            # A cancelled task keeps the error, whose traceback references this frame.
             worker.task = worker.job = None
         with suppress(Exception, anyio.get_cancelled_exc_class()):
             if _has_cancelled_itself(task):
@@ -144,13 +148,13 @@ class Workers(Generic[J]):
         except anyio.get_cancelled_exc_class():
             if worker in self._idle:
                 self._idle.remove(worker)
-            # If it was given a job meanwhile, the cancellation meets that job.
+            # If the worker got a job meanwhile, the cancellation hits that job.
             if worker.job is None:
                 raise
 
 
 def _current_task() -> asyncio.Task[object] | None:
-    """Return asyncio's current task, or None where it does not run the event loop."""
+    """Return asyncio's current task, or None if asyncio does not run the event loop."""
     try:
         return asyncio.current_task()
     except RuntimeError:
@@ -158,9 +162,9 @@ def _current_task() -> asyncio.Task[object] | None:
 
 
 def _has_cancelled_itself(task: asyncio.Task[object] | None) -> bool:
-    """Return whether code in a task has cancelled it, and has not taken that back.
+    """Return whether code in a task has cancelled the task and has not undone that.
 
-    Cancel scopes take back what they have done when they end. Tasks of other event loops cannot be
+    Cancel scopes undo their cancellations when they end. Tasks of other event loops cannot be
     cancelled like that.
     """
     return task is not None and task.cancelling() > 0

@@ -1,1 +1,1 @@
-"""Filters of output: RE2, and a helper process for the patterns that RE2 refuses."""
+"""Output filters: RE2, and a helper process for the patterns that RE2 refuses."""

@@ -1,9 +1,9 @@
-"""Only the lines that a pattern matches, by an engine that cannot stall the daemon.
+"""Selects the lines that a pattern matches, with engines that cannot stall the daemon.
 
-RE2 comes first, as its time is linear in the text. What it refuses (lookaround, backreferences and
-whatever else needs backtracking) goes to Python's `re`. That is in a process of its own, which is
-killed when its time is up. RE2 itself works there if it could take long: with a large pattern, or
-with a long line and a pattern that is not small.
+RE2 comes first, because its time is linear in the text. Patterns that RE2 refuses (lookaround,
+backreferences and whatever else needs backtracking) go to Python's `re`. That runs in a helper
+process, which is killed when its time is up. RE2 itself runs there if it could take long: with a
+large pattern, or with a long line and a pattern that is not small.
 """
 
 from __future__ import annotations
@@ -24,52 +24,53 @@ from shelld_protocol.structs import FilterEngine
 
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
-# A pattern that is longer, or compiles to more, is compiled in the other process: it can take a
-# tenth of a second, in which no thread of this one could do anything else.
+# The helper process compiles patterns that are longer, or whose program is larger: compiling can
+# take a tenth of a second, in which no other thread of the daemon could run.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
 
-# Searches by RE2 that go on at once, as each takes a core; others wait. A text smaller than this is
-# searched on the spot, as the way to a thread and back takes longer.
+# Concurrent RE2 searches in threads, because each takes a core; further searches wait. A text of at
+# most `_INLINE_CHARACTERS` is searched inline, because the way to a thread and back takes longer.
 _THREADS: Final = 2
 _INLINE_CHARACTERS: Final = 4 * 1024
 
-# Characters times instructions of the pattern, of which RE2 does a few hundred million a second at
-# worst: what is done on the spot, and in a thread at once.
+# Characters times instructions of the pattern: the maximum inline, and for one call in a thread. At
+# worst, RE2 does a few hundred million a second.
 _INLINE_WORK: Final = 400_000
 _THREAD_WORK: Final = 100_000_000
 
-# Processes that search, or wait for more to search.
+# Helper processes, searching or idle.
 MAX_PROCESSES: Final = 16
 
-# What means something to RE2. A pattern without any of it is looked for as it stands.
+# A pattern without any of these characters is a literal.
 _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}\r\n")
 
-# Where a word is found more often than this, to look at each line is faster than to look for the
-# next one.
+# If a word occurs more often than once in so many characters, checking each line is faster than
+# searching for the next occurrence.
 _SPARSE_CHARACTERS: Final = 400
 
 
 class LineFilter(Protocol):
-    """`engine` is the one that decides what matches."""
+    """`engine`: the engine that decides what matches."""
 
     engine: FilterEngine
 
     def renew(self) -> None:
-        """Begin to count the time that this may take from zero."""
+        """Restart the time budget."""
 
     async def lines(self, text: str) -> str:
-        """Return the lines of `text` that match, each with the line end it had.
+        """Return the lines of `text` that match, each with its line end.
 
-        A line ends at "\\n" alone. A "\\r" before that, or at the beginning, is no part of what is
-        matched. Raises `RpcError` (invalid_params) if the pattern needs more than it may have.
+        A line ends only at "\\n". The pattern does not see "\\r" before that or at the start of the
+        line. Raises `RpcError` (invalid_params) if the pattern needs more time or memory than
+        allowed.
         """
         ...
 
 
 class Filters:
-    """Makes filters, and bounds what they may take together. `pool` runs those that backtrack."""
+    """Creates filters, and limits what they take together. `pool` starts helper processes."""
 
     def __init__(self, pool: RunnerPool) -> None:
         self._pool = pool
@@ -78,9 +79,10 @@ class Filters:
 
     @asynccontextmanager
     async def open(self, pattern: str | None) -> AsyncGenerator[LineFilter | None]:
-        """Provide the filter for a pattern, None for None.
+        """Provide the filter for a pattern; None if `pattern` is None.
 
-        Raises `RpcError`: invalid_params for a pattern that no engine takes, resource_exhausted.
+        Raises `RpcError`: invalid_params for a pattern that no engine accepts, resource_exhausted
+        if no helper process is available.
         """
         if pattern is None:
             yield None
@@ -102,7 +104,7 @@ class Filters:
                 yield _LinearFilter(linear, self._threads, start_process)
 
     async def _start_process(self, pattern: str, resources: ExitStack) -> LineFilter:
-        """Start a process that filters, which `resources` end. Raises `RpcError`."""
+        """Start a helper process, which `resources` ends. Raises `RpcError`."""
         if self._processes >= MAX_PROCESSES:
             sentence = f"Too many reads have a filter that needs a process: {MAX_PROCESSES}"
             raise resource_exhausted("filters", sentence)
@@ -117,7 +119,7 @@ class Filters:
 
 
 def portions(text: str, size: int) -> Iterator[str]:
-    """Split a text behind line ends, if possible into parts of at most `size` characters."""
+    """Split a text after line ends, if possible into parts of at most `size` characters."""
     begin = 0
     while begin < len(text):
         end = len(text)
@@ -129,7 +131,7 @@ def portions(text: str, size: int) -> Iterator[str]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text has no lone surrogates. That of a message has none."""
+    """Return whether a text has no lone surrogates. Text from a message has none."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -138,7 +140,7 @@ def _is_unicode(text: str) -> bool:
 
 
 class _LiteralFilter:
-    """A word: faster to look for than any engine could be asked."""
+    """A literal word. Searching it directly is faster than calling any engine."""
 
     engine: FilterEngine = "re2"
 
@@ -146,7 +148,7 @@ class _LiteralFilter:
         self._word = word
 
     def renew(self) -> None:
-        """Its time is not limited."""
+        """Do nothing: the time of a literal search is not limited."""
 
     async def lines(self, text: str) -> str:
         word = self._word
@@ -164,10 +166,10 @@ class _LiteralFilter:
 
 
 class _LinearFilter:
-    """RE2, in a place that suits the work: on the spot, in a thread, or in another process.
+    """RE2, run where the work fits: inline, in a thread, or in the helper process.
 
-    A thread cannot be stopped, so it never gets what could take long; and whoever gives up waits
-    for it, so that there are never more threads at work than there may be.
+    A thread cannot be stopped, so it never gets work that could take long. A cancelled request
+    waits for its thread, so no more threads than the limit ever run.
     """
 
     engine: FilterEngine = "re2"
@@ -195,7 +197,7 @@ class _LinearFilter:
         search = self._pattern.matching_lines
         work = len(text) * self._pattern.instructions
         if work > _THREAD_WORK:
-            # A long line.
+            # A single line, too long for a thread.
             if self._process is None:
                 self._process = await self._start_process()
             return await self._process.lines(text)
@@ -206,7 +208,7 @@ class _LinearFilter:
 
 @lru_cache(maxsize=_CACHED_PATTERNS)
 def _compile(pattern: str) -> LinearPattern | None:
-    """Return what RE2 makes of a pattern, None if it refuses it or that takes long to tell."""
+    """Compile a pattern with RE2; return None if RE2 refuses it or could take long."""
     if len(pattern) > _INLINE_PATTERN_CHARACTERS:
         return None
     return compile_linear(pattern, _INLINE_PROGRAM_BYTES)

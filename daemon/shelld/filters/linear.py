@@ -1,10 +1,11 @@
-"""Lines that a pattern matches, by RE2, whose time is linear in the text.
+"""Selects the lines that a pattern matches with RE2, whose time is linear in the text.
 
-Pure, and imported by the filter process as well, so it imports nothing of ours. See
+Pure. The helper process imports it as well, so it imports nothing else of shelld. See
 https://github.com/google/re2/wiki/Syntax.
 
-In Python, a call of RE2 costs more than the bytes it looks at. So one call searches many lines for
-the next match. No match can contain a line end, so the result is that of one call for each line.
+In Python, a call of RE2 costs more than the bytes it examines. So one call searches many lines for
+the next match. No match can contain a line end, so the result is the same as with one call for each
+line.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ import importlib
 import re
 from typing import Any, Final, cast
 
-# Of one compiled pattern: RE2's own default. Said here because it is a promise.
+# For each compiled pattern. This is RE2's own default, set here because shelld promises it.
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
-# What tells one line from a text of many: the text's own beginning and end, flags switched off,
-# bytes, and quoting that could hide any of those.
+# Syntax that can tell one line from a text of many lines: \A and \z (the ends of the text), flags
+# switched off, \C (a byte), and \Q, which quotes and could hide any of the others.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 
 class LinearPattern:
-    """A pattern that RE2 has compiled: as it is, and for many lines at once if it can be.
+    """A pattern compiled by RE2: for one line and, if possible, for many lines at once.
 
-    `instructions` is the size of its program. To search a text takes, at worst, a few nanoseconds
-    for each of its bytes and each instruction.
+    `instructions` is the size of its program. At worst, a search takes a few nanoseconds for each
+    byte of the text and each instruction.
     """
 
     def __init__(self, for_line: Any, for_lines: Any | None) -> None:
@@ -34,7 +35,7 @@ class LinearPattern:
         self._for_lines = for_lines
 
     def matching_lines(self, text: str) -> str:
-        # RE2 lets other threads run while it searches bytes, but converts text before that.
+        # RE2 lets other threads run while it searches bytes, but not while it converts text.
         data = text.encode()
         if self._for_lines is None or b"\r" in data:
             search = self._for_line.search
@@ -56,13 +57,13 @@ class LinearPattern:
 def compile_linear(
     pattern: str, program_bytes: int = MAX_PATTERN_MEMORY_BYTES
 ) -> LinearPattern | None:
-    """Return what RE2 makes of a pattern, None if it refuses it.
+    """Compile a pattern with RE2; return None if RE2 refuses it.
 
-    It also does so if the program would take more than about two thirds of `program_bytes`, and it
-    needs the longer to find out the more that is.
+    RE2 also refuses a program that would take more than about two thirds of `program_bytes`. The
+    larger `program_bytes` is, the longer RE2 takes to find that out.
     """
-    # Here and not above: most clients never filter, and none should wait for this import. The
-    # module has no types.
+    # Import here: most clients never filter, and none should wait for this import. The module
+    # has no types.
     re2: Any = importlib.import_module("re2")
     options = re2.Options()
     options.log_errors = False
@@ -79,13 +80,13 @@ def compile_linear(
     except cast("type[Exception]", re2.error):
         return None
     finally:
-        # Its own cache would hold a hundred patterns, of the said size each.
+        # RE2's own cache would hold a hundred patterns of up to the maximum size.
         re2.purge()
     return LinearPattern(for_line, for_lines)
 
 
 def split_lines(text: str) -> list[str]:
-    """Split behind each "\n"; splitlines() would also split at U+2028 and others."""
+    """Split after each "\\n"; splitlines() would also split at U+2028 and others."""
     *ended, rest = text.split("\n")
     lines = [line + "\n" for line in ended]
     return [*lines, rest] if rest else lines

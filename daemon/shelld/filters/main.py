@@ -1,10 +1,13 @@
-"""The process that matches lines, for as long as it is let live: with RE2, or else Python's `re`.
+"""The helper process: matches lines with RE2, or else with Python's `re`.
 
-A program of its own: it is started by its path, imports nothing but `linear` and what that needs,
-and may be killed at any moment. It reads and writes frames on its standard input, which is a
-socket: each is a length in four bytes, big-endian, and that many bytes of UTF-8. To say that it
-runs, it first writes an empty frame. The first frame that it reads is the pattern, each later one
-a text. Each is answered: "+" and the engine, or the lines that match, or "-" and why not.
+A separate program: `process` starts it by its path. It imports nothing but `linear` and what that
+needs, and may be killed at any moment.
+
+It reads and writes frames on its standard input, which is a socket. A frame is a length in four
+bytes, big-endian, and that many bytes of UTF-8. First, the program writes an empty frame to report
+that it runs. The first frame that it reads is the pattern; each later frame is a text. It answers
+the pattern with "+" and the engine, and a text with "+" and the lines that match. If either fails,
+it answers "-" and the reason.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ from collections.abc import Callable
 
 
 def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
-    # SIGXCPU, at the limit of time, would leave a core file.
+    # SIGXCPU, sent at the limit of processor time, would leave a core file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _limit_time(cpu_seconds)
     with contextlib.suppress(ValueError):
-        # Not everywhere can this be limited.
+        # Not every system supports this limit.
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     sys.path += paths
     with socket.socket(fileno=0) as connection, connection.makefile("rwb") as stream:
@@ -65,9 +68,9 @@ def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
 
 
 def _limit_time(seconds: int) -> None:
-    """Let the process use at most this much more processor time.
+    """Limit the processor time that this process may use from now on.
 
-    The daemon counts the time as well, but it may be stopped.
+    The daemon measures the time as well, but the daemon may be stopped.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     limit = math.ceil(time.process_time()) + seconds
@@ -77,7 +80,7 @@ def _limit_time(seconds: int) -> None:
 
 
 def _with_re2(pattern: str) -> Callable[[str], str] | None:
-    """Return what finds the lines; None if RE2 refuses the pattern, or is not there."""
+    """Return a function that finds the lines; None if RE2 refuses the pattern or is missing."""
     try:
         from shelld.filters.linear import compile_linear  # noqa: PLC0415
 

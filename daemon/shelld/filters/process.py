@@ -1,7 +1,7 @@
-"""Patterns that could take long: in another process, within a budget.
+"""Matches patterns that could take long, in a helper process with a budget.
 
-Owns that process, for the length of one read. A runner starts it, as it starts commands; so it is
-killed with all it may have become when its channel is closed, or when the daemon is gone.
+Owns that process for the length of one read. A runner starts it, as it starts commands. So the
+runner kills it, with everything below it, when its channel is closed or the daemon is gone.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
-# Of all texts together of one look at a stream. A pattern that does not explode needs a tenth of it
-# for the largest read there is.
+# For all texts of one look at a stream together. A pattern without catastrophic backtracking needs
+# a tenth of it for the largest read.
 TIME_BUDGET_S: Final = 2.0
-# For an interpreter to start where many others do, and to compile the pattern.
+# For an interpreter to start while many others start, and to compile the pattern.
 START_TIMEOUT_S: Final = 10.0
-# The largest read, decoded, and what is found in it.
+# Enough for the largest read, decoded, and the lines found in it.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
 _PROGRAM: Final = str(Path(__file__).with_name("main.py"))
-# Where it finds `shelld`.
+# Where the program finds `shelld`.
 _OURS: Final = str(Path(__file__).parents[2])
 _READ_BYTES: Final = 256 * 1024
 
 
 class FilterProcess:
-    """A `LineFilter`, after `compile` and until `close`. The `engine` is known by then.
+    """A `LineFilter` between `compile` and `close`. `compile` sets `engine`.
 
-    Raises `RpcError` (resource_exhausted) if no process can be had.
+    Raises `RpcError` (resource_exhausted) if no process can start.
     """
 
     engine: FilterEngine = "re2"
@@ -59,7 +59,7 @@ class FilterProcess:
         self._resources.close()
 
     async def compile(self, pattern: str) -> None:
-        """Raises `RpcError`: invalid_params for a bad pattern, resource_exhausted."""
+        """Compile `pattern`. Raises `RpcError`: invalid_params if it is bad, resource_exhausted."""
         with anyio.move_on_after(START_TIMEOUT_S):
             await self._wait_until_it_runs()
             self.engine = "re2" if await self._ask(pattern) == "re2" else "re"
@@ -81,17 +81,17 @@ class FilterProcess:
         try:
             await self._receive_frame()
         except (EOFError, ConnectionError):
-            # No runner or no program could be started. The pattern has no part in that.
+            # The runner or the program did not start. The pattern is not to blame.
             raise _no_process() from None
 
     async def _ask(self, text: str) -> str:
-        """Send a pattern or a text, and return the answer to it."""
+        """Send a pattern or a text; return the answer."""
         data = text.encode()
         try:
             await self._send(len(data).to_bytes(4, "big") + data)
             answer = await self._receive_frame()
         except (EOFError, ConnectionError):
-            # It was killed: by the kernel's limits, or by somebody else.
+            # The process was killed: by the kernel's limits, or by another process.
             raise _refused("takes too much time or memory") from None
         verdict, found = answer[:1], answer[1:].decode()
         if verdict != b"+":
@@ -124,7 +124,7 @@ class FilterProcess:
 
 
 def _start(pool: RunnerPool, stack: ExitStack) -> socket.socket:
-    """Let a runner start the program; `stack` ends both. Raises OSError."""
+    """Have a runner start the program; `stack` ends both. Raises OSError."""
     channel = pool.acquire()
     stack.callback(channel.close)
     ours, theirs = socket.socketpair()

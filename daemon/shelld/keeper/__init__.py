@@ -1,87 +1,88 @@
-"""The small processes under the daemon that start commands and leave none of them behind.
+"""Start commands in small processes under the daemon, and leave no process behind.
 
 ::
 
-    daemon ---- keeper            one; forks runners, finishes the work of those that die
+    daemon ---- keeper            one; forks runners, finishes the work of dead runners
       \\           |
        `------- runner            one per running command, reused; starts bash, reaps its tree
                    |
-                  bash -c ...     in a session and a process group of its own
+                  bash -c ...     in its own session and process group
 
-All three are child subreapers (prctl(2), Linux): whatever a command forks, however it detaches, is
-reparented to its runner when its own parent dies; to the keeper, if the runner was killed; to the
-daemon, if both were. A runner that sees ``waitpid`` fail with ECHILD has *proved* that nothing is
-left; a scan of /proc never could. Keeper and daemon, which have other children, look until nothing
-is found twice in a row (`orphan_reaper`). Each continues a child that a command has stopped, and
-the kernel continues keeper and runners when their parent ends. Where a cgroup of its own is to be
-had (`cgroup`), the kernel kills a command's processes all at once. Without subreapers
-(`tree.SessionMembers`) the same processes do the same with what can still be found.
+All three are child subreapers (prctl(2), Linux). When a process of a command loses its parent,
+however it detached, the kernel reparents it to the runner; to the keeper if the runner was killed;
+to the daemon if both were. A runner whose ``waitpid`` fails with ECHILD has *proved* that nothing
+is left; a scan of /proc never could. Keeper and daemon have other children, so they scan until two
+scans in a row find nothing (`orphan_reaper`). Both continue a keeper or runner that a command has
+stopped, and the kernel continues keeper and runners when their parent ends. Where a runner can have
+its own cgroup (`cgroup`), the kernel kills a command's processes all at once. Without subreapers
+(`tree.SessionMembers`), runner, keeper and daemon do the same with what they can still find.
 
-This package never imports anyio or anything of the rest of the daemon, and nothing outside the
-standard library: the keeper must stay small, since every runner is a fork of it. `pool` is the
-one exception, as it is the daemon's end.
+This package imports neither anyio nor the rest of the daemon, only the standard library: the
+keeper must stay small, because every runner is a fork of it. `pool` is the one exception, because
+it is the daemon's end.
 
 The protocol
 ------------
 Messages are marshalled tuples on `Channel`; descriptors travel with them.
 
 daemon -> keeper
-    ``(SPAWN_RUNNER,)`` + [socket]   fork a runner that serves this socket. Not answered: what is
-                                     sent into the other end waits there for the runner.
-    ``(STOP_RUNNER, pid)``           SIGKILL a runner that does not do what it is asked for, and, as
-                                     a subreaper, all below it: one of those may trace it.
+    ``(SPAWN_RUNNER,)`` + [socket]   fork a runner that serves this socket. There is no answer:
+                                     messages sent into the other end wait there for the runner.
+    ``(STOP_RUNNER, pid)``           SIGKILL an unresponsive runner and, if the keeper is a
+                                     subreaper, everything below it: a process there may trace it.
 
 daemon -> runner
     ``(RUN, program, argv, env, cwd, count)`` + [stdin, stdout, stderr, *extra]
-                                     start a command; extra descriptors become 3, 4, ... `cwd` and
-                                     the others are bytes; an empty `cwd` is the daemon's own;
-                                     `count` is the number of descriptors sent.
+                                     start a command; extra descriptors become 3, 4, ... All strings
+                                     are bytes; an empty `cwd` is the daemon's own; `count` is the
+                                     number of descriptors sent.
     ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace.
 
 runner -> daemon
     ``(READY, runner_pid, subreaper, cgroup)``
-                                     once, before anything else: what it has become.
+                                     once, before anything else: whether the runner became a
+                                     subreaper and has its own cgroup.
     ``(STARTED, pid)``
     ``(FAILED, errno, what)``        nothing was started; `what` is "cwd", "bash" or "exec".
     ``(EXITED, status, user_us, system_us, max_rss_bytes, signalled, leftover, empty)``
-                                     bash was reaped; `signalled`: a KILL had been carried out
-                                     before; `leftover`: pids of what it left behind, None if nobody
-                                     can tell; `empty`: this says what EMPTY says, too.
+                                     bash was reaped; `signalled`: a KILL was carried out before;
+                                     `leftover`: pids of the leftover processes, None if they
+                                     cannot be listed; `empty`: this message implies EMPTY.
     ``(STOPPED,)``                   a signal has stopped bash.
     ``(LEFTOVER, pids)``             the list has changed.
     ``(SURVIVORS, pids)``            not empty `KILL_DEADLINE_MS` after the grace; still trying.
     ``(EMPTY,)``                     nothing is left; the runner takes the next command.
 
 keeper -> daemon, on the socket of a runner that has died
-    ``(LOST,)``                      the keeper is killing what the runner left. From a runner that
-                                     lives: this command is its last.
+    ``(LOST,)``                      the keeper is killing what the runner left. If a living runner
+                                     sends this, the command is its last.
     ``(SURVIVORS, pids)``, ``(EMPTY,)``
                                      as above; then end of file.
 
-End of file on a runner's socket means that the daemon is gone, or has given the command up: the
-tree is killed, then the runner ends. A command that was not started by then is never started. End
-of file on the keeper's socket: it ends once its last runner has; those that cannot end, it kills,
-as a subreaper with what they have started. End of file on the daemon's side, without EMPTY, means
-that the keeper is gone too, could not fork, or has no means to know what a runner has left.
+End of file on a runner's socket means that the daemon is gone or has given up the command: the
+runner kills the tree, then ends. It never starts a command that it has not started by then. After
+end of file on its own socket, the keeper ends once its last runner has ended; if it is a subreaper,
+it kills runners that cannot end, with everything they started. End of file on the daemon's side,
+without EMPTY, means that the keeper is gone too, could not fork, or cannot know what a runner left.
 
-What fails
-----------
-Any system call may fail, and any line may raise MemoryError. There is one boundary for each owner:
+Failures
+--------
+Any system call may fail, and any line may raise MemoryError. Each owner has one boundary:
 
-`tree`      Raises no OSError. A process that cannot be looked at is alive. If not even the own
-            children can be listed, the answer is None, which nobody takes for "none are left".
-`Channel`   After a message that was sent in part, both ends see the end of the channel. A message
-            whose file did not arrive is FILE_LOST: a runner answers FAILED, the daemon gives the
-            channel up.
-runner      Catches nothing that it does not expect. It ends with an error, wherever that was raised
-            (`Keeper._become_runner`), and to its keeper this is the same as a runner that was
-            killed: the command is LOST, its tree is killed, and another runner takes its place. It
-            does so by itself, too, if it cannot list what it is to kill. What it knows of the
-            command's end, it tells first.
-keeper      Catches everything in one turn of its loop, and looks at all its children again. A
-            runner that has died is entered as lost before anything else is tried, so it is not
-            forgotten. Only a keeper that fails `_MAX_FAILURES` times in a row, or that cannot list
-            what it is to kill while the daemon could, ends with an error. Then the daemon adopts
-            its runners, kills the rest, and starts another keeper; no command is lost by that.
+`tree`      Raises no OSError. A process that cannot be inspected counts as alive. If not even its
+            own children can be listed, it returns None; no caller takes that for "none are left".
+`Channel`   After a message was sent in part, both ends see the end of the channel. A message
+            whose file did not arrive becomes FILE_LOST: a runner answers FAILED, the daemon gives
+            up the channel.
+runner      Catches only errors that it expects. Any other error ends it, wherever it was raised
+            (`Keeper._become_runner`). The keeper treats it like a killed runner: the command is
+            LOST, the keeper kills its tree, and another runner takes its place. A runner also ends
+            itself if it cannot list what it must kill. It first reports what it knows of the
+            command's end.
+keeper      Catches every error within one turn of its loop, and checks all its children again. It
+            records a dead runner as lost before it tries anything else, so it never forgets one.
+            It ends with an error only if it fails `_MAX_FAILURES` times in a row, or if it cannot
+            list what it must kill and the daemon could. Then the daemon adopts its runners, kills
+            the rest, and starts another keeper; no command is lost.
 `pool`      Only `prepare` and `acquire` raise OSError: for the one command that needs a runner.
 """

@@ -1,13 +1,14 @@
-"""A cgroup of its own for every runner, where there is one to be had: cgroup v2, Linux.
+"""Give every runner its own cgroup where possible (cgroup v2, Linux).
 
-What it adds: ``cgroup.kill`` ends everything in a cgroup at once, also what forks faster than it
-can be found and what has changed its user. It is no proof, as a privileged command can leave its
-cgroup: that remains to have no child left.
+``cgroup.kill`` ends everything in a cgroup at once, including processes that fork faster than a
+scan can find them and processes that have changed their user. It proves nothing, because a
+privileged command can leave its cgroup: the proof remains to have no child left.
 
-A runner enters its cgroup once, and commands are born there. To kill them it steps out first.
+A runner enters its cgroup, and its commands start there. To kill them, the runner leaves first.
 
-A directory is only used if nobody else manages it and no command can notice: under systemd it must
-be delegated, and it must not have limits, which programs would look for in the new one.
+This module uses a directory only if nobody else manages it and no command can notice: under systemd
+it must be delegated, and it must have no limits, because programs look for limits in their own
+cgroup and would not find them in the new one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def usable_directory() -> str | None:
 
 
 def is_usable(directory: str, *, under_systemd: bool) -> bool:
-    """Whether a cgroup may be divided without anybody else having to know."""
+    """Return whether this process may divide a cgroup without coordinating with anyone else."""
     needed = (directory, f"{directory}/cgroup.procs")
     if not all(os.access(path, os.W_OK) for path in needed):
         return False
@@ -54,18 +55,18 @@ def _is_limited(path: str) -> bool:
         with open(path) as file:
             return not file.read().startswith("max")
     except FileNotFoundError:
-        # Without the controller there is no limit either.
+        # Without the controller there is no limit.
         return False
     except OSError:
         return True
 
 
 def remove_stale(parent: str) -> None:
-    """Remove what keepers that were killed have left in `parent`."""
+    """Remove the directories that killed keepers left in `parent`."""
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             if name.startswith(_PREFIX) and not _is_running(name.split("-")[1]):
-                # Refused where a process is in it.
+                # Fails while a process is in the cgroup.
                 with contextlib.suppress(OSError):
                     os.rmdir(f"{parent}/{name}")
 
@@ -81,7 +82,7 @@ def _is_running(pid: str) -> bool:
 
 
 class Cgroup:
-    """One directory, made by the keeper for one runner. Every method tolerates failure."""
+    """A directory that the keeper creates for one runner. Every method tolerates failure."""
 
     def __init__(self, parent: str, path: str) -> None:
         self._parent = parent
@@ -89,7 +90,7 @@ class Cgroup:
 
     @classmethod
     def create(cls, parent: str, number: int) -> Cgroup | None:
-        """Make a directory that nobody else has, or return None."""
+        """Create a directory with a unique name; return None on failure."""
         path = f"{parent}/{_PREFIX}{os.getpid()}-{number}"
         try:
             os.mkdir(path)
@@ -97,25 +98,25 @@ class Cgroup:
             return None
         cgroup = cls(parent, path)
         if not os.path.exists(f"{path}/cgroup.kill"):
-            # Linux before 5.14: nothing to be gained.
+            # Linux before 5.14 has no cgroup.kill, so the cgroup would gain nothing.
             cgroup.remove()
             return None
         return cgroup
 
     def enter(self) -> bool:
-        """Move the calling process, and all that it will start, in."""
+        """Move the calling process, and everything it starts from now on, into the cgroup."""
         return _write(f"{self._path}/cgroup.procs", b"0")
 
     def leave(self) -> bool:
-        """Move the calling process, without what it has started, out."""
+        """Move the calling process out. The processes that it started stay."""
         return _write(f"{self._parent}/cgroup.procs", b"0")
 
     def kill(self) -> None:
-        """SIGKILL everything that is in it."""
+        """SIGKILL everything in the cgroup."""
         _write(f"{self._path}/cgroup.kill", b"1")
 
     def remove(self) -> bool:
-        """Remove the directory; False while a process is in it."""
+        """Remove the directory; return False while a process is in it."""
         try:
             os.rmdir(self._path)
         except FileNotFoundError:

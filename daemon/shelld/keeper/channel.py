@@ -1,7 +1,7 @@
 """A stream socket that carries marshalled tuples and descriptors.
 
-Both ends belong to one program and one interpreter, which is what makes `marshal` right here: it
-is built in, fast, and never leaves the machine or the process family.
+Both ends belong to one program and one interpreter, so `marshal` fits: it is built in and fast, and
+its output never leaves the machine or the process family.
 
 A frame is a 4-byte length and the marshalled tuple. A tuple of more than `INLINE_BYTES` travels
 as a temporary file, so that a send never waits for the reader. Descriptors belong to the frame
@@ -35,7 +35,7 @@ STOP_RUNNER: Final = 12
 FILE_LOST: Final = 13
 STOPPED: Final = 14
 
-# How long after the grace a runner tries before it reports survivors (contract: grace + 1 s).
+# How long a runner tries after the grace before it reports survivors (contract: grace + 1 s).
 KILL_DEADLINE_MS: Final = 1_000
 
 # Well under the smallest default send buffer (Linux: 208 KiB), with room for several frames.
@@ -49,7 +49,7 @@ Message = tuple[Any, ...]
 
 
 class RunnerInfo(NamedTuple):
-    """`subreaper`, `cgroup`: whether the runner has become the one and is in one of its own."""
+    """`subreaper`, `cgroup`: whether the runner became a subreaper and has its own cgroup."""
 
     pid: int
     subreaper: bool
@@ -57,7 +57,7 @@ class RunnerInfo(NamedTuple):
 
 
 def anonymous_file(content: bytes) -> int:
-    """Return the descriptor of a nameless file that holds `content`, positioned at its start."""
+    """Return a descriptor of an unnamed file that holds `content`, with its offset at 0."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("shelld", os.MFD_CLOEXEC)
     else:  # pragma: no cover - not Linux
@@ -78,15 +78,15 @@ def write_all(descriptor: int, content: bytes) -> None:
     """Write `content` to a file. Raises OSError if not all of it can be written."""
     written = os.write(descriptor, content)
     while written < len(content):
-        # A short write does not say why it was short; the next one does.
+        # A short write hides its reason; the next write raises the error.
         written += os.write(descriptor, memoryview(content)[written:])
 
 
 class Channel:
-    """One end. Owns its socket, and the descriptors received but not yet handed out.
+    """One end. Owns its socket, and the descriptors received but not yet returned.
 
-    `peer` is what the runner at the other end said of itself with READY. `keeper`: the pid of the
-    keeper that was asked for this runner.
+    `peer`: what the runner at the other end reported with READY. `keeper`: the pid of the keeper
+    that the daemon asked for this runner.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -111,9 +111,9 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Send one message. Raises OSError if the peer is gone, does not read, or memory is short.
+        """Send one message. Raises OSError if the peer is gone or not reading, or memory is short.
 
-        Then nothing of it was sent, or both ends are told that the channel is at its end.
+        On an error, either nothing was sent, or both ends see the end of the channel.
         """
         body = marshal.dumps(message)
         if len(body) <= INLINE_BYTES:
@@ -133,31 +133,31 @@ class Channel:
             sent = self._socket.send(frame)
         try:
             while sent < len(frame):
-                # On a socket that blocks, a signal has interrupted the call.
+                # On a blocking socket, a signal interrupted the call.
                 sent += self._socket.send(frame[sent:])
         except BaseException:
-            # Whatever followed would be taken for the rest of this frame.
+            # The peer would take whatever follows for the rest of this frame.
             self.shut_down()
             raise
 
     def shut_down(self) -> None:
-        """Let both ends see the end of the channel."""
+        """Make both ends see the end of the channel."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def receive(self) -> list[tuple[Message, list[int]]] | None:
-        """Return the complete messages that are there, with their descriptors; None at the end.
+        """Return the complete messages that have arrived, with their descriptors; None at the end.
 
-        Reads once: on a blocking socket call it when the socket is readable. The kernel leaves out
-        descriptors that this process has no room for. A message that was in a file
-        of those is `FILE_LOST`.
+        Reads once: on a blocking socket, call it only when the socket is readable. The kernel drops
+        descriptors that this process has no room for. A message whose file was dropped becomes
+        `FILE_LOST`.
         """
         try:
             data, ancillary, _flags, _address = self._socket.recvmsg(
                 65536, socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_SIZE), _CLOEXEC
             )
         except OSError as error:
-            # Out of memory, it is still there to be read.
+            # After a transient error, the data can still be read.
             return [] if error.errno in TRANSIENT else None
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -175,7 +175,7 @@ class Channel:
             if message[0] == READY:
                 self.peer = RunnerInfo(*message[1:])
                 continue
-            # The kernel never merges data across descriptors: the last frame of a read has them.
+            # The kernel never merges data across descriptors: the last frame of a read owns them.
             messages.append((message, []))
         if messages and self._descriptors:
             messages[-1][1].extend(self._descriptors)
@@ -202,7 +202,7 @@ class Channel:
         descriptor = self._descriptors.pop(0)
         try:
             size = os.fstat(descriptor).st_size
-            # Its position is shared with the sender.
+            # `pread`, because the sender shares the file offset.
             return _tuple(marshal.loads(os.pread(descriptor, size, 0)))
         except (OSError, MemoryError, EOFError, ValueError, TypeError):
             return (FILE_LOST,)

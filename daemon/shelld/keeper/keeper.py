@@ -1,15 +1,15 @@
-"""The keeper: forks runners, and finishes the work of those that die.
+"""The keeper: forks runners, and finishes the work of runners that die.
 
-Owns the runners as processes, and their cgroups, not what they do. It runs in an interpreter of
-its own that imported nothing it does not need, so a fork of it is cheap and inherits nothing of
-the daemon.
+Owns the runner processes and their cgroups, not what the runners do. It runs in its own
+interpreter, which imported only what it needs, so a fork is cheap and inherits nothing of the
+daemon.
 
-It keeps every runner's socket open. When a runner is killed, the keeper kills what that leaves and
-tells the daemon on the same socket, in the same words, when nothing is left. Without subreapers it
-cannot know what that is, and closes the socket: the daemon does it then.
+It keeps every runner's socket open. When a runner is killed, the keeper kills what the runner left.
+When nothing is left, it tells the daemon on the same socket with the same messages. Without
+subreapers it cannot know what a runner left, so it closes the socket, and the daemon does the work.
 
-Nothing that goes wrong with one message or one runner ends the keeper. If it fails again and again,
-or cannot see what it has to kill, it ends with an error, and the daemon takes its place.
+No failure of one message or one runner ends the keeper. If it fails again and again, or cannot list
+what it must kill, it ends with an error, and the daemon takes its place.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, Orphan
 from shelld.keeper.tree import become_subreaper, continue_when_parent_ends, set_process_name
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
-# Of turns of the main loop in a row that raise what nobody expected.
+# The keeper ends after this many turns in a row that raise an unexpected exception.
 _MAX_FAILURES: Final = 100
-# Where closerange(3) closes one by one, a limit of millions would take seconds.
+# closerange(3) may close descriptors one by one; a limit of millions would then take seconds.
 _MAX_INHERITED: Final = 65_536
-# Once the daemon is gone, how often to look for runners that go on.
+# Once the daemon is gone, how often to look for runners that do not end.
 _GIVE_UP_INTERVAL_S: Final = 2 * KILL_DEADLINE_MS / 1000
 
 
 class KeeperOptions(NamedTuple):
     """`file_limit`: the soft RLIMIT_NOFILE of commands.
 
-    `mechanism`: the strongest to be used, of "cgroup", "subreaper" and "process-group".
+    `mechanism`: the strongest one to use: "cgroup", "subreaper" or "process-group".
 
-    `has_heir`: the daemon adopts what is below this process when it ends.
+    `has_heir`: when this process ends, the daemon adopts everything below it.
     """
 
     file_limit: int
@@ -62,11 +62,11 @@ class KeeperOptions(NamedTuple):
 
 
 class _Runner:
-    """A runner that was forked, until its tree is known to be empty. Owns a copy of its socket.
+    """A forked runner, until its tree is known to be empty. Owns a copy of its socket.
 
-    Once it has died, this says in its place what is left, to a daemon that reads: it never waits
-    for one that does not. `others` are survivors of runners that died earlier. `is_given_up`: it is
-    to be killed, with all below it.
+    After the runner has died, this object reports in its place what is left. It never waits for a
+    daemon that does not read. `others`: survivors of runners that died earlier. `is_given_up`: the
+    keeper must kill the runner and everything below it.
     """
 
     def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:
@@ -78,13 +78,13 @@ class _Runner:
         self.reported = False
 
     def tell(self, message: Message) -> bool:
-        """Whether it could be sent. A daemon that was not told finds out at the end of file."""
+        """Return whether the message was sent. A daemon that misses it sees end of file later."""
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=self.socket)
         except OSError:
             return False
         try:
-            # The runner that shared this flag is dead.
+            # This sets the flag for the runner too, but the runner is dead.
             sock.setblocking(False)
             Channel(sock).send(message)
         except OSError:
@@ -107,7 +107,7 @@ class _Runner:
 
 
 class KeeperError(Exception):
-    """This keeper cannot go on."""
+    """This keeper cannot continue."""
 
 
 class Keeper:
@@ -125,11 +125,11 @@ class Keeper:
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
         self._daemon_alive = True
-        # Monotonic seconds. None while the daemon listens to this keeper, and without a subreaper.
+        # Monotonic seconds. None while the daemon uses this keeper, and always without a subreaper.
         self._give_up_at: float | None = None
         self._runners: dict[int, _Runner] = {}
         self._forked_count = 0
-        # Those that have died before they could prove that nothing is left.
+        # Runners that died before they could prove that nothing is left.
         self._lost: list[_Runner] = []
         self._orphan_reaper = OrphanReaper()
         self._cgroups_to_remove: list[Cgroup] = []
@@ -149,7 +149,7 @@ class Keeper:
                 failures += 1
                 if failures == _MAX_FAILURES:
                     raise
-                # An end or a stop may have been missed.
+                # The failed turn may have missed a child that ended or stopped.
                 time.sleep(KILL_INTERVAL_MS / 1000)
                 self._must_reap = True
         self._remove_cgroups()
@@ -170,7 +170,7 @@ class Keeper:
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = now + _GIVE_UP_INTERVAL_S
             for pid, each in self._runners.items():
-                # The daemon may have another keeper, and go on with its runners.
+                # A daemon that has another keeper may still use its runners.
                 if each.is_abandoned:
                     self._give_up(pid)
 
@@ -186,7 +186,7 @@ class Keeper:
         try:
             messages = self._channel.receive()
         finally:
-            # Also if that failed: nobody knows how much was read. The daemon starts another keeper.
+            # Also on an error: nobody knows how much was read. The daemon starts another keeper.
             if messages is None:
                 self._poll.unregister(self._channel.fileno())
                 self._channel.close()
@@ -194,22 +194,23 @@ class Keeper:
                 if self._subreaper:
                     self._give_up_at = time.monotonic() + _GIVE_UP_INTERVAL_S
         for message, descriptors in messages or ():
-            # Without its socket, which there was no room for, the daemon sees end of file.
+            # If there was no room for the runner's socket, the daemon sees end of file.
             if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
                 self._give_up(message[1])
 
     def _give_up(self, pid: int) -> None:
-        """SIGKILL a runner and, if this is a subreaper, all below it without waiting for its end.
+        """SIGKILL a runner and, if this is a subreaper, at once everything below the runner.
 
-        A process below it may trace it, and then it cannot be reaped before that one has ended.
+        A process below may trace the runner; then the runner cannot be reaped before its tracer
+        has ended.
         """
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
         given_up = self._runners[pid]
         if not self._subreaper:
-            # The daemon sees end of file now, though a runner that is traced cannot be reaped.
+            # Let the daemon see end of file now, even if a tracer keeps the runner unreaped.
             given_up.close()
         elif not given_up.is_given_up:
             given_up.is_given_up = True
@@ -229,7 +230,7 @@ class Keeper:
             keeper_pid = os.getpid()
             pid = os.fork()
         except Exception:
-            # The daemon sees end of file on the other side.
+            # The daemon sees end of file.
             os.close(descriptor)
             if cgroup is not None:
                 cgroup.remove()
@@ -243,7 +244,7 @@ class Keeper:
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            # The sockets of the others: their ends are to be seen as such.
+            # Close the sockets of the other runners, so that the daemon can see them end.
             for other in self._runners.values():
                 other.close()
             for lost in self._lost:
@@ -258,7 +259,7 @@ class Keeper:
             )
             status = 0
         finally:
-            # Whatever was raised: this process must not go on as a second keeper.
+            # After any exception: this process must not continue as a second keeper.
             os._exit(status)
 
     def _reap(self) -> None:
@@ -271,7 +272,7 @@ class Keeper:
             if pid == 0:
                 return
             if os.WIFSTOPPED(status):
-                # By a command that wants to be left alone.
+                # A command has stopped its runner to be left alone.
                 if pid in self._runners:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGCONT)
@@ -281,11 +282,11 @@ class Keeper:
 
     def _bury(self, ended: _Runner, status: int) -> None:
         if status == 0 or not self._subreaper:
-            # It has proved that nothing was left, or nothing can be said of it here: the daemon
-            # sees end of file, and knows the session.
+            # The runner has proved that nothing is left, or the keeper cannot know what is left:
+            # the daemon sees end of file, and knows the session.
             ended.close()
         else:
-            # First of all, so that the daemon is told whatever else fails.
+            # First, so that the daemon is told even if a later step fails.
             self._lost.append(ended)
             self._orphan_reaper.start_round()
             if not ended.is_given_up:
@@ -310,7 +311,7 @@ class Keeper:
 
     def _is_finished(self, lost: _Runner) -> bool:
         survivors = [pid for pid in self._orphan_reaper.survivors if pid not in lost.others]
-        # Nothing else is understood before that.
+        # The daemon understands no other message before LOST.
         lost.announced = lost.announced or lost.tell((LOST,))
         if survivors and not lost.reported:
             lost.reported = lost.announced and lost.tell((SURVIVORS, survivors))
@@ -325,7 +326,7 @@ class Keeper:
 
 
 def _limit_files(soft: int) -> None:
-    # Both may have been lowered since the daemon was started.
+    # Both limits may have been lowered since the daemon started.
     with contextlib.suppress(ValueError, OSError):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard != resource.RLIM_INFINITY:
@@ -334,21 +335,21 @@ def _limit_files(soft: int) -> None:
 
 
 def main(descriptor: int, file_limit: str, mechanism: str, has_heir: str) -> None:
-    """Serve the socket `descriptor`; called by `pool`, in a new interpreter and session."""
+    """Serve the socket `descriptor`. `pool` calls this in a new interpreter and session."""
     os.closerange(3, descriptor)
     os.closerange(descriptor + 1, min(os.sysconf("SC_OPEN_MAX"), _MAX_INHERITED))
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # One for every runner. Where that is refused, the number of runners is limited.
+    # Each runner takes one descriptor. Without the higher limit, fewer runners fit.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # Runners are forks of this process: what is not looked at stays shared with them.
+    # Runners are forks of this process: memory that the collector does not touch stays shared.
     gc.freeze()
     options = KeeperOptions(int(file_limit) or soft, mechanism, has_heir == "1")
     try:
         Keeper(socket.socket(fileno=descriptor), options).serve()
     except (KeeperError, OSError):
-        # Without a word: the daemon replaces it, and nothing is lost.
+        # No message: the daemon starts another keeper, and nothing is lost.
         os._exit(1)

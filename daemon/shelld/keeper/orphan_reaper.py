@@ -1,8 +1,8 @@
-"""Kills orphans: children of this process that a killed runner or keeper has left.
+"""Kills orphans: children of this process that a killed runner or keeper left behind.
 
-A subreaper that has children of its own cannot wait for ECHILD. It looks, kills and looks again,
-until nothing was found twice in a row: a list of children is read in steps, and an end between two
-of them can hide a neighbour.
+A subreaper with other children cannot wait for ECHILD. It scans and kills until two scans in a row
+find nothing: reading a list of children takes several steps, and a process that ends between two
+steps can hide its neighbour.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Final
 from shelld.keeper.channel import KILL_DEADLINE_MS
 from shelld.keeper.tree import Spared, kill_descendants
 
-# Between two rounds of SIGKILL: what was hit needs a moment to die and be reaped.
+# Between two rounds of SIGKILL: killed processes need a moment to die and be reaped.
 KILL_INTERVAL_MS: Final = 2
-# After the deadline, what survived SIGKILL waits for a disk or belongs to another user.
+# Between two rounds after the deadline: survivors wait for a disk or belong to another user.
 SURVIVOR_INTERVAL_MS: Final = 500
 
-# Processes that a parent reaps before it does anything else. While others fork and end, there may
-# always be one more.
+# Processes that a parent reaps before it does anything else. While processes fork and end, there
+# may always be one more.
 REAPED_AT_ONCE: Final = 1_000
-# On a machine without a processor to spare, the deadline may pass before much was done.
+# Rounds needed besides the deadline, which may pass on a busy machine before much was done.
 ROUNDS_BEFORE_GIVING_UP: Final = 20
 
 _CLEAN_ROUNDS: Final = 2
 
 
 class OrphanReaper:
-    """Kills, round by round, everything below this process but what is spared, with all below it.
+    """Kills everything below this process in rounds, except spared processes and their descendants.
 
-    `survivors` are those that outlived the deadline; they are still tried, but not waited for.
-    `is_blind`: the deadline has passed, and what there is to kill cannot even be listed.
+    `survivors`: processes that outlived the deadline; rounds still try to kill them, but `is_done`
+    ignores them. `is_blind`: the deadline has passed, and the processes cannot even be listed.
     """
 
     def __init__(self) -> None:
@@ -48,23 +48,23 @@ class OrphanReaper:
 
     @property
     def interval_ms(self) -> int | None:
-        """After how long the next round is due; None if it is not."""
+        """The time until the next round is due; None if none is due."""
         if not self.is_done:
             return SURVIVOR_INTERVAL_MS if self.is_blind else KILL_INTERVAL_MS
         return SURVIVOR_INTERVAL_MS if self.survivors else None
 
     def start_round(self) -> None:
-        """Look again: somebody may have left something behind just now."""
+        """Start over: a process may have left something behind just now."""
         self._clean_rounds = self._rounds = 0
         self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
 
     def kill_round(self, is_spared: Spared) -> None:
-        """Kill what is there now. The caller reaps, and calls again after `interval_ms`."""
+        """Kill what exists now. The caller reaps, and calls again after `interval_ms`."""
         found = kill_descendants(is_spared)
         self._rounds += 1
         self.is_blind = False
         if found is None:
-            # A round that proves nothing.
+            # This round proves nothing.
             if not self.is_done:
                 self._clean_rounds = 0
                 self.is_blind = self._is_late

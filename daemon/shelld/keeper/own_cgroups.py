@@ -1,4 +1,4 @@
-"""Where the cgroups that this process is in are mounted (cgroups(7)). Reads only."""
+"""Finds where the cgroups of this process are mounted (cgroups(7)). Reads only."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 
 class OwnCgroup(NamedTuple):
-    """`controllers` is empty for cgroup v2, and otherwise as in /proc/PID/cgroup."""
+    """`controllers` is empty for cgroup v2; otherwise it is as in /proc/PID/cgroup."""
 
     controllers: str
     directory: str
 
 
 def own_cgroups() -> list[OwnCgroup]:
-    """Return the cgroups of this process that are mounted; none if they cannot be read."""
+    """Return the mounted cgroups of this process; an empty list if they cannot be read."""
     try:
-        # Other file systems may have been mounted under names that are no text.
+        # Mount points of other file systems may have names that are not valid text.
         with open("/proc/self/cgroup", errors="surrogateescape", newline="\n") as file:
             memberships = file.read()
         with open("/proc/self/mountinfo", errors="surrogateescape", newline="\n") as file:
@@ -27,7 +27,7 @@ def own_cgroups() -> list[OwnCgroup]:
 
 
 def find(memberships: str, mounts: str) -> Iterator[OwnCgroup]:
-    """Yield the cgroups of /proc/PID/cgroup that /proc/PID/mountinfo (proc(5)) has a mount of."""
+    """Yield the cgroups of /proc/PID/cgroup that /proc/PID/mountinfo (proc(5)) shows as mounted."""
     for line in memberships.split("\n"):
         _, _, rest = line.partition(":")
         controllers, separator, path = rest.partition(":")
@@ -39,6 +39,6 @@ def find(memberships: str, mounts: str) -> Iterator[OwnCgroup]:
             root, point = mount[3].rstrip("/"), mount[4]
             is_kind = kind == ("cgroup" if controllers else "cgroup2")
             has_all = not controllers or set(controllers.split(",")) <= set(options)
-            # Where only a part of the hierarchy is mounted, we may be outside of that.
+            # If only a part of the hierarchy is mounted, this process may be outside that part.
             if is_kind and has_all and (path == root or path.startswith(f"{root}/")):
                 yield OwnCgroup(controllers, point + path[len(root) :])

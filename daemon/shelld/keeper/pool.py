@@ -1,11 +1,11 @@
-"""The daemon's end of the keeper: runners to take and give back, without waiting.
+"""The daemon's end of the keeper: hands out runners and takes them back.
 
-Owns the keeper process and the channels of idle runners; a channel that was acquired belongs to
-the shell it was acquired for. Every call is synchronous, so that nothing can come between taking
-a runner and owning what it starts.
+Owns the keeper process and the channels of idle runners; an acquired channel belongs to the shell
+that it was acquired for. Every call is synchronous, so that nothing can happen between taking a
+runner and owning what it starts.
 
-Only `prepare` and `acquire` raise OSError. What is short then is short for that one command: the
-next one tries everything again.
+Only `prepare` and `acquire` raise OSError. The error concerns only the one command: the next
+command tries everything again.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from shelld.keeper.tree import look, own_children, processes, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
 MAX_IDLE: Final = 8
-# This many stay even if nothing has needed them.
+# Idle runners that `trim` keeps even if no command has needed them.
 SPARE: Final = 2
 
-# With nothing left to kill, the family ends in a few milliseconds.
+# With nothing left to kill, keeper and runners end in a few milliseconds.
 CLOSE_TIMEOUT_MS: Final = 200
 
-# After more than `MAX_SHORT_LIVES` keepers in a row that have lived for less than this, the next
-# one starts only when a command needs it: perhaps none can run, because the program was removed.
+# After more than `MAX_SHORT_LIVES` keepers in a row that lived for less than this, start the next
+# one only when a command needs it: perhaps no keeper can run, because the program was removed.
 MIN_KEEPER_LIFE_S: Final = 1.0
 MAX_SHORT_LIVES: Final = 3
 
-# Processor time for reaping children that end meanwhile. Looking again at once catches processes
-# that only fork and end, but other requests wait for that.
+# Processor time for rounds of `clean_up` without a pause. Looking again at once catches processes
+# that only fork and end, but meanwhile other requests wait.
 CLEAN_UP_S: Final = 0.005
 
 _BOOT: Final = (
@@ -49,9 +49,9 @@ _ROOT: Final = str(Path(__file__).parents[2])
 class RunnerPool:
     """`file_limit`: the soft RLIMIT_NOFILE of commands, if this process raises its own.
 
-    `mechanism`: the strongest that may be used, of "cgroup", "subreaper" and "process-group", as
-    far as the system has it. `adopts`: this process is a subreaper and has no children but the
-    keeper's family, so that `clean_up` may kill all others.
+    `mechanism`: the strongest one to use, if the system has it: "cgroup", "subreaper" or
+    "process-group". `adopts`: this process is a subreaper, and all its own children are keepers and
+    runners, so `clean_up` may kill any other child.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class RunnerPool:
         self.adopts = adopts
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
-        # When the keeper started, by time.monotonic(); how many in a row have ended at once.
+        # When the keeper started (time.monotonic()), and how many in a row had a short life.
         self._keeper_started_at = 0.0
         self._short_lives = 0
-        # The most recently used is last, and is used next.
+        # The most recently used runner is last, and is used next.
         self._idle: list[Channel] = []
         self._fewest_idle = 0
         # Children of this process: runners whose keeper was killed, and keepers that no longer
         # listen.
         self._adopted: set[int] = set()
-        # Keepers that were replaced. Each has led the session of its runners.
+        # Replaced keepers. Each has led the session of its runners.
         self._replaced: set[int] = set()
-        # Our processes that have ended. If one was a keeper, its runners must be adopted.
+        # Keepers and adopted runners that have ended. The runners of such a keeper must be adopted.
         self._ended: set[int] = set()
         self._orphan_reaper = OrphanReaper()
         self._next_clean_up_ms: int | None = None
@@ -87,10 +87,10 @@ class RunnerPool:
         self._idle.append(self._new_runner())
 
     def acquire(self) -> Channel:
-        """Return a runner that has no command. Raises OSError if none can be had.
+        """Return a runner that has no command. Raises OSError if there is none and none can start.
 
-        Runners that were asked for and have not said READY yet should be tens at most: more
-        requests than the keeper can hold are refused (EAGAIN).
+        At most tens of runners should be starting (no READY yet): a request that the keeper's
+        socket has no room for fails with EAGAIN.
         """
         while self._idle:
             channel = self._idle.pop()
@@ -102,27 +102,28 @@ class RunnerPool:
         return self._new_runner()
 
     def release(self, channel: Channel) -> None:
-        """Take back a runner whose tree is empty, unless its channel is closed."""
+        """Take back a runner whose tree is empty, or end it if the pool does not need it."""
         if channel.is_open and len(self._idle) < MAX_IDLE and self._keeper is not None:
             self._idle.append(channel)
         else:
             channel.close()
 
     def trim(self) -> None:
-        """End the idle runners that nothing has needed since the last call, except `SPARE`."""
+        """End idle runners that no command has needed since the last call; keep `SPARE` of them."""
         for channel in self._idle[: max(0, self._fewest_idle - SPARE)]:
             self._idle.remove(channel)
             channel.close()
         self._fewest_idle = len(self._idle)
         self._reap_replaced()
         if self._replaced and not self.adopts and (running := processes()) is not None:
-            # The system may use the number again once nobody is in that session.
+            # Once a session is empty, the system may reuse its number.
             self._replaced &= {session_of(pid) for pid in running}
 
     def close(self) -> None:
         """End the idle runners and, once the last runner has ended, the keeper.
 
-        Waits for that at most `CLOSE_TIMEOUT_MS`: a runner that is still killing goes on alone.
+        Waits at most `CLOSE_TIMEOUT_MS` for orphans, and as long for the keeper: a runner that is
+        still killing continues alone.
         """
         for channel in self._idle:
             channel.close()
@@ -144,43 +145,44 @@ class RunnerPool:
             self._keeper.close()
         self._keeper = self._keeper_pid = None
 
-    # -- what goes wrong --------------------------------------------------------------------
+    # -- failures ---------------------------------------------------------------------------
 
     def stop_runner(self, pid: int) -> None:
         """SIGKILL an unresponsive runner.
 
-        The runner's parent does it: this process, or the keeper, which then finishes the work. The
-        parent may also be gone, or no longer listen.
+        The runner's parent does it: this process, or the keeper, which then finishes the work. If
+        the keeper has ended or no longer listens, this process does it.
         """
         with contextlib.suppress(OSError):
             if pid in self._adopted:
-                # And everything below it: a tracer there would keep it from being reaped.
+                # Kill everything below it too: a tracer there would keep it from being reaped.
                 self._adopted.discard(pid)
                 self._orphan_reaper.start_round()
                 self.clean_up()
             elif self._has_lost_its_keeper(pid):
                 os.kill(pid, signal.SIGKILL)
             elif self._keeper is not None:
-                # Not by us: only its parent, which reaps it, can be sure whose pid that is.
+                # Only the parent, which reaps the runner, can be sure that the pid was not reused.
                 self._keeper.send((STOP_RUNNER, pid))
                 self._continue_keeper()
 
     def replace_keeper_of(self, channel: Channel) -> None:
-        """SIGKILL a keeper that makes no runner, unless that was done already, and start another.
+        """SIGKILL the keeper that does not start the runner of `channel`, and start another keeper.
 
-        A command may have stopped the keeper as a debugger does.
+        Does nothing if that keeper was already replaced. A command may have stopped the keeper as
+        a debugger does.
         """
         if self.adopts:
             self._reap()
         if self._keeper_pid is not None and channel.keeper == self._keeper_pid:
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGKILL)
-            # It may be reaped much later: its tracer must let it go first.
+            # It may be reaped much later, once its tracer lets it go.
             self._adopted.add(self._keeper_pid)
             self._replace_keeper()
 
     def _has_lost_its_keeper(self, runner: int) -> bool:
-        """Whether the keeper of a runner has ended, or no longer listens.
+        """Return whether the keeper of a runner has ended or no longer listens.
 
         A keeper and its runners are alone in their session, so no pid in it was reused.
         """
@@ -193,7 +195,7 @@ class RunnerPool:
         return self._keeper is not None and self._keeper.receive() is None
 
     def _continue_runners_without_keeper(self) -> None:
-        """Continue runners without a keeper: a stopped one does not see the end of its channel."""
+        """Continue runners without a keeper, so that a stopped one sees the end of its channel."""
         if self.adopts or not (self._replaced or self._keeper_is_gone()):
             return
         for pid in processes() or ():
@@ -202,48 +204,48 @@ class RunnerPool:
                     os.kill(pid, signal.SIGCONT)
 
     def _continue_keeper(self) -> None:
-        # Without reaping all children, nobody learns that the keeper was stopped.
+        # Only `_reap` sees that the keeper was stopped, and it runs only if this process adopts.
         if not self.adopts and self._keeper_pid is not None:
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
 
     def is_dying(self, runner: int | None) -> bool:
-        """Whether a runner whose socket has ended, or its keeper, still runs.
+        """Return whether a runner whose socket has ended, or its keeper, still runs.
 
-        Until both have ended, the processes of the runner are not children of this process.
+        Until both have ended, the runner's processes are not children of this process.
         """
         self.clean_up()
         if self._keeper_is_gone():
             return True
-        # A keeper leads its session; a runner does not. A replaced keeper may be ending.
+        # A replaced keeper may still be ending. A keeper leads its session; a runner does not.
         if any(session_of(pid) == pid for pid in self._adopted):
             return True
         if runner is None:
             return False
         process = look(runner)
-        # A zombie has no children. But a keeper that is ending may still have its children.
+        # A zombie has no children, but if its parent is a keeper, that keeper may have them.
         return process.state != "X" and (not process.is_dead or process.parent != os.getpid())
 
     def expect_orphans(self) -> None:
-        """Look for processes of a runner that has ended with its keeper; `clean_up` kills them."""
+        """Look for processes that a runner and its keeper have left; `clean_up` kills them."""
         if self.adopts:
             self._orphan_reaper.start_round()
 
     def orphans(self) -> list[int] | None:
-        """Return the survivors of such processes; None while they are still being killed."""
+        """Return the orphans that survived SIGKILL; None while the killing is under way."""
         self.clean_up()
         return self._orphan_reaper.survivors if self._orphan_reaper.is_done else None
 
     @property
     def is_blind(self) -> bool:
-        """Whether such processes could not even be listed during the last second."""
+        """Whether orphans could not even be listed during the last second."""
         return self._orphan_reaper.is_blind
 
     def clean_up(self) -> int | None:
-        """Reap children and kill orphans; return in how many ms to call again, if at all.
+        """Reap children and kill orphans; return in how many ms to call again, or None.
 
-        Call this on SIGCHLD, too. It replaces a keeper that was killed, and continues a keeper that
-        was stopped, and the runners that a keeper has left.
+        Call this on SIGCHLD too. It replaces a killed keeper, and continues a stopped keeper and
+        stopped runners that a keeper left.
         """
         if not self.adopts:
             return None
@@ -276,8 +278,7 @@ class RunnerPool:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGCONT)
             elif pid == self._keeper_pid or pid in self._adopted:
-                # What else there is among this process's children now is of a runner that was
-                # killed.
+                # Any other child that this process has now comes from a killed runner.
                 self._adopted.discard(pid)
                 self._ended.add(pid)
                 self._orphan_reaper.start_round()
@@ -289,15 +290,15 @@ class RunnerPool:
         return True
 
     def _is_ours(self, pid: int) -> bool:
-        # A keeper may be killed, and leave us its runners, between any two lines. They are in its
-        # session, which no command can join.
+        # Between any two lines, a keeper may be killed and leave its runners to this process.
+        # They are in its session, which no command can join.
         if pid in self._adopted:
             return True
         session = session_of(pid)
         return session == self._keeper_pid or session in self._adopted or session in self._ended
 
     def _adopt_runners(self) -> None:
-        """Make the runners of a keeper that has ended our own, if they can be listed."""
+        """Adopt the runners of keepers that have ended, if they can be listed."""
         if self._ended and (own := own_children()) is not None:
             self._adopted.update(pid for pid in own if session_of(pid) in self._ended)
             self._ended.clear()
@@ -309,12 +310,12 @@ class RunnerPool:
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None
-            # If that is impossible now, the next command tries again.
+            # If this fails, the next command tries again.
             with contextlib.suppress(OSError):
                 self._keeper = self._start_keeper() if at_once else None
 
     def _reap_replaced(self) -> None:
-        """Reap keepers that were replaced and have ended, where `_reap` leaves children alone."""
+        """Reap replaced keepers that have ended, if `_reap` does not do it."""
         if not self.adopts:
             for pid in list(self._adopted):
                 with contextlib.suppress(OSError):
@@ -322,7 +323,7 @@ class RunnerPool:
                         self._adopted.discard(pid)
 
     def _wait_for_keeper(self) -> None:
-        """Give the keeper a moment to end. It is not reaped."""
+        """Wait at most `CLOSE_TIMEOUT_MS` for the keeper to end. Does not reap it."""
         if self._keeper_pid is None:
             return
         deadline = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
@@ -342,7 +343,7 @@ class RunnerPool:
                 try:
                     self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
                 except ConnectionError:
-                    # The keeper was killed, or has given up its channel. Its runners live on with
+                    # The keeper was killed, or has closed its channel. Its runners live on with
                     # their commands.
                     keeper = self._other_keeper(self._keeper)
                     keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
@@ -354,11 +355,11 @@ class RunnerPool:
         return channel
 
     def _other_keeper(self, silent: Channel) -> Channel:
-        """Return the channel of one that takes the place of a keeper that does not listen."""
+        """Return the channel of a new keeper, which replaces one that does not listen."""
         if self.adopts:
             self._reap()
         if self._keeper is silent and self._keeper_pid is not None:
-            # It has not ended, but will: at once if it was killed, else with its last runner.
+            # It has not ended yet, but will: at once if it was killed, else with its last runner.
             self._adopted.add(self._keeper_pid)
             self._replace_keeper()
         if self._keeper is None:
@@ -372,7 +373,7 @@ class RunnerPool:
             try:
                 self._keeper_pid = os.posix_spawn(
                     sys.executable,
-                    # Isolated and without site: start-up in a few ms, and nothing to import from.
+                    # Isolated and without site: starts in a few ms, with no foreign import path.
                     [
                         *(sys.executable, "-I", "-S", "-c", _BOOT, _ROOT),
                         *(str(self._file_limit or 0), self._mechanism, str(int(self.adopts))),
@@ -381,7 +382,7 @@ class RunnerPool:
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                        # It must not wait for who does not read our stderr.
+                        # The keeper must not wait for a host that does not read stderr.
                         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
                         (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3),
                     ],
@@ -395,7 +396,7 @@ class RunnerPool:
         return channel
 
     def _forget_keeper(self) -> None:
-        """Close a keeper that has ended or is to end, and reap it."""
+        """Close the keeper's channel, which ends the keeper, and reap it if it ends in time."""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None

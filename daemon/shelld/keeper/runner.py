@@ -1,18 +1,19 @@
 """A runner: starts one command at a time and proves that nothing of it is left.
 
-Owns the process tree of its command. Never reads output (the pipes are the daemon's), never
-decides when to kill (the daemon does, or its death). Single-threaded: one poll over the socket
-and SIGCHLD.
+Owns the process tree of its command. Never reads output (the daemon owns the pipes) and never
+decides when to kill (the daemon decides, or its death does). Single-threaded: one poll over the
+socket and SIGCHLD.
 
 Invariants:
 
-* `_leader` is bash's pid from its start until it is reaped, here and nowhere else; only in
-  between is it used as a process group, so the number cannot belong to anyone else.
-* A tree is reported empty only on ECHILD (and, without subreapers, once nothing is to be found).
-* A new command is started only when the last tree is empty, and never once the end of the
-  channel has arrived.
-* A runner that cannot do its job ends with an error. Its keeper then kills what it has left, and
-  tells the daemon: see "What fails" in the package's documentation.
+* `_leader` is bash's pid from its start until this runner, and nobody else, reaps it. The runner
+  uses it as a process group only in between, so the number cannot belong to another group.
+* The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must
+  also find nothing.
+* The runner starts a command only when the last tree is empty, and never after it has seen the end
+  of the channel.
+* A runner that cannot do its job ends with an error. Its keeper then kills what the runner left,
+  and tells the daemon: see "Failures" in the docstring of the package.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ from shelld.keeper.tree import (
     set_process_name,
 )
 
-# When memory runs out, the kernel is to kill a command, not the daemon or its parents.
+# When memory runs out, the kernel should kill a command, not the daemon or its parents.
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
-# An ignored signal stays ignored after execve(2). All are listed, because posix_spawn(3) would ask
-# the system about each one that is not.
+# An ignored signal stays ignored after execve(2). The list has every signal, because posix_spawn(3)
+# would ask the system about each missing one.
 _DEFAULT_SIGNALS: Final = sorted(
     map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 )
@@ -72,7 +73,7 @@ _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR,
 
 
 class RunnerError(Exception):
-    """This runner cannot go on."""
+    """This runner cannot continue."""
 
 
 class WakeOnChild:
@@ -97,7 +98,7 @@ class WakeOnChild:
 
 
 class Runner:
-    """`cgroup` is this runner's own; `keeper_pid` the process that removes it afterwards."""
+    """`cgroup`: this runner's own. `keeper_pid`: the process that removes it afterwards."""
 
     def __init__(
         self, sock: socket.socket, *, subreaper: bool, cgroup: Cgroup | None, keeper_pid: int
@@ -116,7 +117,7 @@ class Runner:
         self._arrivals = select.poll()
         self._arrivals.register(self._channel.fileno(), select.POLLIN)
         self._home = _open_working_directory()
-        # In the directory of a command, from which there may be no way back.
+        # The working directory is a command's, from which there may be no way back.
         self._is_away = False
         self._is_needed = True
         self._leader: int | None = None
@@ -134,15 +135,15 @@ class Runner:
         self._send((READY, os.getpid(), subreaper, self._cgroup is not None))
 
     def serve(self) -> None:
-        """Run commands until there are no more to come and nothing of the last one is left."""
+        """Run commands until no more can come and nothing of the last one is left."""
         while self._is_needed or self._busy:
             events = dict(self._poll.poll(self._next_timeout_ms()))
-            # Reaping first: a kill that comes after the end must find the end.
+            # Reap first: a kill that arrives after the command's end must find that it has ended.
             if self._busy:
                 self._reap()
             if self._wake.fileno() in events:
-                # After the end was told, as somebody waits for that. What has ended between the two
-                # wakes nobody any more.
+                # Drain only now: the daemon waits for the report of the end. Reap again, because
+                # the drain discards the wake-up of any child that ended since the first reap.
                 self._wake.drain()
                 if self._busy:
                     self._reap()
@@ -151,11 +152,11 @@ class Runner:
             if self._busy and self._kill_at is not None:
                 self._escalate(self._kill_at)
         if os.getppid() == self._keeper_pid:
-            # One that a command has stopped could not see that there is nothing left to do.
+            # If a command has stopped the keeper, it could not see that it has nothing left to do.
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
         elif self._cgroup is not None:
-            # Usually the keeper does it, once this process is gone.
+            # Usually the keeper does this, once this process has ended.
             self._cgroup.leave()
             self._cgroup.remove()
 
@@ -185,7 +186,7 @@ class Runner:
             if message[0] == RUN:
                 self._run(message, descriptors)
             elif message[0] == FILE_LOST:
-                # Only that of a command is ever so long.
+                # Only a RUN message is ever long enough to travel as a file.
                 self._send((FAILED, errno.EMFILE, "exec"))
                 for descriptor in descriptors:
                     os.close(descriptor)
@@ -195,9 +196,9 @@ class Runner:
     def _unless_abandoned(
         self, messages: list[tuple[Message, list[int]]]
     ) -> list[tuple[Message, list[int]]] | None:
-        """Return these messages and those behind them; None if the channel has ended by now.
+        """Return these messages and all that follow; None if the channel has ended by now.
 
-        The daemon may have given a command up, and said so, before this process was there.
+        The daemon may have given up a command, by closing the channel, before this process existed.
         """
         while self._arrivals.poll(0):
             later = self._channel.receive()
@@ -212,7 +213,7 @@ class Runner:
         try:
             self._channel.send(message)
         except ConnectionError:
-            # The daemon is gone. It is noticed as end of file, which kills the tree.
+            # The daemon is gone. The next read sees end of file, which kills the tree.
             self._channel.shut_down()
 
     # -- starting ---------------------------------------------------------------------------
@@ -220,7 +221,7 @@ class Runner:
     def _run(self, message: Message, descriptors: list[int]) -> None:
         _, program, argv, env, cwd, descriptor_count = message
         failure: tuple[int, str] | None
-        # The kernel leaves out those that this process has no room for.
+        # The kernel drops descriptors that this process has no room for.
         if len(descriptors) != descriptor_count:
             failure = (errno.EMFILE, "exec")
         else:
@@ -231,7 +232,7 @@ class Runner:
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
-            # At once: if this process is killed before that, nobody knows the pid.
+            # First: if this process is killed before it sends this, nobody knows the pid.
             self._send((STARTED, self._leader))
             self._tree.begin(self._leader)
             self._busy = True
@@ -241,15 +242,15 @@ class Runner:
         self._go_home()
 
     def _go_home(self) -> None:
-        # Which fails if the daemon was started in a directory that its user may not enter, or that
-        # became one. Then this command is the last.
+        # This fails if the user may not, or may no longer, enter the directory in which the daemon
+        # was started. Then this command is the last.
         if self._is_away and self._home is not None:
             with contextlib.suppress(OSError):
                 os.fchdir(self._home)
                 self._is_away = False
 
     def _retire_if_away(self) -> None:
-        """To be called before the last message about a command."""
+        """Retire unless the runner is home. Call this before the last message about a command."""
         if self._is_away:
             self._send((LOST,))
             self._is_needed = False
@@ -262,7 +263,7 @@ class Runner:
         cwd: bytes,
         descriptors: list[int],
     ) -> tuple[int, str] | None:
-        """Start the command; return (errno, what) if that failed."""
+        """Start the command; return (errno, what) on failure."""
         try:
             if cwd:
                 os.chdir(cwd)
@@ -272,7 +273,7 @@ class Runner:
         except ValueError:
             return errno.EINVAL, "cwd"
         # dup2 clears close-on-exec; nothing else above 2 is inheritable in this process. Sources
-        # lie above all targets, so no dup2 overwrites one that is still needed.
+        # lie above all targets, so no dup2 overwrites a source that is still needed.
         actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(descriptors)]
         try:
             self._leader = os.posix_spawn(
@@ -288,7 +289,7 @@ class Runner:
             number = error.errno or errno.EIO
             return number, "bash" if number in _BASH_ERRORS else "exec"
         except ValueError:
-            # A NUL, or a name that holds "=": the daemon checks both, and this must not die of it.
+            # A NUL, or a name with "=": the daemon checks both, and the runner must survive both.
             return errno.EINVAL, "exec"
         return None
 
@@ -323,7 +324,7 @@ class Runner:
             return
         leftover = self._tree.remaining(childless=childless)
         if leftover is None:
-            # How the command has ended is told first. The keeper does the rest, and says so.
+            # Report the command's end first. The keeper does the rest, and reports that.
             if exited is not None:
                 self._send((*exited, None, False))
             raise RunnerError
@@ -343,7 +344,7 @@ class Runner:
         self._leftover = leftover
 
     def _finish(self) -> None:
-        """Nothing is left: be ready for the next command."""
+        """Get ready for the next command, after nothing is left of the last one."""
         if self._killing and self._cgroup is not None and not self._cgroup.enter():
             self._cgroup = None
         self._busy = False
@@ -353,7 +354,7 @@ class Runner:
     def _kill(self, number: int, grace_ms: int) -> None:
         now = time.monotonic()
         kill_at = now if number == signal.SIGKILL else now + grace_ms / 1000
-        # A second kill may only bring the end nearer.
+        # A second kill may only make the deadline earlier.
         self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
         self._give_up_at = self._kill_at + KILL_DEADLINE_MS / 1000
         self._rounds = 0
@@ -361,7 +362,7 @@ class Runner:
             self._signalled = True
         if number != signal.SIGKILL:
             self._tree.signal(number, self._leader)
-            # A stopped process would not see the signal before it is continued.
+            # A stopped process does not handle the signal until it is continued.
             self._tree.signal(signal.SIGCONT, self._leader)
 
     def _escalate(self, kill_at: float) -> None:
@@ -381,7 +382,7 @@ class Runner:
             if living is None:
                 raise RunnerError
             self._give_up_at = None
-            # A debugger keeps the dead from being reaped.
+            # A debugger may keep dead processes from being reaped.
             self._send((SURVIVORS, living or self._tree.unreaped()))
 
     def _is_late(self, now: float) -> bool:
@@ -397,7 +398,7 @@ def _open_working_directory() -> int | None:
 
 
 def _be_killed_first() -> None:
-    """When memory runs out, be chosen before the daemon and its parents, with all commands."""
+    """Have the kernel kill this runner or its commands before the daemon and its parents."""
     with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
         adjusted = min(1000, int(file.read()) + OOM_SCORE_ADJUSTMENT)
         file.seek(0)
@@ -405,5 +406,5 @@ def _be_killed_first() -> None:
 
 
 def main(sock: socket.socket, *, subreaper: bool, cgroup: Cgroup | None, keeper_pid: int) -> None:
-    """Serve the daemon on `sock` until it is gone and nothing is left to kill."""
+    """Serve the daemon on `sock` until the daemon is gone and nothing is left to kill."""
     Runner(sock, subreaper=subreaper, cgroup=cgroup, keeper_pid=keeper_pid).serve()

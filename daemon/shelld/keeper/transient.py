@@ -1,7 +1,6 @@
-"""The errors of a system call that say nothing about the descriptor.
+"""System call errors that say nothing about the descriptor: the same call may succeed later.
 
-The same call may succeed later.
-Here because the keeper imports nothing from above.
+Defined here because the keeper imports nothing from the rest of the daemon.
 """
 
 from __future__ import annotations

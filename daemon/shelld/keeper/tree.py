@@ -1,20 +1,20 @@
-"""The processes below this one, and signals to them that cannot hit a stranger.
+"""Finds the processes below this one, and signals them without ever hitting a stranger.
 
-Two ways of knowing what a command has started, with the same methods:
+Two classes know what a command has started. They have the same methods:
 
-* `Descendants`, where this process is a child subreaper (prctl(2), Linux): everything that was
-  forked below it, however it detached. To have no child left is the proof that nothing is left.
-* `SessionMembers`, where there are no subreapers: what is still in the session of the command, or
-  can be traced to it by living parents. Weaker: a process that has left the session *and* lost
-  its parent before anybody looked is not known.
+* `Descendants`, if this process is a child subreaper (prctl(2), Linux): everything that was forked
+  below it, however it detached. To have no child left proves that nothing is left.
+* `SessionMembers`, without subreapers: everything that is still in the session of the command, or
+  that living parents link to it. Weaker: it misses a process that left the session *and* lost its
+  parent before anybody looked.
 
-A pid is only signalled while something keeps it from being reused: direct children are reaped by
-nobody but us, and deeper ones are held by a pidfd and looked at again before the signal.
+A pid is signalled only while it cannot be reused: only this process reaps its direct children, and
+for a deeper process it holds a pidfd and checks the parent again before the signal.
 
 Nothing here raises OSError. /proc may hide a process (mount option hidepid), and reading it may
-fail for want of a descriptor or of memory. A process that cannot be looked at counts as alive, and
-as one without children. If not even this process's own children can be listed, the answer is None:
-whoever asks must not take that for "nothing is left".
+fail for lack of a descriptor or of memory. A process that cannot be inspected counts as alive and
+as childless. If not even this process's own children can be listed, the answer is None: a caller
+must not take that for "nothing is left".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-# Direct children of which one round looks for those to kill.
+# The maximum number of direct children that one round walks and kills.
 _KILLED_AT_ONCE: Final = 500
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -36,22 +36,22 @@ _PR_SET_NAME: Final = 15
 
 
 def become_subreaper() -> bool:
-    """Adopt orphaned descendants from now on; False where the system has no subreapers."""
+    """Adopt orphaned descendants from now on; return False if the system has no subreapers."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def continue_when_parent_ends() -> None:
-    """Have the kernel send this process SIGCONT whenever its parent ends, whoever that is by then.
+    """Have the kernel send this process SIGCONT whenever its parent, or a later parent, ends.
 
     While the parent lives, it continues this process if a command stops it. Forks do not inherit
-    this. The kernel also sends the signal when only the thread that forked this process ends; to a
-    process that is not stopped, it does nothing.
+    this setting. The kernel also sends the signal when only the thread that forked this process
+    ends; SIGCONT does nothing to a process that is not stopped.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def set_process_name(name: bytes) -> None:
-    """Be called `name` (at most 15 bytes) in lists of processes, where that is possible."""
+    """Set this process's name in process lists (at most 15 bytes), if the system allows it."""
     _prctl(_PR_SET_NAME, name)
 
 
@@ -63,19 +63,19 @@ def _prctl(option: int, argument: int | bytes) -> bool:
 
         return bool(ctypes.CDLL(None).prctl(option, argument, 0, 0, 0) == 0)
     except (ImportError, OSError):
-        # A Python without ctypes, or no memory for it.
+        # This Python has no ctypes, or there is no memory for it.
         return False
 
 
-# -- looking ----------------------------------------------------------------------------------
+# -- inspecting -------------------------------------------------------------------------------
 
 
 class ProcessInfo(NamedTuple):
-    """`state` is ps(1)'s letter, or "?" for a process that cannot be looked at."""
+    """`state` is the letter of ps(1), or "?" for a process that cannot be inspected."""
 
     parent: int
     state: str
-    # In state Z, more than one means that only the first thread has ended.
+    # In state Z, more than one thread means that only the first one has ended.
     threads: int = 1
 
     @property
@@ -88,15 +88,15 @@ _HIDDEN: Final = ProcessInfo(0, "?")
 
 
 def proc_is_usable() -> bool:
-    """Whether /proc is mounted, and numbers processes as this one does.
+    """Return whether /proc is mounted and belongs to the PID namespace of this process.
 
-    In a new PID namespace, the /proc of the old one is still there until another is mounted.
+    In a new PID namespace, the /proc of the old one stays until another is mounted.
     """
     return os.path.exists(f"/proc/self/task/{os.getpid()}/stat")
 
 
 def processes() -> dict[int, ProcessInfo] | None:
-    """Return every process that can be seen, by pid; None if they cannot be listed."""
+    """Return every visible process by pid; None if they cannot be listed."""
     try:
         if proc_is_usable():
             return {int(name): look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
@@ -106,7 +106,7 @@ def processes() -> dict[int, ProcessInfo] | None:
 
 
 def _processes_by_ps() -> dict[int, ProcessInfo]:
-    # A large import, but only where there is no /proc.
+    # A large import, needed only without /proc.
     import subprocess
 
     columns = ("-o", "pid=", "-o", "ppid=", "-o", "stat=")
@@ -119,7 +119,7 @@ def _processes_by_ps() -> dict[int, ProcessInfo]:
 
 
 def _read(path: str) -> bytes:
-    # What an open file object costs besides is time that a fork needs to get away.
+    # No file object: its extra cost would give a fork time to get away.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""
@@ -131,22 +131,22 @@ def _read(path: str) -> bytes:
 
 
 def look(pid: int) -> ProcessInfo:
-    """Return what /proc says of a process; the state is "X" if it is gone."""
+    """Return what /proc says about a process; the state is "X" if it is gone."""
     try:
-        # The name, in parentheses, may contain anything; the last one ends it.
+        # The name is in parentheses and may contain anything; the last parenthesis ends it.
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         return ProcessInfo(int(fields[1]), fields[0].decode(), int(fields[17]))
     except ProcessLookupError:
         return _GONE
     except FileNotFoundError:
-        # Or hidden: hidepid=2 hides even that there is such a process.
+        # Gone or hidden: hidepid=2 hides even the existence of a process.
         return _HIDDEN if exists(pid) else _GONE
     except (OSError, ValueError, IndexError):
         return _HIDDEN
 
 
 def exists(pid: int) -> bool:
-    """Whether there is such a process, be it a zombie; asked of the kernel, not of /proc."""
+    """Return whether a process exists, zombies included. Asks the kernel, not /proc."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -168,7 +168,7 @@ def _children(pid: int) -> list[int]:
     found: list[int] = []
     is_gone = True
     for thread in os.listdir(f"/proc/{pid}/task"):
-        # A thread may end between the two.
+        # A thread may end between the two reads.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found.extend(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
             is_gone = False
@@ -178,10 +178,10 @@ def _children(pid: int) -> list[int]:
 
 
 def _lister() -> Callable[[int], list[int]] | None:
-    """Return what lists the direct children of a process; it raises OSError and ValueError."""
+    """Return a function that lists a process's children; it raises OSError and ValueError."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return _children
-    # Kernels without CONFIG_PROC_CHILDREN leave a look at every process.
+    # A kernel without CONFIG_PROC_CHILDREN requires a scan of every process.
     everything = processes()
     if everything is None:
         return None
@@ -199,14 +199,14 @@ def own_children() -> list[int] | None:
 
 
 def session_of(pid: int) -> int:
-    """Return the session of a process, or -1 if it is gone."""
+    """Return the session id of a process, or -1 if it is gone."""
     try:
         return os.getsid(pid)
     except OSError:
         return -1
 
 
-# Asked of each process when it is come upon, as that may change meanwhile.
+# Called for each process when the walk reaches it, because the answer may change meanwhile.
 Spared = Callable[[int], bool]
 
 
@@ -219,12 +219,13 @@ def walk(
 ) -> Iterator[tuple[int, int]] | None:
     """Return an iterator over pid and parent pid of everything below this process.
 
-    Zombies are included. None if not even the direct children can be listed. `newest`: of the
-    direct children, only so many that are not spared.
+    Includes zombies; omits spared processes and everything below them. Returns None if not even the
+    direct children can be listed. `newest`: the maximum number of direct children that are not
+    spared; the iterator omits older ones.
 
-    What is spared, with all below it, is left out. What forks meanwhile may be missed, so callers
-    repeat. The youngest come first, and each when its own children are known already: to kill one
-    at once is the way to catch up with those that live just long enough to fork.
+    The walk may miss processes that fork meanwhile, so callers repeat it. The youngest come first,
+    and each after its own children were listed: killing a process at once is the way to catch up
+    with processes that live just long enough to fork.
     """
     list_children = _lister()
     if list_children is None:
@@ -262,9 +263,10 @@ def _walk(
 
 
 def _has_ended(child: int) -> bool:
-    """Whether a child of this process is a zombie, and so has no children.
+    """Return whether a child of this process is a zombie, and so has no children.
 
-    To ask each of thousands of zombies for its children would take longer than others need to fork.
+    Listing the children of thousands of zombies would take longer than other processes need to
+    fork.
     """
     try:
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -273,7 +275,7 @@ def _has_ended(child: int) -> bool:
 
 
 def living_descendants() -> list[int] | None:
-    """Return the pids below this process that still run, in order; None if nobody can tell."""
+    """Return the pids below this process that still run, sorted; None if they cannot be listed."""
     found = walk()
     return None if found is None else sorted(pid for pid, _ in found if not look(pid).is_dead)
 
@@ -282,17 +284,20 @@ def living_descendants() -> list[int] | None:
 
 
 def signal_process(pid: int, number: int, parent: int) -> None:
-    """Signal a process below this one that was found as a child of `parent`, if it still is."""
+    """Signal a process below this one that was found as a child of `parent`.
+
+    Does nothing if it is no longer a child of `parent` or of this process.
+    """
     us = os.getpid()
-    # Gone, of another uid (it shows up as a survivor), or no descriptor left for a pidfd.
+    # It is gone or has another uid (then it becomes a survivor), or no descriptor is left.
     with contextlib.suppress(OSError):
         if parent == us or not hasattr(os, "pidfd_open"):
             os.kill(pid, number)
             return
         handle = os.pidfd_open(pid)
         try:
-            # Had the pid been reused before pidfd_open, its parent would be another one. A process
-            # that cannot be looked at is left until it is a child of this one.
+            # If the pid was reused before pidfd_open, its parent is another one. Leave a process
+            # that cannot be inspected until it is a child of this one.
             if look(pid).parent in (parent, us):
                 signal.pidfd_send_signal(handle, number)
         finally:
@@ -300,10 +305,10 @@ def signal_process(pid: int, number: int, parent: int) -> None:
 
 
 def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
-    """SIGKILL everything below this process; return the pids, of which some may be zombies.
+    """SIGKILL everything below this process; return the pids, including zombies.
 
-    None if nobody can tell what there is. To be repeated until nothing is left: of very many
-    children, these are the newest. Those that fork are among them, and the older ones are zombies.
+    Returns None if the processes cannot be listed. Repeat this until nothing is left: of very many
+    children, it takes the newest. Children that fork are among those; the older ones are zombies.
     """
     below = walk(is_spared, newest=_KILLED_AT_ONCE)
     if below is None:
@@ -323,7 +328,7 @@ def _is_outside(pid: int, group: int) -> bool:
 
 
 def _signal_group(group: int, number: int) -> None:
-    # All of the group in one call, which no fork can slip through.
+    # One call signals the whole group, so no fork can slip through.
     with contextlib.suppress(OSError):
         os.killpg(group, number)
 
@@ -332,30 +337,30 @@ def _signal_group(group: int, number: int) -> None:
 
 
 class Descendants:
-    """Of a subreaper: everything below it.
+    """Everything below this process, which is a subreaper.
 
-    `leader` is the command's own process, of its own group and session, or None once reaped.
+    `leader` is the command's own process, in its own group and session, or None once reaped.
     """
 
-    # Every end is a SIGCHLD.
+    # No polling: every end raises SIGCHLD.
     poll_interval_ms: int | None = None
 
     def begin(self, leader: int) -> None:
-        """A command was started."""
+        """Note the start of a command."""
 
     def living(self) -> list[int] | None:
-        """Return the pids that still run; None if nobody can tell."""
+        """Return the pids that still run; None if they cannot be listed."""
         return living_descendants()
 
     def remaining(self, *, childless: bool) -> list[int] | None:
-        """Return `living`. `childless`: no child is left to wait for, so nothing runs."""
+        """Return what `living` returns. `childless`: there is no child, so nothing runs."""
         return [] if childless else self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
-        """Send a signal to each process, once: to many a second SIGTERM means "now".
+        """Send a signal to each process once: many programs take a second SIGTERM for "now".
 
-        To the group of the command first, so that no script sees its children end and goes on; but
-        the others are looked for before that, while they still have parents to be found by.
+        Signal the command's group first, so that no script sees its children end and continues.
+        Look for the others before that, while they can still be found through their parents.
         """
         others = [
             (pid, parent)
@@ -368,25 +373,25 @@ class Descendants:
             signal_process(pid, number, parent)
 
     def unreaped(self) -> list[int]:
-        """Return the pids of all that there is, also of zombies."""
+        """Return the pids of all processes below this one, including zombies."""
         return sorted(pid for pid, _ in walk() or ())
 
     def kill(self, leader: int | None) -> bool:
-        """SIGKILL, to be repeated until nothing is left; False if nobody can tell what there is."""
+        """SIGKILL everything; return False if it cannot be listed. Repeat until nothing is left."""
         if leader is not None:
             _signal_group(leader, signal.SIGKILL)
         return kill_descendants() is not None
 
 
 class SessionMembers:
-    """Without subreapers: what is in the session, and what was traced to it while it could be."""
+    """Without subreapers: the command's session, and everything traced to it so far."""
 
-    # Nobody tells of the end of a process that is not a child.
+    # Poll: only the end of a child raises SIGCHLD.
     poll_interval_ms: int | None = 250
 
     def __init__(self) -> None:
         self._session = 0
-        # pid -> its session: a pid that was reused is in another one.
+        # pid -> session: a reused pid is in another session.
         self._known: dict[int, int] = {}
 
     def begin(self, leader: int) -> None:
@@ -394,7 +399,7 @@ class SessionMembers:
         self._known.clear()
 
     def living(self) -> list[int] | None:
-        """Return the pids that still run, of those that can be known; None if nobody can tell."""
+        """Return the pids known to still run; None if they cannot be listed."""
         found = processes()
         if found is None:
             return None
@@ -416,7 +421,7 @@ class SessionMembers:
         return self.living()
 
     def signal(self, number: int, leader: int | None) -> bool:
-        """Send a signal to each process; False if nobody can tell what there is."""
+        """Send a signal to each process; return False if they cannot be listed."""
         found = self.living()
         others = [pid for pid in found or () if leader is None or _is_outside(pid, leader)]
         if leader is not None:
@@ -427,7 +432,7 @@ class SessionMembers:
         return found is not None
 
     def unreaped(self) -> list[int]:
-        """Return the pid of the session's leader, if that was not reaped."""
+        """Return the pid of the session leader if it was not reaped."""
         return [self._session] if exists(self._session) else []
 
     def kill(self, leader: int | None) -> bool:

@@ -1,1 +1,1 @@
-"""This process: its start, its options, its log, and what becomes of unexpected errors."""
+"""This process: its options, its log, and how it handles unexpected errors."""

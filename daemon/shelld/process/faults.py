@@ -1,14 +1,14 @@
-"""What happens to an unexpected exception, and to a shortage of the system.
+"""Handles unexpected exceptions, and shortages of the system.
 
 An unexpected exception that reached the daemon's task group would end the daemon with all its
 shells. So there are boundaries, each of which ends one thing; ARCHITECTURE.md lists them. A
-boundary reports the exception here: it is logged with its traceback, once, and counted in
-``server_info``.
+boundary reports the exception here. This module logs it once, with its traceback, and counts it
+for ``server_info``.
 
 A *shortage* is no fault: the system has no thread, descriptor, memory or disk for one request, and
-that request is answered with ``resource_exhausted``.
+the answer to that request is ``resource_exhausted``.
 
-This module holds one counter for the process. To report never raises.
+This module holds one counter for the process. Reporting never raises.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from shelld_protocol.errors import (
 
 logger = logging.getLogger("shelld")
 
-# A background task is started again at once after its first failure, and after this pause later on.
+# A background task restarts at once after its first failure, and after this pause from then on.
 RESTART_PAUSE_S: Final = 1.0
 
-# What dlopen(3) says, in an ImportError, when it is the system that is short of something.
+# What dlopen(3) reports, in an ImportError, when the system is short of a resource.
 _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
     (os.strerror(errno.ENFILE), "files"),
@@ -46,12 +46,12 @@ _count = 0
 
 
 def count() -> int:
-    """Return how many unexpected exceptions were reported since the process started."""
+    """Return the number of unexpected exceptions reported since the process started."""
     return _count
 
 
 def report(where: str) -> None:
-    """Log and count the exception that is being handled; `where` names what it ended."""
+    """Log and count the exception being handled; `where` names what it ended."""
     global _count  # noqa: PLW0603 - one counter for the process
     _count += 1
     # The traceback names code, not the command or its environment. Logging may fail too.
@@ -60,7 +60,7 @@ def report(where: str) -> None:
 
 
 def shortage(error: BaseException) -> RpcError | None:
-    """Return the ``resource_exhausted`` error for an exception; None if it is no shortage."""
+    """Return the ``resource_exhausted`` error for a shortage; None for any other exception."""
     limit: str | None = None
     if isinstance(error, MemoryError):
         limit = "memory"
@@ -80,7 +80,7 @@ def answer_for(error: BaseException, where: str) -> RpcError:
     if isinstance(error, RpcError):
         return error
     if isinstance(error, MemoryError):
-        # The frames of what has failed may hold all the memory there was, and an answer takes some.
+        # The frames of the failed request may hold all the memory, and the answer needs some.
         error.__traceback__ = error.__context__ = None
     if (failure := shortage(error)) is not None:
         logger.warning("%s: %s", where, failure.message)
@@ -90,7 +90,7 @@ def answer_for(error: BaseException, where: str) -> RpcError:
 
 
 async def keep_running(task: Callable[[], Awaitable[None]], where: str) -> None:
-    """Run a background task to its end; start it again if it fails."""
+    """Run a background task to its end; restart it if it fails."""
     failed_before = False
     while True:
         try:
@@ -105,7 +105,7 @@ async def keep_running(task: Callable[[], Awaitable[None]], where: str) -> None:
 
 
 async def run_once(task: Callable[[], Awaitable[None]], where: str) -> None:
-    """Run a background task once. If it fails, others do its work on demand."""
+    """Run a background task once. If it fails, its work is done on demand."""
     try:
         await task()
     except Exception as error:

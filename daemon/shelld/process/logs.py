@@ -1,8 +1,8 @@
-"""Log lines of a program that must not wait for their reader.
+"""Writes log lines without ever waiting for a reader.
 
-Hosts often give a pipe for stderr and never read it. So a line is written only if the log accepts
-it at once; otherwise it is dropped, and the next line that can be written is preceded by a line
-that says how many were dropped. Never changes a flag of stderr, because the parent shares it.
+Hosts often pass a pipe as stderr and never read it. So this module writes a line only if the log
+accepts it at once, and drops it otherwise. Before the next line that fits, it writes how many lines
+were dropped. It never changes a flag of stderr, because the parent shares it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def configure_logging(level: str, path: str | None) -> None:
     """Log to the file at `path`, or to stderr. Raises OSError if the file cannot be written."""
-    # A log that cannot be written must not make itself heard on stderr instead.
+    # On a failed write, `logging` must not print a traceback to stderr instead.
     logging.raiseExceptions = False
     # The file stays open until the process ends.
     handler = DescriptorHandler(2 if path is None else open_log(path, 0o666))
@@ -27,22 +27,25 @@ def configure_logging(level: str, path: str | None) -> None:
 
 
 def open_log(path: str, mode: int, flags: int = 0) -> int:
-    """Open a file for appending, so that neither this nor any write to it waits for a reader.
+    """Open a file for appending, so that neither the open nor any write waits for a reader.
 
-    Raises OSError, also for a FIFO that nobody reads. `flags` are added to those of open(2).
+    Raises OSError, also for a FIFO without a reader. `flags`: additional flags of open(2).
     """
     flags |= os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     return os.open(path, flags, mode)
 
 
 class DescriptorHandler(logging.Handler):
-    """Writes to a descriptor that it does not own. `dropped`: lines lost since the last written."""
+    """Writes to a descriptor that it does not own.
+
+    `dropped`: the number of lines lost since the last written line.
+    """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self.dropped = 0
         self._descriptor = descriptor
-        # Only a part of the last line was written, without its end.
+        # The last line was written only in part, without its end.
         self._is_cut = False
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -62,7 +65,7 @@ class DescriptorHandler(logging.Handler):
 
 
 def write_without_waiting(descriptor: int, data: bytes) -> int:
-    """Write what the descriptor takes at once; return how much that is. Never raises OSError."""
+    """Write what the descriptor accepts at once; return the byte count. Never raises OSError."""
     view = memoryview(data)
     with suppress(OSError):
         mode = os.fstat(descriptor).st_mode
@@ -82,15 +85,15 @@ def _send_some(descriptor: int, data: memoryview) -> int:
 
 
 def _write_anew(descriptor: int, data: memoryview) -> int:
-    """Write to a terminal, which polls writable where it has room for one byte.
+    """Write to a terminal, which polls writable as soon as it has room for one byte.
 
-    The flags of the descriptor are others' as well, so the terminal is opened once more.
+    Other processes share the flags of the descriptor, so this opens the terminal once more.
     """
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         own = os.open(f"/proc/self/fd/{descriptor}", flags)
     except PermissionError:
-        # The user has changed, by su, and the terminal is still that of the one before.
+        # After su, the terminal still belongs to the previous user.
         return _write_some(descriptor, data)
     try:
         return os.write(own, data)
@@ -101,5 +104,5 @@ def _write_anew(descriptor: int, data: memoryview) -> int:
 def _write_some(descriptor: int, data: memoryview) -> int:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
+    # A pipe that polls writable accepts all of PIPE_BUF bytes (pipe(7)).
     return os.write(descriptor, data) if poll.poll(0) else 0

@@ -1,20 +1,20 @@
-"""The options of the daemon, and the default of each."""
+"""The options of the daemon and their defaults."""
 
 from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-# From the strongest to the weakest.
+# The mechanisms, from the strongest to the weakest.
 Mechanism = Literal["cgroup", "subreaper", "process-group"]
 
-# What becomes of a command that is dangerous, or that cannot be known not to be ("strict").
+# What the guard does with a dangerous command, or ("strict") with one that it cannot clear.
 GuardMode = Literal["block", "strict", "warn", "off"]
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
 
 
 class Options(NamedTuple):
-    """Sizes in bytes, durations in milliseconds unless the name says otherwise."""
+    """Sizes are in bytes, durations in milliseconds unless the name says otherwise."""
 
     parent_pid: int | None = None
     log_level: str = "warning"
