@@ -54,6 +54,10 @@ class RpcError(Exception):
         self.message = message
         self.data: dict[str, Any] = {"kind": kind.value, **(data or {})}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default, pickle would pass the message as the only argument.
+        return type(self), (self.kind, self.message, self.data)
+
 
 def parse_error() -> RpcError:
     return RpcError(ErrorKind.PARSE_ERROR, "Parse error: not a JSON text in UTF-8")

@@ -227,6 +227,21 @@ def test_an_answer_names_the_directory_of_the_next_command(
     assert "sessionCwd" not in daemon.bash("cd /usr", session=None)
 
 
+@pytest.mark.parametrize("command", ["rmdir {0}", "mv {0} {0}2", "ln -sfn /usr {1}"])
+def test_the_directory_of_a_call_is_never_the_sessions(
+    daemon: RawDaemon, tmp_path: Path, command: str
+) -> None:
+    home, place, link = tmp_path / "home", tmp_path / "place", tmp_path / "link"
+    home.mkdir()
+    place.mkdir()
+    link.symlink_to(place)
+    daemon.bash(f"cd {home}")
+    for cwd in (link, place):
+        result = daemon.bash(command.format(place, link) + "; x=1", cwd=str(cwd))
+        assert result["sessionCwd"] == str(home)
+        place.mkdir(exist_ok=True)
+
+
 @pytest.mark.parametrize("spares", ["0", "4"])
 def test_a_session_follows_cd_into_a_replaced_daemon_directory(tmp_path: Path, spares: str) -> None:
     start, renamed = tmp_path / "start", tmp_path / "renamed"

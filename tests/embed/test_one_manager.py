@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -108,6 +110,51 @@ async def test_a_cancelled_scope_ends_its_shells_and_whoever_waits_for_them() ->
     assert (shell.status, shell.signal, shell.is_empty) == (ShellStatus.KILLED, "SIGKILL", True)
     assert shell.pid is not None
     assert not is_alive(shell.pid)
+
+
+async def test_a_scope_left_while_cancelled_twice_leaves_no_task(anyio_backend_name: str) -> None:
+    if anyio_backend_name != "asyncio":
+        pytest.skip("only asyncio can cancel a task again")
+
+    async def hold() -> None:
+        async with ShellManager() as manager:
+            await manager.create_shell("trap '' TERM; sleep 300", "/")
+            entered.set()
+            await anyio.sleep_forever()
+
+    for pause in (0, 0.001, 0.005):
+        entered = anyio.Event()
+        before = asyncio.all_tasks()
+        task = asyncio.create_task(hold())
+        await entered.wait()
+        task.cancel()
+        await asyncio.sleep(pause)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with anyio.fail_after(20):
+            while asyncio.all_tasks() - before - {task}:
+                await asyncio.sleep(0.005)
+
+
+async def test_a_new_keeper_starts_where_the_manager_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with ShellManager(ManagerOptions(spare_shells=0)) as manager:
+        running = await manager.manager()
+        monkeypatch.chdir("/")
+        for _ in range(2):
+            # More than there are idle runners.
+            shells = [await manager.run(running.start, StartRequest("pwd -P")) for _ in range(20)]
+            for shell in shells:
+                process = manager.get_shell(shell.id)
+                assert process is not None
+                assert await process.wait(20) == 0
+                assert process.get_new_output() == f"{tmp_path}\n"
+            keeper = running.runtime.pool._keeper_pid  # pyright: ignore[reportPrivateUsage]
+            assert keeper is not None
+            os.kill(keeper, signal.SIGKILL)
 
 
 async def test_a_relative_directory_is_where_the_program_is_now(
@@ -421,7 +468,14 @@ async def main():
     # On a busy machine none would be started.
     manager.runtime.spares.policy.max_slow_starts = 1_000
     await tool.execute(context, command="x=1")
-    while not any(spare.launch.is_ready for spare in manager.runtime.spares._waiting):
+
+    async def is_ready():
+        for spare in manager.runtime.spares._waiting:
+            spare.launch.look()
+            if spare.launch.is_ready:
+                return True
+
+    while not await ShellManager().run(is_ready):
         await asyncio.sleep(0.01)
     child = os.fork()
     if child == 0:

@@ -245,8 +245,10 @@ def test_a_keeper_that_cannot_be_forked_is_not_taken_for_a_busy_one(
         raise BlockingIOError(errno.EAGAIN, "fork")
 
     monkeypatch.setattr(os, "posix_spawn", refuse)
+    pool = RunnerPool()
     with pytest.raises(BlockingIOError):
-        RunnerPool().acquire()
+        pool.acquire()
+    pool.close()
 
 
 def test_a_pool_without_descriptors_refuses_and_works_again(pool: RunnerPool) -> None:
@@ -690,8 +692,10 @@ def test_the_daemon_reaps_a_part_and_comes_back(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(os, "waitpid", ended)
     monkeypatch.setattr(pool_module, "CLEAN_UP_S", 0)
-    assert RunnerPool(adopts=True).clean_up() == 0
+    pool = RunnerPool(adopts=True)
+    assert pool.clean_up() == 0
     assert len(reaped) == REAPED_AT_ONCE
+    pool.abandon()
 
 
 def test_nobody_gives_up_on_a_kill_after_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

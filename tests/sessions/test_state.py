@@ -95,7 +95,7 @@ def test_what_two_commands_have_left_is_kept_in_their_order() -> None:
     # The second had an A of its own, for its time.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})
     told = Told(b'declare -x A="2"\n', frozenset())
-    assert session.keep(Left(dump_of("x=1", with_own), None, {"A": "2"}, told)) is None
+    assert session.keep(Left(dump_of("x=1", with_own), (), {"A": "2"}, told)) is None
     assert session.state.env[b"A"] == b"1"
     assert b"x=" in session.state.script
 

@@ -424,7 +424,7 @@ async def test_a_command_that_ended_unread_is_not_overdue(monkeypatch: pytest.Mo
             life = shell.killer
             assert isinstance(life, Life)
             life.deadlines.set(Event.TIMEOUT_DUE, 0)
-            vars(Supervisor)["_meet_deadlines"](Supervisor(life, RunnerPool()))
+            vars(Supervisor)["_meet_deadlines"](Supervisor(life, manager.runtime.pool))
             assert not shell.released
             # The task that waits does not know of it yet.
             life.links.wake_at(0)

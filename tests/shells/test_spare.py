@@ -21,7 +21,7 @@ from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
-from shelld.shells.spare import Spare, SpareLaunch, arguments_address, is_being_killed
+from shelld.shells.spare import Spare, SpareLaunch, arguments_address, has_signals
 from shelld_protocol.errors import RpcError
 from support import running_below
 
@@ -173,20 +173,36 @@ async def test_one_that_cannot_be_told_its_command_does_not_run_it(
         assert len(manager.list_shells()) == 6
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_process_that_has_a_deadly_signal_to_take_is_being_killed(number: int) -> None:
-    def was_seen() -> bool:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU])
+def test_signals_are_seen_before_a_process_takes_them(number: int) -> None:
+    def were_seen() -> bool:
         with (
             subprocess.Popen(("sleep", "60")) as process,
-            open(f"/proc/{process.pid}/stat", "rb", buffering=0) as file,
+            open(f"/proc/{process.pid}/status", "rb", buffering=0) as file,
         ):
-            assert not is_being_killed(file.read())
+            assert not has_signals(file.read())
             process.send_signal(number)
             file.seek(0)
-            return is_being_killed(file.read())
+            return has_signals(file.read())
 
     # It may have taken the signal before it is looked at.
-    assert any(was_seen() for _ in range(500))
+    assert any(were_seen() for _ in range(500))
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "expected"),
+    [
+        (0, 0, False),
+        (1 << signal.SIGKILL - 1, 0, True),
+        (0, 1 << signal.SIGSEGV - 1, True),
+        (0, 1 << signal.SIGRTMAX - 1, True),
+        (0, 1 << signal.SIGCHLD - 1, False),
+        (1 << signal.SIGCONT - 1, 1 << signal.SIGWINCH - 1, False),
+    ],
+)
+def test_only_signals_that_can_end_a_process_count(own: int, shared: int, expected: bool) -> None:
+    status = f"Name:\tbash\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{1:016x}\n"
+    assert has_signals(status.encode()) is expected
 
 
 async def test_a_spare_that_is_being_killed_is_not_used(
@@ -201,7 +217,7 @@ async def test_a_spare_that_is_being_killed_is_not_used(
             os.kill(pid, signal.SIGKILL)
             return True
 
-        monkeypatch.setattr(spare_module, "is_being_killed", kill)
+        monkeypatch.setattr(spare_module, "has_signals", kill)
         shell = await run(manager, f"echo $x >> {tmp_path}/log")
         assert (shell.exit_code, (tmp_path / "log").read_text()) == (0, "1\n")
         assert manager.spares_used == 0

@@ -334,13 +334,17 @@ def _limit_files(soft: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def main(descriptor: int, file_limit: str, mechanism: str, has_heir: str) -> None:
+def main(
+    descriptor: int, file_limit: str, mechanism: str, has_heir: str, directory: str = "."
+) -> None:
     """Serve the socket `descriptor`. `pool` calls this in a new interpreter and session."""
     os.closerange(3, descriptor)
     os.closerange(descriptor + 1, min(os.sysconf("SC_OPEN_MAX"), _MAX_INHERITED))
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.chdir(directory)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Each runner takes one descriptor. Without the higher limit, fewer runners fit.
     with contextlib.suppress(ValueError, OSError):

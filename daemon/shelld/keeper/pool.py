@@ -81,6 +81,18 @@ class RunnerPool:
         self._ended: set[int] = set()
         self._orphan_reaper = OrphanReaper()
         self._next_clean_up_ms: int | None = None
+        # Each keeper starts here, wherever this process has gone by then.
+        self._directory: int | None = None
+        with contextlib.suppress(OSError):
+            self._directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    @property
+    def directory(self) -> str:
+        """A path to where commands start that are sent nowhere else.
+
+        It leads there even if that directory was renamed or deleted. "." if there is no such path.
+        """
+        return "." if self._directory is None else f"/proc/{os.getpid()}/fd/{self._directory}"
 
     def prepare(self) -> None:
         """Start the keeper and one runner ahead of need. Raises OSError if that fails."""
@@ -135,6 +147,7 @@ class RunnerPool:
             time.sleep(KILL_INTERVAL_MS / 1000)
         self._forget_keeper()
         self._reap_replaced()
+        self._close_directory()
 
     def abandon(self) -> None:
         """Close the channels in a forked child. The keeper belongs to the parent."""
@@ -144,6 +157,12 @@ class RunnerPool:
         if self._keeper is not None:
             self._keeper.close()
         self._keeper = self._keeper_pid = None
+        self._close_directory()
+
+    def _close_directory(self) -> None:
+        if self._directory is not None:
+            os.close(self._directory)
+            self._directory = None
 
     # -- failures ---------------------------------------------------------------------------
 
@@ -377,6 +396,7 @@ class RunnerPool:
                     [
                         *(sys.executable, "-I", "-S", "-c", _BOOT, _ROOT),
                         *(str(self._file_limit or 0), self._mechanism, str(int(self.adopts))),
+                        self.directory,
                     ],
                     os.environ,
                     file_actions=[

@@ -25,7 +25,7 @@ class Recorder:
         self, session: Session, cwd: str | None, changes: dict[str, str | None] | None
     ) -> None:
         self._session = session
-        self._cwd = cwd
+        self._started_in = () if cwd is None else session.paths_of(cwd)
         self._changes = changes
         self._files = session.dump_files
         self.mark = self._files.next_mark()
@@ -68,7 +68,7 @@ class Recorder:
         told = None
         if self._changes:
             told, dump = split_told(dump)
-        return self._session.keep(Left(dump, self._cwd, self._changes, told))
+        return self._session.keep(Left(dump, self._started_in, self._changes, told))
 
     def give_up(self) -> None:
         """What the command left could not be kept."""

@@ -46,11 +46,12 @@ class Left(NamedTuple):
     """What a command left, and what its call had set for it.
 
     `started_in` and `changes` are `cwd` and `env` of the call. They hold for that command only,
-    unless the command itself has changed them.
+    unless the command itself has changed them. `started_in` has two paths: as given, and as bash
+    may know it, without symbolic links.
     """
 
     dump: bytes
-    started_in: str | None = None
+    started_in: tuple[bytes, ...] = ()
     changes: dict[str, str | None] | None = None
     # What bash told before it ran the command, if the call had an `env`.
     told: Told | None = None
@@ -136,6 +137,11 @@ class Session:
             return os.path.join(self.cwd, cwd)
         return to_text(self._existing(*self._last_directory))
 
+    def paths_of(self, cwd: str) -> tuple[bytes, ...]:
+        """Return the path of a directory, and where it leads now, unless a look may hang."""
+        path = to_bytes(cwd)
+        return (path,) if self._mounts.may_hang(path) else (path, os.path.realpath(path))
+
     @property
     def is_remote(self) -> bool:
         """Whether its directory must not be looked at, as that may take for ever."""
@@ -163,7 +169,7 @@ class Session:
         # A call's own directory is not the session's. And bash does not know its own if that was
         # deleted: the session is still where it was.
         own = left.started_in
-        if not cwd or (own is not None and self._mounts.is_same(to_bytes(own), cwd)):
+        if not cwd or cwd in own or any(self._mounts.is_same(path, cwd) for path in own[:1]):
             return self._state.cwd, self._state.inherits_cwd
         return cwd, is_daemons and cwd == self.base.cwd
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import Final
 
 from shelld.sessions.dumps import DumpFiles
@@ -18,19 +16,13 @@ DEFAULT_SESSION: Final = "main"
 class Sessions:
     """All sessions by name. The default one always exists; others do from their first use.
 
-    Owns the files that their commands write states to, until `close`. To be made in the directory
-    of `base`.
+    Owns the files that their commands write states to, until `close`. `own_directory`: a path to
+    the directory of `base`, even if that was renamed.
     """
 
-    def __init__(self, base: ShellState) -> None:
+    def __init__(self, base: ShellState, own_directory: str) -> None:
         self._base = base
-        # Leads to that directory even if it was renamed or deleted.
-        self._directory: int | None = None
-        with contextlib.suppress(OSError):
-            self._directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._dump_files = DumpFiles(
-            "." if self._directory is None else f"/proc/{os.getpid()}/fd/{self._directory}"
-        )
+        self._dump_files = DumpFiles(own_directory)
         self._mounts = Mounts()
         self._sessions: dict[str, Session] = {}
         # Of the commands that are of no session.
@@ -76,6 +68,3 @@ class Sessions:
         """From now on nothing can be recorded."""
         self._dump_files.close()
         self._mounts.close()
-        if self._directory is not None:
-            os.close(self._directory)
-            self._directory = None

@@ -104,13 +104,17 @@ class Manager:
         tasks, self._tasks = self._tasks, None
         assert tasks is not None
         try:
-            self.runtime.stop_starting()
-            with anyio.CancelScope(shield=True):
-                self.on_close()
-                with anyio.move_on_after(LAST_KILL_S):
-                    await self.kill_all(0)
-            tasks.cancel_scope.cancel()
-            return await tasks.__aexit__(kind, error, traceback)
+            try:
+                self.runtime.stop_starting()
+                with anyio.CancelScope(shield=True):
+                    self.on_close()
+                    with anyio.move_on_after(LAST_KILL_S):
+                        await self.kill_all(0)
+            finally:
+                # Also if asyncio cancels this task, which no shield prevents.
+                tasks.cancel_scope.cancel()
+                is_handled = await tasks.__aexit__(kind, error, traceback)
+            return is_handled
         except BaseExceptionGroup as group:
             if error is None or group.exceptions != (error,):
                 raise

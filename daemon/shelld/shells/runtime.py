@@ -72,7 +72,8 @@ class Runtime:
         self.retention = Retention(
             options.retain_bytes, options.retain_total_bytes, options.spool_directory
         )
-        self.sessions = Sessions(first_state(os.fsencode(current_directory()), dict(os.environb)))
+        base = first_state(os.fsencode(current_directory()), dict(os.environb))
+        self.sessions = Sessions(base, pool.directory)
         self._options = options
         self._oom_kills = OomKills()
         self._on_enter = on_enter

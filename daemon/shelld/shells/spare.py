@@ -21,6 +21,7 @@ import errno
 import itertools
 import math
 import os
+import re
 import signal
 import time
 from typing import Final, NamedTuple
@@ -42,10 +43,13 @@ _PRELUDE: Final = 3
 # Of /proc/PID/stat, whose second field is a name in parentheses.
 _ARG_START: Final = 48 - 3
 _ENV_END: Final = 51 - 3
-# Signals that this thread has still to take: here, SIGKILL for whatever is about to end it.
-_PENDING: Final = 31 - 3
 _STAT_BYTES: Final = 4_096
 _ARGUMENTS: Final = (b"bash", b"-c")
+
+_PENDING: Final = re.compile(rb"\nSigPnd:\s*(\w+)\nShdPnd:\s*(\w+)\n")
+_HARMLESS: Final = sum(
+    1 << number - 1 for number in (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH)
+)
 
 _serial_numbers: Final = itertools.count(1)
 
@@ -61,13 +65,15 @@ def arguments_address(stat: bytes) -> int | None:
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
 
 
-def is_being_killed(stat: bytes) -> bool:
-    """Whether a process has a deadly signal still to take, from its /proc/PID/stat.
+def has_signals(status: bytes) -> bool:
+    """Whether a process has still to take signals that can end it, from its /proc/PID/status.
 
-    The kernel turns each signal that ends a process into SIGKILL.
+    For most of them the kernel has made SIGKILL of that, for each thread; but not for those that
+    write a core file, which the whole process has.
     """
-    pending = int(stat.rpartition(b")")[2].split()[_PENDING])
-    return bool(pending >> (signal.SIGKILL - 1) & 1)
+    found = _PENDING.search(status)
+    pending = 0 if found is None else int(found[1], 16) | int(found[2], 16)
+    return bool(pending & ~_HARMLESS)
 
 
 class SpareLaunch(Launch):
@@ -87,7 +93,7 @@ class SpareLaunch(Launch):
         self.is_ready = False
         self._pid = 0
         # Of its process: descriptors, and where the argument is.
-        self._stat: int | None = None
+        self._status: int | None = None
         self._memory: int | None = None
         self._address = 0
         # Identifies the process. If a bash copied its argument, it still runs the command.
@@ -130,13 +136,16 @@ class SpareLaunch(Launch):
         """See whether it can be told a command now. Raises OSError if it never can."""
         if self.is_ready or not self.has_started:
             return
-        if self._stat is None:
-            self._stat = self._open("stat", os.O_RDONLY)
-        arguments = arguments_address(os.pread(self._stat, _STAT_BYTES, 0))
+        stat = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            arguments = arguments_address(os.read(stat, _STAT_BYTES))
+        finally:
+            os.close(stat)
         if arguments is None:
             return
         self._address = arguments + sum(len(word) + 1 for word in _ARGUMENTS)
         self._memory = self._open("mem", os.O_RDWR)
+        self._status = self._open("status", os.O_RDONLY)
         if os.pread(self._memory, len(self._name), self._address) != self._name:
             raise ProcessLookupError(errno.ESRCH, "another process")
         self.is_ready = True
@@ -163,7 +172,7 @@ class SpareLaunch(Launch):
     def run(self, request: StartRequest) -> None:
         """Let it run a command. Raises OSError if it cannot; then it has not."""
         assert self._memory is not None
-        assert self._stat is not None
+        assert self._status is not None
         command = to_bytes(request.command)
         recording = b""
         if not changes_nothing(request.command, self.state.names):
@@ -173,7 +182,7 @@ class SpareLaunch(Launch):
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
             raise ProcessLookupError(errno.ESRCH, "it has ended")
-        if is_being_killed(os.pread(self._stat, _STAT_BYTES, 0)):
+        if has_signals(os.pread(self._status, _STAT_BYTES, 0)):
             raise ProcessLookupError(errno.ESRCH, "it is being killed")
         # It goes on now.
         os.close(self._theirs.pop(self._theirs.index(self._pipe)))
