@@ -1,8 +1,9 @@
-"""Is this command dangerous? Asked before a command runs, and instead of it in a dry run.
+"""The guard judges whether a command is dangerous: before it runs, or instead of it in a dry run.
 
-Pure: a verdict is made from the text of a command and what its shell would know; nothing is run or
-looked up. What is followed is what bash would do, not what the text looks like: words are expanded,
-wrappers taken off, scripts within scripts followed. Text that is only data stays that.
+Pure: a verdict depends only on the text of the command and the state of its shell. The guard runs
+nothing and looks nothing up. It follows what bash would do, not what the text looks like: it
+expands words, strips wrappers and follows scripts within scripts. Text that is only data stays
+data.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-# What must not run, in its plainest form. The rules are about what commands do, not how they look.
+# Commands that must not run, in their plainest form. The rules judge effects, not spelling.
 DANGEROUS_PATTERNS: Final = (
     "rm -rf /",
     "rm -rf /*",
@@ -27,10 +28,10 @@ DANGEROUS_PATTERNS: Final = (
 
 
 class StartState(Struct, frozen=True):
-    """What the shell of a command would know.
+    """The state of the shell that would run a command.
 
-    `env` is what it is started with. `script` makes the rest of its state: other variables,
-    functions, aliases. `stdin` is what the command reads.
+    `env` is the environment of the shell. `script` sets the rest of its state: other variables,
+    functions, aliases. `stdin` is the input of the command.
     """
 
     cwd: str

@@ -1,7 +1,7 @@
-"""Arithmetic evaluation, with what it assigns.
+"""Arithmetic evaluation, including assignments.
 
-Reference: bash(1), ARITHMETIC EVALUATION. An expression that is too long, or has a value that is
-not known, is not known either, and neither are the variables that it assigns.
+Reference: bash(1), ARITHMETIC EVALUATION. An expression that is too long, or that uses an unknown
+value, evaluates to `UNKNOWN`, and so do the variables that it assigns.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 from shelld.guard.markers import UNKNOWN, plain
 
-# A longer one is not known.
+# Characters. A longer expression evaluates to `UNKNOWN`.
 MAX_EXPRESSION: Final = 200
-# A value can be the name of another variable, and so on.
+# A value can be another expression, such as the name of a variable, and so on.
 _MAX_NESTED: Final = 8
 
 
@@ -39,7 +39,7 @@ _ASSIGNED: Final = re.compile(
 
 
 def _wrapped(value: int) -> int:
-    """Return a number as 64 bits with a sign have it."""
+    """Return a number wrapped to a signed 64-bit integer."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -77,7 +77,7 @@ _OR, _AND, _LOWEST = 3, 4, 3
 
 
 def arithmetic(text: str, variables: Variables, depth: int = 0) -> str:
-    """Return the value of an expression, or `UNKNOWN`, and assign what it assigns."""
+    """Evaluate an expression, including its assignments. Return its value, or `UNKNOWN`."""
     text = plain(text.strip())
     if UNKNOWN not in text and len(text) <= MAX_EXPRESSION and depth <= _MAX_NESTED:
         try:
@@ -95,7 +95,7 @@ class _Expression:
         self._tokens.reverse()
         self._variables = variables
         self._depth = depth
-        # Whether this part is not evaluated, as the right side of ``0 && x``.
+        # Above 0 in a part that is not evaluated, such as the right side of ``0 && x``.
         self._skips = 0
 
     def value(self) -> int:
@@ -173,7 +173,7 @@ class _Expression:
             self._tokens.pop()
             other = self._binary(own if operator == "**" else own + 1)
             if not self._skips or operator == "**":
-                # Bash calculates powers even where it evaluates nothing, and refuses some.
+                # Bash computes powers even in a part that it skips, and rejects some of them.
                 value = _wrapped(int(function(value, other)))
 
     def _unary(self) -> int:  # noqa: PLR0911 - a table of cases

@@ -12,20 +12,20 @@ from shelld.guard.verdict import MAX_SEGMENT, Finding
 
 MAX_TRACE: Final = 200
 MAX_STEPS: Final = 3_000
-# What takes as long as a step: about ten microseconds.
+# Processing this many characters takes as long as one step: about ten microseconds.
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
-# Of that for one script, which leaves some for the commands of one that cannot be parsed in time.
-# Valid scripts take a tenth of it.
+# The part of `MAX_SECONDS` for parsing one script. If parsing takes longer, the rest is left for
+# finding its commands without the parser. Valid scripts take a tenth of this.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# To look at the clock takes a tenth of a step.
+# Reading the clock takes a tenth of a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 
 
 class Blocked(Exception):
-    """The command must not run. `segment` is the part of it that the finding is about."""
+    """The command must not run. `segment` is the part that the finding is about."""
 
     def __init__(self, finding: Finding, segment: str) -> None:
         super().__init__(finding.rule)
@@ -34,13 +34,14 @@ class Blocked(Exception):
 
 
 class Exhausted(Exception):
-    """A judgement would take more steps than it was given."""
+    """A judgement needs more steps or parse time than its budget has."""
 
 
 class Budget:
-    """What one judgement may take, and what it has found on its way; shared by all its shells.
+    """The limits and intermediate results of one judgement, shared by all its shells.
 
-    With `gives_up`, a judgement ends with `Exhausted` where otherwise it counts as unresolved.
+    With `gives_up`, running out of steps or parse time raises `Exhausted` instead of making the
+    verdict unresolved.
     """
 
     def __init__(
@@ -53,23 +54,23 @@ class Budget:
         gives_up: bool = False,
     ) -> None:
         self.policy = policy
-        # If not, what is found does not count.
+        # If false, findings do not count.
         self.reports = reports
         self.steps: float = steps
         self.parse_seconds = MAX_PARSE_SECONDS_AT_ONCE if gives_up else MAX_PARSE_SECONDS
         self._gives_up = gives_up
         self._taken = 0
-        # Of this thread: on a busy machine, a verdict must not be another.
+        # CPU time of this thread, so that a busy machine does not change a verdict.
         self._give_up_at = time.thread_time() + MAX_SECONDS
         self.depth = 0
-        # The functions that are being called.
+        # The stack of function calls.
         self.active: list[object] = []
         self.unresolved: str | None = None
         self.trace: list[str] = []
         self._traces = traces
 
     def take(self) -> bool:
-        """Whether another step may be taken, and at this depth."""
+        """Count a step. Return whether steps, time and depth allow it. Raises `Exhausted`."""
         self.steps -= 1
         if self.steps <= 0 and self._gives_up:
             raise Exhausted
@@ -79,7 +80,7 @@ class Budget:
         return self.steps > 0 and self.depth <= MAX_DEPTH
 
     def spend(self, characters: int) -> None:
-        """Count text that was looked at. Raises `Exhausted`."""
+        """Count processed text. Raises `Exhausted`."""
         self.steps -= characters / CHARACTERS_PER_STEP
         if self.steps <= 0 and self._gives_up:
             raise Exhausted
@@ -88,13 +89,13 @@ class Budget:
         return self.steps > 0 and time.thread_time() < self._give_up_at
 
     def too_slow(self) -> None:
-        """A script could not be parsed in time. Raises `Exhausted`."""
+        """Record that a script could not be parsed in time. Raises `Exhausted`."""
         if self._gives_up:
             raise Exhausted
         self.unresolved = self.unresolved or "it takes too long to be followed"
 
     def note(self, argv: Sequence[str]) -> None:
-        """Put a command into the trace, if there is one."""
+        """Add a command to the trace, if tracing is on."""
         if self._traces and len(self.trace) < MAX_TRACE:
             line = " ".join(plain(each).replace(UNKNOWN, "<unknown>") for each in argv)
             self.trace.append(line[:MAX_SEGMENT])

@@ -1,6 +1,6 @@
-"""The builtins of bash that matter: those that change what a shell knows, or run text.
+"""The bash builtins that change the state of a shell or run text.
 
-Each gets a shell, its arguments and what it reads, and returns what it writes.
+Each handler takes the shell, the arguments and stdin, and returns what the builtin writes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Handler = Callable[["Shell", Sequence[str], str], str]
 def _cd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     operands = [each for each in arguments if not each.startswith("-") or each == "-"]
     if not operands:
-        # Home; or somewhere else, if what was meant to be there is only set where it will run.
+        # The home directory; or another one, as in ``cd $X`` if X is only set where this runs.
         shell.cwd = UNKNOWN
     elif operands[0] == "-":
         shell.cwd = shell.variables.get("OLDPWD", UNKNOWN)
@@ -56,7 +56,7 @@ def _trap(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     if arguments and not arguments[0].startswith("-"):
         shell.copy().run_script(arguments[0], "")
         if arguments[1:] != ["EXIT"]:
-            # It can run at any time, and change options.
+            # The trap can run at any time and change shell options.
             shell.nounset = None
     return ""
 
@@ -69,12 +69,12 @@ def _alias(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-# The options of ``set`` that have a letter.
+# The one-letter options of ``set``.
 _OPTIONS: Final = frozenset("abefhkmnptuvxBCEHPTo")
 
 
 def nounset_after(arguments: Sequence[str]) -> bool | None:
-    """Return what ``set`` makes of `nounset`: on, off, or nothing (None)."""
+    """Return whether ``set`` turns `nounset` on or off, None if it does neither."""
     result: bool | None = None
     rest = list(arguments)
     while rest and rest[0][:1] in ("-", "+") and len(rest[0]) > 1 and rest[0] != "--":
@@ -90,7 +90,7 @@ def nounset_after(arguments: Sequence[str]) -> bool | None:
 
 
 def _set(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    # To turn it on is left to `Evaluation`, which knows whether this is surely reached.
+    # Only `Evaluation` turns `nounset` on: it knows whether this command certainly runs.
     if any(UNKNOWN in each for each in arguments):
         shell.nounset = None
     elif nounset_after(arguments) is False and shell.nounset:
@@ -118,7 +118,7 @@ def _read(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     known = stdin != UNKNOWN and stdin
     line = stdin.split("\n", maxsplit=1)[0] if known else ""
     separators = shell.value_of("IFS") or ""
-    # Characters that are blank separate as many at once as there are.
+    # Several whitespace characters in a row count as one separator.
     separator = None if not separators.strip() else re.compile(f"[{re.escape(separators)}]")
     if array is not None:
         members = line.split() if separator is None else separator.split(line)

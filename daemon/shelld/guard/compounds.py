@@ -1,6 +1,6 @@
-"""Loops, conditions and functions: which of their statements run, and with what values.
+"""Loops, conditions and functions: which of their statements run, and with which values.
 
-The guard follows every branch, except one that cannot run, such as that of ``if false``.
+The guard follows every branch except those that cannot run, such as the body of ``if false``.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from shelld.guard.words import calculated, expand_word
 
 Node = Any
 
-# Of a loop over known values.
+# Iterations of a loop over known values.
 _MAX_ROUNDS: Final = 64
-# Of a loop that counts.
+# Iterations of ``for ((...))``.
 _MAX_COUNTED: Final = 16
 _STATUS: Final = {"true": True, ":": True, "false": False}
-# Tests of a constant.
+# Tests of a constant: true with `_CONSTANT`, false with `_EMPTY`.
 _CONSTANT: Final = re.compile(r"(?:test|\[\[?)\s+\w+(?:\s+\]\]?)?|\(\(\s*[1-9]\d*\s*\)\)")
 _EMPTY: Final = re.compile(r"\[\s*\]|test|\(\(\s*0\s*\)\)")
 
 
 class Function(NamedTuple):
-    """`redirects` are those of its definition, which every call has."""
+    """`redirects` belong to the definition, and apply to every call."""
 
     body: Node
     redirects: tuple[Node, ...]
@@ -68,7 +68,7 @@ class Compounds(Programs):
                     values.append(UNKNOWN)
         values = values if has_list else list(self.positional)
         output = ""
-        # What is in it is looked at even if nothing shows that it runs.
+        # Follow the body even if the list appears to be empty.
         for value in values[:_MAX_ROUNDS] or [UNKNOWN]:
             self.assign(name, value)
             output += "".join([self._run(body, stdin) for body in bodies])
@@ -83,7 +83,7 @@ class Compounds(Programs):
         return ""
 
     def _count(self, node: Node, stdin: str) -> str:
-        """Follow ``for ((first; condition; step))``, for some rounds."""
+        """Follow ``for ((first; condition; step))`` for at most `_MAX_COUNTED` iterations."""
         body = node.named_children[-1]
         header = parse.text_of(node)[: body.start_byte - node.start_byte].partition("((")[2]
         first, condition, step = ([*header.rpartition("))")[0].split(";"), "", ""])[:3]
@@ -96,7 +96,7 @@ class Compounds(Programs):
                     break
                 output += self._run(body, stdin)
                 if goes_on == UNKNOWN:
-                    # Later rounds have other values.
+                    # Later iterations have other values, so the variables of `step` are unknown.
                     arithmetic(f"{step},{UNKNOWN}", self)
                     break
                 calculated(step, self)
@@ -126,7 +126,7 @@ class Compounds(Programs):
         if is_counted and body is not None:
             return self._count(node, stdin)
         before = self.is_for_each
-        # `find` has written the known lines, and unknown ones for everything below them.
+        # `find` writes its known start directories, then `UNKNOWN` for everything below them.
         self.is_for_each = before or (UNKNOWN in stdin and stdin.strip(UNKNOWN).startswith("/"))
         try:
             return self._run_children(node, stdin)
@@ -139,7 +139,7 @@ class Compounds(Programs):
         return "".join([self._run(each, stdin) for each in nodes])
 
     def _status(self, nodes: Sequence[Node]) -> bool | None:
-        """Return whether the last of some statements succeeds, None if that is not known."""
+        """Return whether the last of `nodes` succeeds, None if unknown."""
         if not nodes:
             return None
         node = nodes[-1]
@@ -168,7 +168,7 @@ class Compounds(Programs):
         return output + self._run(right, stdin)
 
     def _if(self, node: Node, stdin: str) -> str:
-        """Follow every branch that can be reached."""
+        """Follow every reachable branch."""
         conditions: list[Node] = []
         branch: list[Node] = []
         others: list[Node] = []
@@ -202,7 +202,7 @@ class Compounds(Programs):
         return output
 
     def _function(self, node: Node, _stdin: str, more: Sequence[Node] = ()) -> str:
-        """Define a function; `more` are redirections that the parser has put around it."""
+        """Define a function; `more` are redirections that the parser puts outside its node."""
         name = parse.text_of(node.named_children[0])
         redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
         bodies = [each for each in node.named_children[1:] if each not in redirects]

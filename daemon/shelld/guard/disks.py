@@ -1,4 +1,4 @@
-"""Which of its arguments a program writes to. Pure; `vocabulary.WRITERS` is the table."""
+"""Finds the files that a program overwrites. Pure. The table is `vocabulary.WRITERS`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from shelld.guard.vocabulary import WRITERS
 
 
 def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[str]:
-    """Return the files that a program overwrites with these arguments and this input."""
+    """Return the files that a program overwrites, given its arguments and stdin."""
     line = WRITERS.get(program) or WRITERS.get(program.partition(".")[0])
     if line is None:
         return []
     spec = specification(line)
     if program == "tar" and arguments and not arguments[0].startswith("-"):
-        # The old form of tar's options, without a dash.
+        # The traditional option style of tar has no dash.
         arguments = ["-" + arguments[0], *arguments[1:]]
     options, operands = all_options(arguments, spec.letters, spec.names)
     said = {name for name, _ in options}
@@ -39,14 +39,14 @@ def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[
     elif "rest" in spec.marks:
         targets += operands[1:]
     elif "last" in spec.marks and len(operands) > 1:
-        # It may be a directory.
+        # The last operand may be a directory that receives the others.
         names = [each.rstrip("/").rpartition("/")[2] for each in operands[:-1]]
         targets += [operands[-1], *(f"{operands[-1]}/{name}" for name in names)]
     return targets
 
 
 def _writes(spec: Specification, said: set[str], stdin: str) -> bool:
-    """Whether it is told to write: by an option or a word, or by what it reads."""
+    """Whether an option, an operand or stdin tells the program to write."""
     conditions, orders = spec.options.get("if"), spec.options.get("order", ())
     if conditions is None and not orders:
         return True

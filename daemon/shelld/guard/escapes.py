@@ -1,4 +1,4 @@
-"""``$'...'``, and what ``echo -e`` and ``printf`` make of backslashes."""
+"""Backslash escapes of ``$'...'``, ``echo -e`` and ``printf``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ESCAPE: Final = re.compile(
 
 
 def ansi_c(text: str, *, octal_zero: bool = False) -> str:
-    """Return what ``$'...'`` stands for; `octal_zero`: as ``echo -e``, which writes ``\\0nnn``."""
+    """Return the value of ``$'...'``; `octal_zero`: also accept ``\\0nnn``, as ``echo -e`` does."""
 
     def replaced(match: re.Match[str]) -> str:
         simple, octal, *hexes, control = match.groups()

@@ -1,10 +1,10 @@
 """A shell that runs nothing: it follows a command to the programs that it would start.
 
-It keeps what a shell keeps (`names`), and asks `rules` about every program (`programs`). Raises
-`Blocked` at the first that must not run.
+It keeps the state of a shell (`names`) and checks every program (`programs`) against `rules`. It
+raises `Blocked` at the first program that must not run.
 
-Every walk is bounded: by `MAX_STEPS` in length and `MAX_DEPTH` in depth, for scripts within scripts
-by `MAX_SCRIPT_DEPTH`. What is beyond counts as unresolved, never as harmless.
+Every walk is bounded: `MAX_STEPS` limits the length, `MAX_DEPTH` the depth, and `MAX_SCRIPT_DEPTH`
+the nesting of scripts. A command that exceeds a limit is unresolved, never harmless.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from shelld.guard.rules import Place, normalized, overwrites
 from shelld.guard.units import ExpansionError, joined_lines
 from shelld.guard.words import expand_heredoc, expand_text
 
-# Statements count too: no script or alias is begun below this.
+# Below this depth, no script or alias starts. Statements count towards the depth too.
 MAX_SCRIPT_DEPTH: Final = 24
-# Of a longer script the here-documents are not looked at, and if that is not enough, only the
-# beginning of the rest is.
+# Characters. The guard drops the here-documents of a longer script. If it is still too long, the
+# guard only searches its beginning for commands.
 MAX_PARSED: Final = 64 * 1024
-# Of what is no valid script, how much is looked at.
+# How many characters to search for commands if a script cannot be parsed.
 _MAX_FRAGMENTS_TEXT: Final = 32 * 1024
-# How much longer it takes to parse text than to copy it.
+# The cost of parsing text, relative to copying it.
 _PARSING: Final = 30
 
 Node = Any
 
 
 class Evaluation(Compounds):
-    """`run_script` is the way in."""
+    """The entry point is `run_script`."""
 
     # -- statements -------------------------------------------------------------------------
 
     def run_script(self, text: str, stdin: str) -> str:
-        """Follow a script; return what it writes, with `UNKNOWN` for what is not known."""
+        """Follow a script. Return its output, with `UNKNOWN` for the unknown parts."""
         if self.budget.depth >= MAX_SCRIPT_DEPTH:
             self.unresolved("it is nested too deeply to be followed")
             return UNKNOWN
@@ -54,11 +54,11 @@ class Evaluation(Compounds):
             if len(text) > MAX_PARSED:
                 text = without_heredocs(text)
             if len(text) > MAX_PARSED:
-                # The parser can take more than a second for it.
+                # The parser can take more than a second on it.
                 self.unresolved("it is too long to be followed")
                 self._run_fragments(text)
                 return UNKNOWN
-            # Not for what is left out: a long text must not keep the rest from being judged.
+            # Do not charge for dropped text: it must not use up the budget for the rest.
             self.spend(len(text) * _PARSING)
             try:
                 root = parse.parse(text, self.budget.parse_seconds)
@@ -75,7 +75,7 @@ class Evaluation(Compounds):
             self.budget.depth -= 1
 
     def _run_fragments(self, text: str) -> None:
-        """Of what is no valid script, look at what could be commands all the same."""
+        """Follow whatever could be a command in text that cannot be parsed."""
         shell = self.copy()
         if len(text) > _MAX_FRAGMENTS_TEXT:
             self.unresolved("it is too long to be followed")
@@ -138,7 +138,7 @@ class Evaluation(Compounds):
             stdin, target = self._redirect(redirects, stdin)
             local = dict(self.assigned_by(each) for each in assignments)
         except ExpansionError:
-            # Bash would not run it.
+            # Bash does not run such a command.
             return ""
         if argv[:1] == ["set"] and self._surely_runs(node) and nounset_after(argv[1:]):
             self.nounset = True
@@ -148,7 +148,7 @@ class Evaluation(Compounds):
         return self._written(target, output)
 
     def _surely_runs(self, node: Node) -> bool:
-        """Whether a command runs, in this shell, whenever what follows it does."""
+        """Whether a command runs, in this shell, whenever the commands after it do."""
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and parse.is_always_reached(node)
 
@@ -172,7 +172,7 @@ class Evaluation(Compounds):
     # -- redirections -----------------------------------------------------------------------
 
     def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
-        """Return what is read and where what is written goes; None for stdout."""
+        """Return stdin, and the file to which the output goes (None: stdout)."""
         target: str | None = None
         for node in redirects:
             if node.type == "herestring_redirect":
@@ -191,7 +191,7 @@ class Evaluation(Compounds):
                 elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdecimal():
                     self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
                     if self.is_for_each:
-                        # What is done to each of all files is done to all.
+                        # Overwriting every file below a directory is like removing it.
                         place = Place(self.cwd, self.home)
                         self.report(rules.check("rm", ["-r", "--", path], place))
                     self._truncate(node, operator, path)
@@ -217,7 +217,7 @@ class Evaluation(Compounds):
         return ""
 
     def _truncate(self, node: Node, operator: str, path: str) -> None:
-        """Forget what a file had that is surely written anew; else it may be either."""
+        """Forget the content of a file that is certainly truncated; otherwise it may remain."""
         is_here = self.scripts == 1 and not self.budget.active
         if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(node.parent):
             self.files.pop(path, None)

@@ -1,7 +1,7 @@
-"""The simple commands of a text that the parser cannot make sense of.
+"""Finds the simple commands in text that the parser cannot parse.
 
-Pure. For scripts with errors, of which bash may still run the beginning, and for the few shapes
-that the parser does not know. Takes everything that could be a command for one.
+Pure. Used for scripts with errors, whose beginning bash may still run, and for the few constructs
+that the parser does not know. Treats everything that could be a command as one.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _RESERVED: Final = frozenset(
     {"if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}", "time"}
 )
 _HEREDOC: Final = re.compile(r"<<-?\s*(['\"\\]?)(\w+)\1")
-# A line that can end a here-document.
+# A line that may end a here-document.
 _DELIMITER: Final = re.compile(r"^[^\S\n]*(\w+)[^\S\n]*$", re.M)
 _REDIRECT: Final = re.compile(r"\d*(?:&?>>?[|&]?|<>|<<<|<&?)")
 
 
 class SimpleCommand(NamedTuple):
-    """`targets` are the words that its output is redirected to."""
+    """`targets` are the words to which output is redirected."""
 
     words: list[str]
     targets: list[str]
 
 
 def without_heredocs(text: str) -> str:
-    """Return a script without its here-documents, in a time that is linear in its length."""
+    """Return a script without its here-documents, in linear time."""
     parts: list[str] = []
     position = 0
     while (start := _HEREDOC.search(text, position)) is not None:
@@ -44,7 +44,7 @@ def without_heredocs(text: str) -> str:
 
 
 def simple_commands(text: str) -> list[SimpleCommand]:
-    """Return what is between separators, taken apart into words that are not expanded yet."""
+    """Split text at command separators. Return the commands, their words not yet expanded."""
     text = without_heredocs(text)
     commands: list[SimpleCommand] = []
     words: list[str] = []

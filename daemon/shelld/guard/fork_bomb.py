@@ -1,4 +1,4 @@
-"""Functions that start themselves again and again."""
+"""Detects functions that start themselves without end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FORK_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, witho
 
 
 def is_fork_bomb(name: str, calls: dict[str, list[tuple[str, bool]]]) -> bool:
-    """Whether a function calls itself, perhaps through others, more than once at the same time."""
+    """Whether a function calls itself, directly or indirectly, several times in parallel."""
     seen: set[str] = set()
     todo = [(name, False)]
     while todo:

@@ -1,4 +1,4 @@
-"""Which names a pattern of bash's stands for. Pure, and linear in the length of what is matched."""
+"""Matches bash patterns against paths. Pure; takes time linear in the length of the path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shelld.guard.markers import ANY, ONE, SET
 
 _LITERAL: Final = re.compile(r"[*?\[]")
 _CLASSES: Final = {"[:alpha:]": "a-zA-Z", "[:lower:]": "a-z", "[:alnum:]": "a-zA-Z0-9"}
-# Of one part of a path. A longer one is for no name that the guard knows.
+# Characters per path component. A longer pattern is for no name that the guard knows.
 _MAX_PATTERN: Final = 200
 
 
@@ -36,7 +36,7 @@ def _matcher(step: str) -> re.Pattern[str] | None:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a pattern matches a path."""
+    """Whether `pattern` matches `path`, component by component."""
     steps, names = pattern.split("/"), path.split("/")
     if len(steps) != len(names):
         return False
@@ -51,7 +51,7 @@ def matches(pattern: str, path: str) -> bool:
 
 @lru_cache(maxsize=64)
 def matches_most_letters(step: str) -> bool:
-    """Whether names with most first letters match a pattern, perhaps behind a point."""
+    """Whether a pattern matches most one-letter names, ignoring leading dots in the pattern."""
     matcher = _matcher(step.lstrip("."))
     if matcher is None:
         return True

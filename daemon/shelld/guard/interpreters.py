@@ -1,7 +1,7 @@
-"""Code for an interpreter: the commands that it starts and the files that it removes or writes.
+"""Finds the commands that interpreter code starts, and the files that it removes or writes.
 
-Pure, and no parser. A call is found by the name of its function. An argument is known if it is a
-literal, or a variable that the same code sets to one. What stands in quotes is no call.
+Pure. Searches for the names of functions instead of parsing. An argument is known if it is a
+literal, or a variable that the same code sets to a literal. Text in quotes is never a call.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 from shelld.guard.markers import plain
 from shelld.guard.vocabulary import LANGUAGES, VERSION
 
-# How much of the code is searched, and how many of its calls are followed.
+# How many characters of code to search, and how many calls to follow.
 _MAX_CODE: Final = 16 * 1024
 _MAX_CALLS: Final = 32
 
 
 class Commands(NamedTuple):
-    """What code would do, as far as it is written in it."""
+    """The effects of code, as far as its text shows them."""
 
     scripts: list[str]
     argvs: list[list[str]]
@@ -30,7 +30,7 @@ class Commands(NamedTuple):
 
 
 def language_of(program: str) -> str | None:
-    """Return the language that a program runs, whichever version of it."""
+    """Return the language of an interpreter, ignoring a version in its name; None if unknown."""
     name = program.rstrip(VERSION)
     return name if name in LANGUAGES else None
 
@@ -38,7 +38,7 @@ def language_of(program: str) -> str | None:
 def code_of(
     language: str, arguments: Sequence[str], stdin: str, content_of: Callable[[str], str]
 ) -> str:
-    """Return the code that an interpreter is given: by an option, a file or its input."""
+    """Return the code that an interpreter runs: from options, a file or stdin."""
     letters = LANGUAGES[language]
     codes: list[str] = []
     rest = list(arguments)
@@ -66,7 +66,7 @@ def code_of(
     return "\n".join(codes) if codes else stdin
 
 
-# As in ``perl -wlne``.
+# The length of ``-wlne``, as in ``perl -wlne``: a longer option is not a group of letters.
 _LONGEST_GROUP: Final = 5
 
 _LITERAL: Final = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`"""
@@ -93,14 +93,14 @@ _FOREVER: Final = (
 )
 _ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last|return)\b"
 _FORK: Final = r"(?:\b|pcntl_)fork\b"
-# Loops that start other programs are common, but they wait for something.
+# Loops that start programs are common, but a harmless one waits for something.
 _STARTS: Final = r"\b(?:Popen|Process|spawn\w*)\s*\("
 _PAUSES: Final = (
     r"\b(?:sleep|join|communicate|poll|recv\w*|read\w*|input|get|select|accept|listen|await|run"
     r"|check_\w+|spawnSync|append|push|if|next)\b"
 )
 _COMMENT: Final = r"^\s*(?:#|//).*$"
-# Languages in which what is between backticks is a command.
+# Languages in which text between backticks is a command.
 _BACKTICKS: Final = frozenset({"perl", "ruby", "php"})
 
 
@@ -121,7 +121,7 @@ def commands_in(language: str, code: str) -> Commands:
         argvs.append(values)
         if len(values) == 1 or " " in values[0]:
             scripts.append(values[0])
-        # ``execvp("rm", ["rm", ...])`` has the name twice.
+        # ``execvp("rm", ["rm", ...])`` names the program twice.
         argvs.append(values[1:])
     written = [_text(match[1]) for each in _WRITES for match in _compiled(each).finditer(code)]
     return Commands(
@@ -146,8 +146,8 @@ def _is_fork_bomb(code: str) -> bool:
 
 
 def _given(code: str, calls: str) -> Iterator[list[str]]:
-    """Return the texts that each call of some functions is given, if there are any."""
-    # Not what is in quotes: that is no call.
+    """Yield the known string arguments of each call that has any; `calls` is a pattern."""
+    # Match literals first: text in quotes is not a call.
     pattern = _compiled(rf"{_LITERAL}|({calls})(?!\s*[:=])")
     for match in pattern.finditer(code):
         if match[1] is None:
@@ -165,7 +165,7 @@ def _given(code: str, calls: str) -> Iterator[list[str]]:
 
 
 def _values_in(text: str) -> list[str]:
-    # Two that are added are one; ``qw`` is a list of words.
+    # Join literals around ``+``; ``qw`` is a list of words.
     joined = _compiled(r"(['\"])\s*\+\s*\1").sub("", text)
     joined = _compiled(r"\bqw\s*[(\[{/|]([^)\]}|]*)[)\]}|]").sub(_quoted_words, joined)
     return [_text(match[0]) for match in _compiled(_LITERAL).finditer(joined)]
@@ -180,7 +180,7 @@ def _text(literal: str) -> str:
 
 
 def _end_of_arguments(code: str, position: int) -> int:
-    """Return where what follows a function's name ends: at its parenthesis, or the statement."""
+    """Return where the arguments of a call end: at its parenthesis, or with the statement."""
     depth = 0
     token = _compiled(rf"{_LITERAL}|[()\[\]{{}};\n]")
     while (match := token.search(code, position)) is not None:

@@ -1,4 +1,4 @@
-"""The way into the guard: a command and what its shell would know in, a verdict out."""
+"""The entry point of the guard: returns the verdict on a command, given the state of its shell."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.process import faults
 
-# What a judgement on the event loop may take: a few milliseconds.
+# Limits of a judgement on the event loop: a few milliseconds.
 MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
 MAX_STEPS_AT_ONCE: Final = 400
-# Scripts of sessions that are kept.
+# How many shells to cache, one for each session script.
 _MAX_SHELLS: Final = 32
 
-# What bash sets when it starts, whatever the environment says.
+# Variables that bash sets when it starts, whatever the environment says.
 _INITIAL: Final = {"IFS": " \t\n"}
 
 
 def load() -> None:
-    """Import ahead of need what the first judgement would wait for."""
+    """Import the parser early, so that the first judgement does not wait for it."""
     parse.load()
 
 
@@ -36,7 +36,7 @@ def judge(
     *,
     traces: bool = False,
 ) -> Verdict:
-    """Return the verdict on one command. Raises only for a shortage, whatever the command is."""
+    """Return the verdict on a command. Raises only if the daemon runs short of a resource."""
     return _judge(command, start, Budget(policy=policy, traces=traces))
 
 
@@ -47,7 +47,7 @@ def judge_at_once(
     *,
     traces: bool = False,
 ) -> Verdict | None:
-    """Return the verdict if that takes a few milliseconds at most; None: `judge` has to find it."""
+    """Return the verdict if that takes at most a few milliseconds; None: call `judge` instead."""
     script = start.script
     known = len(script) if script and not is_prepared(script) else 0
     if len(command) + len(start.stdin) + known > MAX_CHARACTERS_AT_ONCE:
@@ -79,9 +79,9 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         return Verdict("unresolved", reason="it is nested too deeply to be followed")
     except Exception as error:
         if faults.shortage(error) is not None:
-            # Nobody has looked at the command, so it must not run.
+            # The guard has not judged the command, so it must not run.
             raise
-        # A mistake of the guard's is not the command's.
+        # A bug in the guard says nothing about the command.
         faults.report("the guard")
         return Verdict("unresolved", reason="it cannot be followed")
     if budget.unresolved is not None:
@@ -100,7 +100,7 @@ def is_prepared(script: str) -> bool:
 
 
 def _prepared(script: str) -> Evaluation:
-    """Return a shell that a session's script has made; it is followed once for all commands."""
+    """Return the shell that a session's script sets up, cached after the first time."""
     shell = _shells.get(script)
     if shell is None:
         budget = Budget(policy=DEFAULT_POLICY, traces=False, reports=False)
@@ -108,7 +108,7 @@ def _prepared(script: str) -> Evaluation:
         if script:
             shell.run_script(cleaned(script), "")
         if len(_shells) >= _MAX_SHELLS:
-            # Another thread may take the same one.
+            # Another thread may remove the same entry.
             _shells.pop(next(iter(_shells)), None)
         _shells[script] = shell
     return shell

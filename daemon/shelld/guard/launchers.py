@@ -1,6 +1,6 @@
-"""Shell that run others for each of something, or text of a format of their own.
+"""Programs that run a command for each item, or that run text in a format of their own.
 
-Each gets a shell, its arguments and what it reads, and returns what it writes.
+Each handler takes the shell, the arguments and stdin, and returns what the program writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Shell", Sequence[str], str], str]
 
-# Tests of find that let everything through, with how many arguments they take.
+# Parts of a find(1) expression that exclude little, with the number of their arguments.
 _WIDE_TESTS: Final = {
     "-depth": 0,
     "-d": 0,
@@ -56,7 +56,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Whether an expression of find has no test that leaves much out."""
+    """Whether a find(1) expression has no test that excludes much."""
     index = 0
     while index < len(expression):
         word = expression[index]
@@ -69,13 +69,13 @@ def _is_wide(expression: Sequence[str]) -> bool:
                 return False
             index += 1
         elif word in ("-regex", "-iregex", "-user", "-uid"):
-            # Nearly all is root's.
+            # Root owns nearly all files.
             value = plain("".join(expression[index + 1 : index + 2]))
             if value.strip(".*/") and value not in ("root", "0"):
                 return False
             index += 1
         elif word in ("!", "-not"):
-            # All but some is nearly all.
+            # A negated test still matches nearly all files.
             index += 1 + _WIDE_TESTS.get("".join(expression[index + 1 : index + 2]), 1)
         elif word in _WIDE_TESTS:
             index += _WIDE_TESTS[word]
@@ -106,11 +106,11 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if separator is not None and UNKNOWN not in stdin:
         items = [item for item in stdin.split(separator) if item]
     else:
-        # What find writes has line ends here, whatever it is told to write.
+        # `_find` always returns lines, even for ``-print0``.
         items = stdin.splitlines() if replaced else stdin.split()
     items = items[:_MAX_ITEMS]
     child = shell.copy()
-    # `find` has written the known items, and unknown ones for everything below them.
+    # `_find` returns its known start directories, then `UNKNOWN` for everything below them.
     child.is_for_each = UNKNOWN in items
     if replaced is not None:
         commands = [[word.replace(replaced, item) for word in command] for item in items]
@@ -129,7 +129,7 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     for name, value in options:
         if name in ("wd", "workdir") and value:
             shell.cwd = rules.normalized(value, shell.cwd)
-    # What find writes has line ends here, whatever it is told to write.
+    # `_find` always returns lines, even for ``-print0``.
     items = [item for item in re.split(f"[\n{separator}]", stdin) if item]
     shell.is_for_each = UNKNOWN in items
     if any(name in ("pipe", "spreadstdin") for name, _ in options):
@@ -176,14 +176,14 @@ def _find(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 def _run_for_each(
     shell: Shell, command: Sequence[str], found: Sequence[str], *, is_wide: bool
 ) -> None:
-    """Follow a command for each of some files; `is_wide`: for each of all that is below them."""
+    """Follow a command for each file of `found`; with `is_wide`, for all files below them too."""
     for item in found[:_MAX_ITEMS]:
         child = shell.copy()
         child.is_for_each = is_wide
         child.execute([word.replace("{}", item) for word in command], "")
 
 
-# Options of fd that say where to look and not what for.
+# Options of fd that do not restrict which names match.
 _FD_WIDE: Final = frozenset({"H", "I", "u", "hidden", "no-ignore", "unrestricted", "a", "L", "0"})
 
 
@@ -209,7 +209,7 @@ def _fd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 def _crontab(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     _, operands = leading_options(arguments, "u")
     table = shell.content_of(operands[0], stdin) if operands else stdin
-    # What is not known may end with a line end.
+    # Unknown text may end with a newline.
     for line in re.split(f"[\n{UNKNOWN}]", table)[:_MAX_ITEMS]:
         match = re.match(r"\s*(?:@\w+|(?:\S+\s+){4}\S+)\s+(.*)", line)
         if match is not None and not line.lstrip().startswith("#"):
@@ -229,12 +229,12 @@ def _socat(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         match = _ADDRESS.match(address)
         kind, rest = (match[1].lower(), match[2]) if match else ("gopen", address)
         if kind in ("exec", "system", "shell"):
-            # What follows a comma can be an option of the address.
+            # Text after a comma can be an option of the address.
             script = rest if "," not in rest else rest.partition(",")[0]
             shell.copy().run_script(script, stdin)
             continue
         path, _, ways = rest.partition(",")
-        # With these, bytes go one way only.
+        # With ``-u`` or ``-U``, bytes go one way only.
         is_read = ("u" in given and index == 0) or ("U" in given and index == 1)
         if not is_read and not re.search(r"\brdonly\b|\bo-rdonly\b", ways):
             shell.report(rules.overwrites(path, Place(shell.cwd, shell.home)))
@@ -262,7 +262,7 @@ def _sed(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    """A container sees only those files of the host that are mounted in it."""
+    """Follow the command of a container, which sees only the host files mounted in it."""
     mounts = {
         target: host
         for target, host in _mounts(arguments)
@@ -280,7 +280,7 @@ def _docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Return what of a container is what of the host, if it can be written to."""
+    """Yield the container path and the host path of each writable mount."""
     for index, each in enumerate(arguments):
         name, equals, value = each.partition("=")
         value = value if equals else "".join(arguments[index + 1 : index + 2])
@@ -316,7 +316,7 @@ def _awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     options, _ = leading_options(arguments, "fFv")
     files = [shell.content_of(value, stdin) for name, value in options if name == "f" and value]
     for code in (*arguments, *files):
-        # Two next to each other are one.
+        # Awk joins adjacent strings.
         each = re.sub(r'"\s+"', "", code)
         for pattern in _AWK_RUNS:
             for match in re.finditer(pattern, each):
@@ -326,7 +326,7 @@ def _awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     return shell.written_by(["awk", *arguments], stdin)
 
 
-# By the values of `vocabulary.STARTERS`.
+# The keys are the values of `vocabulary.STARTERS`.
 HANDLERS: Final[dict[str, Handler]] = {
     "xargs": _xargs,
     "parallel": _parallel,

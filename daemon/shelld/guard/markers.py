@@ -1,7 +1,7 @@
-"""The characters that stand for more than text in a field: of a private range of Unicode.
+"""Characters with a special meaning in a field, from a private use area of Unicode.
 
-`UNKNOWN` is any text, and `ANY`, `ONE` and `SET` are ``*``, ``?`` and ``[`` that bash would match
-file names with. Quoted or escaped ones are the characters themselves.
+`UNKNOWN` stands for any text. `ANY`, `ONE` and `SET` stand for active ``*``, ``?`` and ``[``, which
+bash matches against file names. Quoted or escaped globs stay ordinary characters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ UNKNOWN: Final = "\ue000"
 ANY: Final = "\ue001"
 ONE: Final = "\ue002"
 SET: Final = "\ue003"
-# Between the fields of "$@".
+# Separates the fields of "$@".
 BREAK: Final = "\ue004"
 
 GLOBS: Final = {"*": ANY, "?": ONE, "[": SET}
@@ -23,10 +23,10 @@ _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
 
 
 def cleaned(text: str) -> str:
-    """Return text from outside, in which such a character would be no more than itself."""
+    """Return outside text with markers replaced by ``?``: they have no special meaning there."""
     return _ALL.sub("?", text)
 
 
 def plain(field: str) -> str:
-    """Return a field with its globs as the characters they were written with."""
+    """Return a field with its glob markers as the original characters."""
     return field.translate(_PLAIN)

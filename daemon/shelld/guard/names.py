@@ -1,7 +1,7 @@
-"""What a shell keeps, and what names mean by it: variables, arrays, functions, aliases, the working
-directory, and the files that a command itself has written.
+"""The state of a shell: variables, arrays, functions, aliases, the working directory, and the files
+that the command itself has written.
 
-Nothing is run to find a value; what is not known is `UNKNOWN`.
+Nothing runs to find a value. An unknown value is `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from shelld.guard.words import calculated, expand_text, expand_word
 
 Node = Any
 
-# Of a command with a variable that has no value: who wrote it may have meant it for a place where
-# it has one. To remove everything is too much to be lenient.
+# Under these rules, a command with an unset variable is unresolved instead of blocked: its author
+# may have expected the variable to be set. Removing everything is too dangerous for that.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
-# How many characters could be copied while a word is expanded, and how many words while nobody
-# looks at the clock.
+# The cost of expanding a word, in copied characters, and how many words to expand between two looks
+# at the clock.
 _EXPANDING: Final = 300
 _WORDS_PER_LOOK: Final = 32
-# As many as bash follows.
+# The limit of bash for chains of namerefs (``declare -n``).
 _MAX_REFERENCES: Final = 8
-# A longer value is not known.
+# Characters. A longer value becomes `UNKNOWN`.
 MAX_VALUE: Final = 64 * 1024
 
 _SPECIAL: Final = {
@@ -56,7 +56,7 @@ _SPECIAL: Final = {
     "HOSTTYPE": UNKNOWN,
 }
 
-# Names to which bash itself gives a value, which is not known here. `nounset` never stops at them.
+# Names that bash itself sets to a value unknown here. `nounset` never stops at them.
 _SET_BY_BASH: Final = re.compile(
     "[@*]|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|FUNCNAME|GROUPS|HIST.*|OPT.*|PATH|PIPESTATUS|PS[0-9]"
     "|SHELLOPTS|SHLVL|SRANDOM|TERM|COLUMNS|LINES|COPROC.*|MAPFILE|READLINE_.*|REPLY|OLDPWD"
@@ -70,7 +70,7 @@ _EVALUATED: Final = re.compile(
 
 
 class Names(abc.ABC):
-    """Implements `scope.Scope`. `variables` are all that is set, `exported` what others see."""
+    """Implements `scope.Scope`. `exported` names the `variables` that other programs see."""
 
     def __init__(
         self, budget: Budget, environment: dict[str, str], cwd: str, home: str | None
@@ -79,37 +79,37 @@ class Names(abc.ABC):
         self.variables = environment
         self.exported = frozenset(environment)
         self.arrays: dict[str, list[str]] = {}
-        # What ``declare -n`` makes names stand for.
+        # The targets of namerefs (``declare -n``), by name.
         self.references: dict[str, str] = {}
         self.functions: dict[str, Any] = {}
-        # Of each function, which commands it runs, and whether beside others.
+        # The commands that each function runs, and whether several copies of one run in parallel.
         self.calls: dict[str, list[tuple[str, bool]]] = {}
         self.aliases: dict[str, str] = {}
-        # What the command itself has written, by path.
+        # Contents of files that the command itself has written, by path.
         self.files: dict[str, str] = {}
         self.positional: list[str] = []
         self.name = "bash"
         self.cwd = cwd
         self.home = home
-        # The text that is being looked at, and whether it names a variable that is not set.
+        # The text being followed, and whether it uses an unset variable.
         self.segment = ""
         self.has_unset = False
-        # Whether bash stops at a variable that is not set; None: that can no longer be known.
+        # Whether bash stops at an unset variable; None: no longer known.
         self.nounset: bool | None = False
-        # How many scripts this shell is in, one within the other.
+        # How deeply scripts are nested in this shell.
         self.scripts = 0
-        # Whether programs are run on every file below their operands, as by find.
+        # Whether programs run on every file below their operands, as with find.
         self.is_for_each = False
 
     def copy(self, budget: Budget | None = None) -> Self:
-        """Return another shell that knows the same; what it learns it keeps for itself."""
+        """Return a copy of this shell, like a subshell: its changes do not affect this one."""
         other = type(self)(budget or self.budget, dict(self.variables), self.cwd, self.home)
         other.exported = self.exported
         other.arrays = dict(self.arrays)
         other.references = dict(self.references)
         other.functions = dict(self.functions)
         other.aliases = dict(self.aliases)
-        # Files and functions' calls are everybody's who works on the same command.
+        # All shells of the same command share `files` and `calls`.
         other.files = self.files if budget is None else {}
         other.calls = self.calls if budget is None else dict(self.calls)
         other.positional, other.name = self.positional, self.name
@@ -121,7 +121,7 @@ class Names(abc.ABC):
     @abc.abstractmethod
     def run_script(self, text: str, stdin: str) -> str: ...
 
-    # -- what words ask for -----------------------------------------------------------------
+    # -- values for words -------------------------------------------------------------------
 
     def spend(self, characters: int) -> None:
         self.budget.spend(characters)
@@ -145,7 +145,7 @@ class Names(abc.ABC):
         return self.variables.get(name, _SPECIAL.get(name))
 
     def _meant_by(self, name: str) -> str:
-        """Return the variable that a name stands for, which can be a reference to a reference."""
+        """Return the variable that a name stands for, following chains of namerefs."""
         for _ in range(_MAX_REFERENCES):
             if name not in self.references:
                 break
@@ -188,7 +188,7 @@ class Names(abc.ABC):
             fields += expand_word(word, self)
         return fields
 
-    # -- statements that change them -----------------------------------------------------------
+    # -- statements that set names ----------------------------------------------------------
 
     def assignment(self, node: Node, _stdin: str) -> str:
         array = next((each for each in node.children if each.type == "array"), None)
@@ -206,7 +206,7 @@ class Names(abc.ABC):
         return ""
 
     def _member(self, name: str, field: str) -> str:
-        """Return the value of a member, which may have a key of its own."""
+        """Return the value of an array member; also store ``[key]=value`` by its key."""
         match = re.match(r"\ue003?\[?([^\]]*)\]=(.*)", field, re.S)
         if match is None:
             return field
@@ -217,7 +217,7 @@ class Names(abc.ABC):
         return self.assigned(parse.text_of(node))
 
     def assigned(self, text: str) -> tuple[str, str]:
-        """Return name and value of ``name=value``, expanded."""
+        """Return the name and the expanded value of ``name=value``."""
         name, _, word = text.partition("=")
         value = expand_text(word, self)
         if name.endswith("+"):
@@ -256,7 +256,7 @@ class Names(abc.ABC):
         return ""
 
     def _declared(self, name: str, kinds: str) -> None:
-        """Give a variable the attributes that change its value: ``-l``, ``-u`` and ``-n``."""
+        """Apply the attributes that change the value of a variable: ``-l``, ``-u`` and ``-n``."""
         value = self.variables.get(name)
         if value is None:
             return
@@ -276,13 +276,13 @@ class Names(abc.ABC):
         return ""
 
     def substitutions(self, node: Node, _stdin: str) -> str:
-        """Follow what is run on the way to a value, a test or a pattern."""
+        """Follow the substitutions in a value, a test or a pattern."""
         for script in parse.substitutions_of(node):
             self.output_of(script)
         return ""
 
     def test(self, node: Node, stdin: str) -> str:
-        """Follow what ``[[`` runs, and what its numbers and subscripts assign."""
+        """Follow the substitutions in ``[[``, and the assignments in its numbers and subscripts."""
         self.substitutions(node, stdin)
         text = parse.text_of(node)
         for match in _EVALUATED.finditer(text):
@@ -295,7 +295,7 @@ class Names(abc.ABC):
     # -- reports ----------------------------------------------------------------------------
 
     def report(self, finding: Finding | None, segment: str | None = None) -> None:
-        """Raise `Blocked` if a finding is certain, and keep it in mind if not."""
+        """Raise `Blocked` if a finding is certain; otherwise mark the command as unresolved."""
         if finding is None or not self.budget.reports:
             return
         if finding.rule in self.budget.policy.disable:
@@ -309,6 +309,6 @@ class Names(abc.ABC):
         raise Blocked(finding, segment or self.segment)
 
     def unresolved(self, reason: str) -> None:
-        # What is not followed may change the options of the shell.
+        # Code that the guard does not follow may change shell options.
         self.nounset = None
         self.budget.unresolved = self.budget.unresolved or reason
