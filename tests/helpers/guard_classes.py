@@ -844,6 +844,10 @@ docker run --rm -v /:/host alpine sh -c 'rm -rf /host/*'
 docker run --mount type=bind,source=/,target=/host alpine rm -rf /host
 docker run -v /etc:/x alpine rm -rf /x
 docker run --rm -it --volume=/:/mnt ubuntu rm -rf /mnt
+docker run -v /etc/:/mnt alpine rm -rf /mnt
+docker run -v/:/mnt alpine rm -rf /mnt
+docker run -itv //:/mnt alpine rm -rf /mnt
+docker run --mount=type=bind,src=/etc/../,dst=/m alpine rm -rf /m
 """,
         r"""
 docker exec web ls /

@@ -279,10 +279,17 @@ def _docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     return UNKNOWN
 
 
+# `-v`, alone or after options without a value.
+_VOLUME: Final = re.compile(r"-[dit]*v(.*)", re.S)
+
+
 def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the container path and the host path of each writable mount."""
     for index, each in enumerate(arguments):
         name, equals, value = each.partition("=")
+        if (short := _VOLUME.match(each)) is not None:
+            # As in `-itv/:/mnt`.
+            name, equals, value = "-v", short[1], short[1]
         value = value if equals else "".join(arguments[index + 1 : index + 2])
         host, _, rest = value.partition(":")
         target, _, mode = rest.partition(":")
@@ -301,7 +308,7 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         elif name not in ("-v", "--volume"):
             continue
         if host.startswith("/") and target.startswith("/") and "ro" not in mode.split(","):
-            yield target.rstrip("/"), host
+            yield target.rstrip("/"), rules.normalized(host, "/")
 
 
 _AWK_RUNS: Final = (
