@@ -14,7 +14,7 @@ from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon
 from shelld.process import faults
 from shelld.process.options import Options
-from shelld.shells.launch import StartRequest
+from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.life import Life
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import Manager
@@ -72,7 +72,10 @@ async def test_a_failed_supervision_ends_its_own_shell_only(
         other = await start_shell(manager, "sleep 300", "/")
         with monkeypatch.context() as patch:
             patch.setattr(*place, fails_once(getattr(*place), is_not_other))
-            shell = await manager.start(StartRequest("sleep 300 & echo $!; sleep 300", cwd="/"))
+            # A deadline, to be met.
+            timeout = TimeoutPolicy(100, "background", 1_000)
+            request = StartRequest("sleep 300 & echo $!; sleep 300", cwd="/", timeout=timeout)
+            shell = await manager.start(request)
             await end_of(shell)
         assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
         assert shell.signal == "SIGKILL"
