@@ -49,10 +49,12 @@ def changed_rooms() -> list[str]:
     changed = subprocess.run(
         ("git", "status", "--porcelain", "--no-renames", "-uall"),
         cwd=ROOT,
-        check=True,
+        check=False,
         capture_output=True,
         text=True,
     )
+    if changed.returncode != 0:
+        sys.exit("git cannot tell what has changed; name rooms, as in: make quick ROOM=guard")
     paths = (line[3:].strip('"') for line in changed.stdout.splitlines())
     return sorted({room for room in map(room_of, paths) if room is not None})
 
