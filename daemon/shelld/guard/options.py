@@ -1,4 +1,4 @@
-"""The options in front of a command's operands, as getopt_long(3) takes them apart."""
+"""Parses command-line options as getopt_long(3) does. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Option(NamedTuple):
-    """`value` None: it takes none."""
+    """`value` is None if the option has no value."""
 
     name: str
     value: str | None
@@ -16,10 +16,10 @@ class Option(NamedTuple):
 def options_of(
     argument: str, following: list[str], letters: str, names: Container[str], attached: str = ""
 ) -> list[Option]:
-    """Return the options that one argument has, and take a value from those that follow it.
+    """Return the options in one argument. Remove a separate value from `following`.
 
-    `letters` and `names` are options that take a value, `attached` letters whose value has to be in
-    the same argument.
+    `letters` and `names` are the options that take a value; `attached` are letters whose value must
+    be in the same argument.
     """
     if argument.startswith("--"):
         name, equals, value = argument[2:].partition("=")
@@ -42,7 +42,7 @@ def options_of(
 def leading_options(
     arguments: Sequence[str], letters: str, names: Container[str] = (), attached: str = ""
 ) -> tuple[list[Option], list[str]]:
-    """Return the options before the first operand, and what follows them."""
+    """Return the options before the first operand, and the remaining arguments."""
     rest = list(arguments)
     found: list[Option] = []
     while rest and rest[0].startswith("-") and len(rest[0]) > 1:
@@ -56,7 +56,7 @@ def leading_options(
 def all_options(
     arguments: Sequence[str], letters: str, names: Container[str]
 ) -> tuple[list[Option], list[str]]:
-    """Return all options, those behind operands included, and the operands."""
+    """Return all options, including those after operands, and the operands."""
     rest = list(arguments)
     found: list[Option] = []
     operands: list[str] = []

@@ -1,7 +1,7 @@
-"""What a few programs write, where that can be known without running them.
+"""Computes the output of a few programs, such as ``echo``, ``printf`` and ``base64 -d``.
 
-Pure. For what is hidden in a substitution or sent to a shell through a pipe: ``echo``, ``printf``,
-``base64 -d`` and the like. None: not known.
+Pure; runs nothing. Reveals commands that are hidden in a substitution or piped to a shell. None
+means that an output is unknown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from shelld.guard.markers import UNKNOWN, cleaned
 from shelld.guard.patterns import linear_regex
 from shelld.guard.rules import normalized, parse_arguments
 
-# More than that is not worth looking at, and is not known then.
+# Characters. The guard treats longer output as unknown.
 MAX_OUTPUT: Final = 64 * 1024
 
 
 class Inputs:
-    """What programs read: their stdin, files whose content is known, and where they run."""
+    """What a program reads: stdin (None: unknown), files of known content, and its directory."""
 
     def __init__(self, stdin: str | None, files: Mapping[str, str], cwd: str) -> None:
         self.stdin = stdin
@@ -32,7 +32,7 @@ class Inputs:
         self._files = files
 
     def read(self, operands: Sequence[str]) -> str | None:
-        """Return what a filter reads: its operands, or stdin."""
+        """Return what a filter reads: its operands, or stdin. None if unknown."""
         names = list(operands) or ["-"]
         contents = [self._content(name) for name in names]
         known = [content for content in contents if content is not None]
@@ -45,7 +45,7 @@ class Inputs:
 
 
 def output_of(argv: Sequence[str], inputs: Inputs) -> str | None:
-    """Return what a program writes to stdout, None if that is not known."""
+    """Return what a program writes to stdout, None if unknown."""
     function = _OUTPUTS.get(argv[0].rpartition("/")[2])
     if function is None:
         return None
@@ -239,7 +239,7 @@ def _sed(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _other_way_round(match: re.Match[str]) -> str:
-    """Basic regular expressions escape what extended ones do not, and the reverse."""
+    """Swap escaped and plain metacharacters: basic and extended syntax escape opposite ones."""
     return match[1] if match[1] is not None else "\\" + match[2]
 
 

@@ -1,8 +1,8 @@
-"""The structure of a script, by tree-sitter-bash, which is imported when it is first needed.
+"""Parses scripts with tree-sitter-bash, which is imported on first use.
 
-Pure. Knows the shapes of the parser's nodes that need more than their type: what is substituted
-within, and which functions a body calls. Walks are iterative, as nothing bounds how deep a script
-nests.
+Pure. Answers questions that need more than a node's type, such as which substitutions a node
+contains and which functions a body calls. Walks are iterative, because scripts can nest to any
+depth.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Final
 
 Node = Any
 
-# Of bytes, which the parser reads in a few milliseconds whatever they are.
+# Bytes. The parser takes at most a few milliseconds for any text of this size.
 _MAX_SHORT: Final = 1024
 
 
 @cache
 def _language() -> Any:
-    # Here, as it costs 20 ms that no first answer is to wait for.
+    # Imported here, because it takes 20 ms and no first answer should wait for it.
     import tree_sitter  # noqa: PLC0415
     import tree_sitter_bash  # noqa: PLC0415
 
@@ -32,7 +32,7 @@ def _language() -> Any:
 
 
 class _Parsers(threading.local):
-    """A parser works for one thread at a time."""
+    """One parser per thread: several threads cannot share one."""
 
     def __init__(self) -> None:
         import tree_sitter  # noqa: PLC0415
@@ -46,28 +46,27 @@ def _parsers() -> _Parsers:
 
 
 def load() -> None:
-    """Import the parser ahead of need."""
+    """Import the parser early."""
     _parsers()
 
 
 class TooSlow(Exception):
-    """The parser was stopped."""
+    """The parser ran out of time."""
 
 
 def parse(text: str, seconds: float = math.inf) -> Node:
-    """Return the root of the tree, which has errors where the text is no script.
+    """Return the root of the syntax tree, with error nodes where the text is invalid.
 
-    The parser lets no other thread run, and where there are errors, what it takes grows with the
-    square of the length. So it is stopped when it has taken `seconds`, unless the text is short.
-    Raises `TooSlow` then.
+    The parser blocks all other threads, and on invalid text its time grows with the square of the
+    length. Raises `TooSlow` after `seconds`, unless the text is short.
     """
     if "\n\\" in text:
-        # The parser takes a line end that a backslash follows for a blank, as in "ls\n\\rm x".
+        # The parser takes a newline before a backslash for a blank, as in "ls\n\\rm x".
         text = text.replace("\n\\", "\n \\")
     parser, data = _parsers().parser, text.encode("utf-8", "replace")
     if len(data) <= _MAX_SHORT:
         return parser.parse(data).root_node
-    # Of this thread: on a busy machine, a verdict must not be another.
+    # CPU time of this thread, so that a busy machine does not change a verdict.
     stop_at = time.thread_time() + seconds
 
     def read(offset: int, _point: object) -> bytes:
@@ -77,10 +76,10 @@ def parse(text: str, seconds: float = math.inf) -> Node:
         return time.thread_time() > stop_at
 
     try:
-        # Only a text that is read piece by piece can be given up.
+        # Parsing can only be cancelled if the parser reads the text through a callback.
         tree = parser.parse(read, progress_callback=is_too_slow)
     except ValueError as error:
-        # It would go on with what it was given up on.
+        # Without a reset, the next call would resume the cancelled text.
         parser.reset()
         raise TooSlow from error
     return tree.root_node
@@ -91,16 +90,16 @@ def text_of(node: Node) -> str:
 
 
 _FUNCTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
-# Bash wants a command after these. The parser does not.
+# Bash requires a command after these. The parser does not.
 _BEFORE_COMMANDS: Final = frozenset({"{", "do", "then", "else"})
-# To the parser, each of these can be the name of a command.
+# Reserved words that the parser accepts as the name of a command.
 _RESERVED: Final = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "in", "then"})
 
 
 def is_function(name: str, value: str, seconds: float) -> bool:
-    """Whether bash surely imports a function of this name from an environment entry.
+    """Whether bash certainly imports a function of this name from an environment entry.
 
-    The guard must not take a program for a function that bash has refused.
+    If bash refuses the function, the name runs a program, which the guard must judge.
     """
     if not _FUNCTION_NAME.fullmatch(name) or not re.match(r"\(\) \{\s", value):
         return False
@@ -127,7 +126,7 @@ _SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution
 
 
 def substitutions_of(node: Node) -> list[str]:
-    """Return the scripts of all substitutions in a node, but not of those within them."""
+    """Return the scripts of all substitutions in a node, except nested ones."""
     scripts: list[str] = []
     todo = [node]
     while todo:
@@ -144,7 +143,7 @@ _CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "func
 
 
 def _started(node: Node, name: str) -> str:
-    """Return what a command starts, behind ``exec`` and its like."""
+    """Return the name of the program that a command starts, skipping ``exec`` and the like."""
     words = [text_of(each) for each in node.named_children if each.type in _WORDS]
     while name in ("exec", "command", "builtin", "eval", "nohup", "sudo") and words:
         name = words.pop(0)
@@ -155,9 +154,9 @@ _LOOPS: Final = frozenset({"for_statement", "while_statement", "c_style_for_stat
 
 
 def calls_of(body: Node) -> list[tuple[str, bool]]:
-    """Return which commands a function's body runs in any case, and which of them multiply.
+    """Return the commands that a function's body always runs, and whether each one multiplies.
 
-    Those are run more than once, and beside others: in the background or in a pipeline.
+    A command multiplies if it runs more than once, and in the background or in a pipeline.
     """
     found: list[tuple[str, bool]] = []
     counts: Counter[str] = Counter()
@@ -184,12 +183,12 @@ _FRAME: Final = frozenset({"do", "done", "{", "}", "comment", "\n"})
 
 
 def only_starts(body: Node) -> bool:
-    """Whether a loop's body does nothing but start what it does not wait for."""
+    """Whether a loop's body only starts commands without waiting for them."""
     children = [each for each in body.children if each.type not in _FRAME]
     statements = 0
     for index, child in enumerate(children):
         if child.type == "ERROR":
-            # In ``do (a &) done`` the parser misses a separator.
+            # In ``do (a &) done``, the parser reports a missing separator.
             return len(children) == 1 and only_starts(child)
         if not child.is_named:
             continue
@@ -201,7 +200,7 @@ def only_starts(body: Node) -> bool:
 
 
 def is_always_reached(node: Node) -> bool:
-    """Whether a command is part of no condition, loop, pipeline, group or function of a script."""
+    """Whether a command is outside of every condition, loop, pipeline, group and function."""
     while (parent := node.parent) is not None:
         following = node.next_sibling
         if following is not None and following.type == "&":
@@ -227,13 +226,13 @@ def redirection(node: Node) -> tuple[str, str | None]:
 
 
 def is_herestring(node: Node) -> bool:
-    """Whether a redirection is the end of a ``<<<`` that the parser has not recognized."""
+    """Whether a redirection is the end of a ``<<<`` that the parser did not recognize."""
     before = node.prev_sibling
     return before is not None and before.type == "ERROR" and text_of(before) == "<<"
 
 
 def words_behind(node: Node) -> list[str]:
-    """Return words of the command that the parser puts below a redirection before them."""
+    """Return the words of a command that the parser puts below the redirection before them."""
     if node.type == "herestring_redirect":
         return []
     words = [each for each in node.named_children if each.type in _WORDS]
@@ -241,7 +240,7 @@ def words_behind(node: Node) -> list[str]:
 
 
 def words_of(node: Node) -> list[str]:
-    """Return the words of a command; the parser can part one where nothing is between them."""
+    """Return the words of a command. Join adjacent nodes: the parser can split a word."""
     words: list[str] = []
     end = -1
     for child in node.named_children:
@@ -259,7 +258,7 @@ def words_of(node: Node) -> list[str]:
 
 
 def words_between(body: Node, redirect: Node) -> list[str]:
-    """Return the words that are in no node: a ``-`` before a here-document."""
+    """Return the words that have no node: a ``-`` before a here-document."""
     whole = body.parent
     start = whole.start_byte
     between = whole.text[body.end_byte - start : redirect.start_byte - start]
@@ -275,7 +274,7 @@ def heredoc_body(redirect: Node) -> str | None:
         return None
     if body.start_byte < body.end_byte or end is None:
         return text_of(body)
-    # One that begins with a backslash is taken for words.
+    # The parser takes a body that begins with a backslash for words.
     text: bytes = redirect.text[
         start.end_byte - redirect.start_byte : end.start_byte - redirect.start_byte
     ]
@@ -283,9 +282,10 @@ def heredoc_body(redirect: Node) -> str | None:
 
 
 def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
-    """Return what the parser puts below a here-document although it is beside it.
+    """Return the nodes that the parser puts below a here-document although they belong beside it.
 
-    Redirections of the same command; what follows ``|``, ``&&`` and the like; further words.
+    These are redirections of the same command, whatever follows ``|``, ``&&`` and the like, and
+    further words.
     """
     inner: list[Node] = []
     tails: list[Node] = []

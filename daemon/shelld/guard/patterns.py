@@ -1,4 +1,4 @@
-"""Bash's patterns, in linear time."""
+"""Applies bash patterns in parameter expansions. Each match takes linear time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final, cast
 
 from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
 
-# Of what a pattern is matched against.
+# Characters of a value to match. The result for a longer value is `UNKNOWN`.
 MAX_MATCHED: Final = 4 * 1024
 
 
 @lru_cache(maxsize=64)
 def linear_regex(pattern: str) -> Any | None:
-    """Return a compiled pattern that takes linear time, None if it is none."""
-    # Here, as most commands need none.
+    """Return a compiled regular expression that matches in linear time, None if it is invalid."""
+    # Imported here, because most commands need no pattern.
     re2: Any = importlib.import_module("re2")
     options = re2.Options()
     options.log_errors = False
@@ -47,7 +47,7 @@ def _regex(pattern: str) -> str:
 
 
 def trimmed(value: str, pattern: str, *, at_start: bool, greedy: bool) -> str:
-    """Return what ``${name#pattern}`` and its like make of a value."""
+    """Return the result of ``${name#pattern}`` and the like for a value."""
     matcher = linear_regex(f"(?s:{_regex(pattern)})")
     if matcher is None or len(value) > MAX_MATCHED:
         return UNKNOWN
@@ -64,7 +64,7 @@ def trimmed(value: str, pattern: str, *, at_start: bool, greedy: bool) -> str:
 
 
 def replaced(value: str, pattern: str, new: str, *, every: bool) -> str:
-    """Return what ``${name/pattern/new}`` makes of a value."""
+    """Return the result of ``${name/pattern/new}`` for a value."""
     anchor = pattern[:1] if pattern[:1] in ("#", "%") and not every else ""
     expression = _regex(pattern[len(anchor) :])
     expression = {"#": rf"\A{expression}", "%": rf"{expression}\z"}.get(anchor, expression)

@@ -1,4 +1,4 @@
-"""The rules of those who run the daemon: what else to block, and what not to. Pure."""
+"""The rules of the daemon's operator: what else to block, and what to allow. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shelld.guard.verdict import Finding
 
 
 class BlockRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """`program` and `arguments` are patterns as in fnmatch(3)."""
+    """`program` and `arguments` are fnmatch(3) patterns."""
 
     name: str
     program: str
@@ -27,7 +27,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     block: list[BlockRule] = []
 
     def allows(self, command: str) -> bool:
-        """Whether a command may run whatever the rules say of it."""
+        """Whether a command may run, whatever the rules say."""
         text = command.strip()
         return any(fnmatchcase(text, pattern) for pattern in self.allow)
 

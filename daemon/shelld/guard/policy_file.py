@@ -1,17 +1,17 @@
-"""The rules of those who run the daemon, from a TOML file: what else to block, what not to.
+"""Loads the rules of the daemon's operator from a TOML file: what else to block or to allow.
 
 ```toml
-disable = ["mv-system"]            # rules that do not apply here
-allow = ["mkfs.ext4 disk.img"]     # commands that may run, as patterns of the whole text
+disable = ["mv-system"]            # built-in rules to turn off
+allow = ["mkfs.ext4 disk.img"]     # patterns for the whole text of a command
 
 [[block]]
 name = "no-force-push"
 program = "git"
-arguments = ["push", "--force*"]   # each a pattern that one of the arguments has to match
+arguments = ["push", "--force*"]   # patterns; each must match one of the arguments
 reason = "it rewrites what others have"
 ```
 
-A file that is broken is refused, with its line.
+`load` rejects an invalid file and reports the line.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from shelld.guard.rules import RULES
 
 
 class PolicyError(Exception):
-    """The text is for who starts the daemon: what is wrong, and in which line of the file."""
+    """The message is for the operator: what is wrong, and in which line of the file."""
 
 
 def load(path: Path) -> Policy:
-    """Return the policy of a file. Raises `PolicyError`, also if it cannot be read."""
+    """Return the policy in a file. Raises `PolicyError` if it is invalid or unreadable."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -56,7 +56,7 @@ def load(path: Path) -> Policy:
 
 
 def _line_of(text: str, content: dict[str, Any], key: str) -> int:
-    """Return the line that a key is in, or the first."""
+    """Return the line number of `key`, or else of an unknown key, or else 1."""
     unknown = [name for name in content if name not in Policy.__struct_fields__]
     for name in (key, *unknown):
         for number, line in enumerate(text.splitlines(), 1):

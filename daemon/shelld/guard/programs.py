@@ -1,6 +1,4 @@
-"""What becomes of one command whose words are known: a function, a builtin, a wrapper, a shell, or
-a program that is looked up in the rules.
-"""
+"""Follows one command with known words: a function, builtin, wrapper, shell or other program."""
 
 from __future__ import annotations
 
@@ -31,16 +29,16 @@ from shelld.guard.vocabulary import (
 )
 from shelld.guard.wrappers import Inner, unwrapped
 
-# Where a pattern is looked up as a program, and how many of its matches are followed.
+# Where to look up a pattern that stands for a program, and how many of its matches to follow.
 _BIN_DIRECTORIES: Final = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
 _MAX_CANDIDATES: Final = 32
-# How much longer it takes to look for commands in text than to copy it.
+# The cost of searching text for commands, relative to copying it.
 _SEARCHING: Final = 20
-# The program that loads others, under the names of its many versions.
+# The dynamic loader, ld.so(8): the beginnings of its names.
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
-# Programs after which another file has the content of one.
+# Programs that give a file the content of another.
 _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
-# How often a function is followed that calls itself.
+# How many nested calls of a recursive function to follow.
 _MAX_RECURSION: Final = 2
 
 
@@ -51,10 +49,10 @@ class Programs(Shell):
     # -- one command ------------------------------------------------------------------------
 
     def execute(self, argv: list[str], stdin: str) -> str:
-        """Follow a command; return what it writes, `UNKNOWN` if that is not known."""
+        """Follow a command. Return its output, `UNKNOWN` if unknown."""
         program = argv[0].rpartition("/")[2] if argv else ""
         if not program:
-            # No name at all, or that of a directory.
+            # There is no name, or the name of a directory.
             return ""
         if not self.budget.take():
             self.unresolved("it is too much to be followed")
@@ -72,7 +70,7 @@ class Programs(Shell):
     def _execute(self, program: str, argv: list[str], stdin: str) -> str:
         inner = _named_builtin(program, argv)
         if inner:
-            # It changes this shell, and no function takes its place.
+            # It changes this shell, and a function cannot replace it.
             program, argv = inner[0], inner
         elif (function := self.functions.get(argv[0])) is not None:
             return self._call(function, argv[1:], stdin)
@@ -84,7 +82,7 @@ class Programs(Shell):
         return self._start(program, argv, stdin)
 
     def _one_of(self, argv: list[str], stdin: str) -> str:
-        """Follow each program that a pattern in the place of one could find."""
+        """Follow every program that `argv[0]`, a pattern, could match."""
         pattern = normalized(argv[0], self.cwd)
         for path in _paths_like(pattern):
             self.copy().execute([path, *argv[1:]], stdin)
@@ -93,7 +91,7 @@ class Programs(Shell):
     def _call(self, function: Any, arguments: list[str], stdin: str) -> str:
         active = self.budget.active
         if active.count(function) >= _MAX_RECURSION:
-            # What it runs has been seen.
+            # Its body has been followed already.
             return UNKNOWN
         before, self.positional = self.positional, arguments
         active.append(function)
@@ -104,7 +102,7 @@ class Programs(Shell):
             self.positional = before
 
     def _start(self, program: str, argv: list[str], stdin: str) -> str:
-        # Options of the shell are not those of a shell that a program starts.
+        # A shell that a program starts does not inherit the options of this one.
         before, self.nounset = self.nounset, False
         try:
             return self._follow(program, argv, stdin)
@@ -143,7 +141,7 @@ class Programs(Shell):
         return output
 
     def _written_program(self, name: str) -> str:
-        """Return the path of a program that the command itself has written, "" if it has not."""
+        """Return the path of a program that the command itself has written, "" if none."""
         if "/" in name:
             paths = [normalized(name, self.cwd)]
         else:
@@ -151,7 +149,7 @@ class Programs(Shell):
         return next((path for path in paths if self.files.get(path)), "")
 
     def _copy_files(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Keep in mind which file has the content of another that is known."""
+        """Record the files to which the program copies known content."""
         operands = parse_arguments(arguments).operands
         if program == "dd":
             for each in operands:
@@ -172,7 +170,7 @@ class Programs(Shell):
         place = Place(self.cwd, self.home, stdin)
         self.report(rules.check(program, arguments, place))
         if self.is_for_each:
-            # What is done to each of all files is done to all.
+            # Running a program on every file of a tree is like running it recursively.
             if program in JUDGED:
                 self.report(rules.check(program, ["-R", *arguments], place))
             if program in DESTROYERS:
@@ -180,7 +178,7 @@ class Programs(Shell):
                     self.report(rules.check("rm", ["-r", "--", target], place))
 
     def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow what a program runs that its own language names."""
+        """Follow the commands that a program runs because text in its own language says so."""
         self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
         shell = self.copy()
         for directory in directories_of(program, arguments):
@@ -190,17 +188,17 @@ class Programs(Shell):
             shell.copy().run_text(script, "")
 
     def _exported(self, name: str) -> str | None:
-        """Return what a program sees of a variable."""
+        """Return the value of a variable if it is exported, else None."""
         return self.variables.get(name) if name in self.exported else None
 
     def content_of(self, name: str, stdin: str) -> str:
-        """Return what is known to be in a file."""
+        """Return the content of a file, `UNKNOWN` if unknown."""
         path = normalized(name, self.cwd)
         is_input = name == "-" or path in ("/dev/stdin", "/dev/fd/0")
         return stdin if is_input else self.files.get(path, UNKNOWN)
 
     def written_by(self, argv: Sequence[str], stdin: str) -> str:
-        """Return what a program that changes nothing writes, `UNKNOWN` if that is not known."""
+        """Return the output of a program that changes nothing, `UNKNOWN` if unknown."""
         self.spend(len(stdin) + sum(map(len, argv)))
         inputs = Inputs(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
         output = output_of(argv, inputs)
@@ -233,7 +231,7 @@ class Programs(Shell):
             name: value for name, value in self.variables.items() if name in self.exported
         }
         if (before := child.variables.get("BASH_ENV")) is not None:
-            # Bash reads it first.
+            # Bash runs this file first.
             child.copy().run_text(self.files.get(normalized(before, self.cwd), ""), "")
         if options.has_command:
             if not rest:
@@ -249,7 +247,7 @@ class Programs(Shell):
         return child.run_text(stdin, "")
 
     def run_text(self, script: str, stdin: str) -> str:
-        """Follow a script that may not be known, or not in full."""
+        """Follow a script that may be unknown, in whole or in part."""
         if UNKNOWN in script:
             self.unresolved("a shell runs what is not known before")
         if script in ("", UNKNOWN):
@@ -257,7 +255,7 @@ class Programs(Shell):
         return self.run_script(script, stdin)
 
     def _interpreter(self, language: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands that code would start, if it is known."""
+        """Follow the commands that code in another language would start, if the code is known."""
         code = code_of(language, arguments, stdin, partial(self.content_of, stdin=stdin))
         self.spend(len(code) * _SEARCHING)
         commands = commands_in(language, code)
@@ -275,12 +273,12 @@ class Programs(Shell):
 
 
 class _ShellOptions:
-    """The options of a shell, and the arguments behind them."""
+    """The options of a shell, and the arguments after them."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.rest = list(arguments)
         self.has_command = self.reads_stdin = self.nounset = False
-        # It runs nothing; and with `tells`, it only says something about itself.
+        # `is_idle`: the shell runs nothing. `tells`: it only prints its version or its help.
         self.is_idle = self.tells = False
         while self.rest and self.rest[0][:1] in "-+" and len(self.rest[0]) > 1:
             option = self.rest.pop(0)
@@ -313,7 +311,7 @@ class _ShellOptions:
 
 
 def _named_builtin(program: str, argv: list[str]) -> list[str]:
-    """Return the builtin and arguments that ``builtin`` or ``command`` runs, [] if it runs none."""
+    """Return the builtin that ``builtin`` or ``command`` runs, with its arguments, [] if none."""
     if program not in ("builtin", "command"):
         return []
     rest = argv[1:]
@@ -323,7 +321,7 @@ def _named_builtin(program: str, argv: list[str]) -> list[str]:
 
 
 def _paths_like(pattern: str) -> Iterator[str]:
-    """Return the programs that matter among those whose path a pattern matches."""
+    """Yield the paths that a pattern matches, among the programs that matter to the guard."""
     names = (*JUDGED, *WRITERS, *SHELLS, *WRAPPERS, *STARTERS, "mkfs.ext4", "mkfs.xfs", "mkfs.vfat")
     directories = [each for each in _BIN_DIRECTORIES if matches(pattern.rpartition("/")[0], each)]
     found = 0

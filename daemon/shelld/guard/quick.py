@@ -1,4 +1,4 @@
-"""One look that is enough for most commands: nothing in them could matter to the guard."""
+"""A quick check that suffices for most commands: nothing in them can matter to the guard. Pure."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from shelld.guard.vocabulary import (
     WRAPPERS,
 )
 
-# To look at more words takes time from others; the guard follows long commands in a thread.
+# More would block the event loop for too long. The guard follows long commands in a thread.
 _MAX_CHARACTERS: Final = 4 * 1024
 
-# A command of these characters is no more than it looks like.
+# A command of only these characters has no quotes, expansions or redirections.
 _SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
-# A number that is calculated and assigned. That may run what the value of a variable says, which
-# the guard does not follow either.
+# An assignment of an arithmetic expansion. Its evaluation may run code in the value of a variable,
+# which the guard does not follow either.
 _CALCULATED: Final = re.compile(r"=\$\(\([\w +*/%-]*\)\)(?=[\s;&|]|$)")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
-# Of words that are whole, as the name of a function is.
+# Unlike `_SEPARATORS`, these leave ``=`` in words: a function name is a whole word.
 _ENDS_OF_WORDS: Final = re.compile(r"[\s;&|]+")
-# The function that bash runs in place of a program that is not there.
+# The function that bash runs in place of a program that does not exist.
 _NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 
-# Programs that rules are about, or that start others. "-" is the input of a program, which may be
-# a script. What `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` could do takes "/dev", one of these
-# programs, or characters that are not simple.
+# Programs that a rule judges or that start others. "-" is stdin, which may be a script. `WRITERS`,
+# `SPEAKERS` and `EVERYDAY_WRAPPERS` are not here: to do harm, they need "/dev", one of these
+# programs, or characters outside `_SIMPLE`.
 _TELLING: Final = frozenset(
     (*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS)
 ) | {"-", "-f-"}
@@ -46,10 +46,10 @@ def is_plainly_harmless(
     policy: Policy = DEFAULT_POLICY,
     defined: frozenset[bytes] = frozenset(),
 ) -> bool:
-    """Whether nothing in a command could be a program that a rule is about, or starts others.
+    """Whether no word of a command can be a program that a rule judges or that starts others.
 
-    For most commands that is enough to know. `defined` are the names of functions and aliases,
-    which stand for something else.
+    False means that the guard must follow the command. `defined` are the names of functions and
+    aliases, which stand for other commands.
     """
     if policy.block or len(command) > _MAX_CHARACTERS:
         return False
@@ -67,5 +67,5 @@ def is_plainly_harmless(
         return False
     if _DIGIT.search(command) is None:
         return True
-    # Interpreters have versions in their names.
+    # The name of an interpreter may contain its version.
     return LANGUAGES.keys().isdisjoint([name.rstrip(VERSION) for name in names])

@@ -1,7 +1,7 @@
-"""Which commands must not run: a table of programs and what may not be done with them.
+"""Decides which programs must not run with which arguments.
 
-Pure: an argument list, as bash would hand it to a program, and where that would run, in; a
-`Finding` out. What a word stands for, and which program a wrapper starts, is known by now.
+Pure: takes the argument list that bash would pass to a program, and the `Place` where the program
+would run; returns a `Finding`. Words are already expanded, and wrappers removed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from shelld.guard.vocabulary import JUDGED, MKFS, OPTIONS, WRITERS
 
 
 class Place(NamedTuple):
-    """Where a program would run, and what it reads.
+    """Where a program would run, and its stdin.
 
-    `cwd` can hold `UNKNOWN`; `home` None: not known.
+    `cwd` can contain `UNKNOWN`; `home` is None if unknown.
     """
 
     cwd: str
@@ -31,17 +31,17 @@ class Place(NamedTuple):
     stdin: str = ""
 
 
-# What a careful maintainer would never have removed as a whole. Below them is everybody's business.
+# Directories that must not be removed as a whole. What is below them is up to the user.
 SYSTEM_DIRECTORIES: Final = frozenset(
     f"/{name}"
     for name in (
         *("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "proc", "root", "sbin"),
         *("sys", "usr", "var"),
-        # The first ones are links to these on most systems.
+        # On most systems, the directories of the same names in the root are links to these.
         *("usr/bin", "usr/lib", "usr/lib32", "usr/lib64", "usr/sbin"),
     )
 )
-# Of those, the ones whose owner and mode are the system's.
+# The system directories whose owner and mode must not change.
 _SYSTEM_OWNED: Final = SYSTEM_DIRECTORIES - {"/home", "/root", "/var"}
 
 _DISK: Final = re.compile(
@@ -56,7 +56,7 @@ _BRACKETS: Final = re.compile(rf"{SET}[^\]]*\]")
 
 
 def normalized(field: str, cwd: str) -> str:
-    """Return the path without ``//``, ``.`` and ``..``, from the root; "" for an empty one."""
+    """Return an absolute path without ``//``, ``.`` and ``..``; "" for an empty field."""
     if not field:
         return ""
     if not field.startswith("/"):
@@ -74,7 +74,7 @@ def normalized(field: str, cwd: str) -> str:
 
 
 def is_everything(path: str) -> bool:
-    """Whether a path is the root, or a pattern for all that is in it."""
+    """Whether a path is the root, or a pattern that matches everything in it."""
     if path == "/":
         return True
     if not path.startswith("/"):
@@ -83,19 +83,19 @@ def is_everything(path: str) -> bool:
 
 
 def _is_any_name(step: str) -> bool:
-    """Whether a pattern is for names of all kinds."""
+    """Whether a pattern matches names of all kinds."""
     without = _BRACKETS.sub("", step)
     has_brackets = without != step
     if not (has_brackets or ANY in without or ONE in without):
         return False
-    # Hidden files too, or names with a point in them.
+    # A pattern with dots matches hidden files, or names with a dot.
     if without.strip(f"{ANY}{ONE}.!"):
         return False
     return not has_brackets or matches_most_letters(step)
 
 
 def may_be_everything(path: str) -> bool:
-    """Whether it could be the root, as far as is known."""
+    """Whether a partly unknown path could be the root."""
     steps = path.strip("/").split("/")
     return all((step and not step.strip(UNKNOWN)) or _is_any_name(step) for step in steps)
 
@@ -119,7 +119,7 @@ def _is_directory_or_its_content(path: str, directories: Collection[str]) -> boo
 
 
 class Arguments(NamedTuple):
-    """`flags` are letters and long names without dashes; `values` what options were given."""
+    """`flags` are the names of all options, without dashes; `values` maps names to values."""
 
     flags: frozenset[str]
     operands: list[str]
@@ -129,7 +129,7 @@ class Arguments(NamedTuple):
 def parse_arguments(
     arguments: Sequence[str], with_value: str = "", long_with_value: Container[str] = ()
 ) -> Arguments:
-    """Take arguments apart as getopt_long(3) does, options behind operands included."""
+    """Parse arguments as getopt_long(3) does, including options after operands."""
     options, operands = all_options(arguments, with_value, long_with_value)
     values = {name: value for name, value in options if value is not None}
     return Arguments(frozenset(name for name, _ in options), operands, values)
@@ -169,7 +169,7 @@ def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
         if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
             return Finding("rm-system", "it removes a system directory or a home as a whole")
         if path and may_be_everything(path):
-            # A later operand may be certain.
+            # A later operand may lead to a certain finding.
             possible = Finding("rm-root", "what it removes is not known before it runs", False)
     return possible
 
@@ -182,7 +182,7 @@ _MODE: Final = re.compile(r"-[rwxXst]+")
 
 
 def _chmod(arguments: Sequence[str], place: Place) -> Finding | None:
-    # One that takes permissions away looks like an option.
+    # A mode that removes permissions looks like an option.
     options = [each for each in arguments if not _MODE.fullmatch(each)]
     if not _is_recursive(options, "R"):
         return None
@@ -228,7 +228,7 @@ def _mv(arguments: Sequence[str], place: Place) -> Finding | None:
 
 
 def overwrites(target: str, place: Place, rule: str = "redirect-disk") -> Finding | None:
-    """Return what is wrong with writing to `target`."""
+    """Return a finding if writing to `target` overwrites a disk."""
     if is_disk(normalized(target, place.cwd)):
         return Finding(rule, "it overwrites a disk")
     return None
@@ -249,7 +249,7 @@ def _mkfs(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
 
 
 def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
-    """Return the operands of a program such as mkfs.ext4; None: it makes no file system."""
+    """Return the operands of a program such as mkfs.ext4, None if it makes no file system."""
     kind = "ext2" if program == "mke2fs" else program.removeprefix("mkfs.")
     spec = specification(MKFS.get(kind, MKFS[""]))
     options, operands = all_options(arguments, spec.letters, spec.names)
@@ -259,13 +259,16 @@ def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
 
 
 def _front_end(arguments: Sequence[str]) -> list[str] | None:
-    """Return the operands of mkfs(8), which hands on what follows the first option it lacks."""
+    """Return the operands of mkfs(8), None if it makes no file system.
+
+    From the first option that mkfs does not know, it passes everything on to another program.
+    """
     options, operands = all_options(arguments, "t", ("type",))
     known = ("V", "verbose", "t", "type", "h", "help", "version")
     own = [name for name, _ in takewhile(lambda option: option.name in known, options)]
     if not {"h", "help", "version"}.isdisjoint(own):
         return None
-    # ``mkfs -V /dev/sda`` says what it does, and only if told twice does not do it.
+    # ``mkfs -V /dev/sda`` prints what it does, and does it. Only a second ``-V`` is a dry run.
     times = own.count("V")
     return None if times > 1 or (times == 1 and not operands) else operands
 
@@ -304,16 +307,16 @@ _CHECKS: Final[dict[str, Check]] = {
 
 
 def is_judged(program: str) -> bool:
-    """Whether `check` could find anything, whatever the arguments are."""
+    """Whether `check` can return a finding for some arguments of a program."""
     return program in JUDGED or program in WRITERS or program.startswith(_FAMILIES)
 
 
-# Programs of many names, each with an ending of its own.
+# Prefixes of program names that have many suffixes.
 _FAMILIES: Final = ("mkfs.", "partclone.")
 
 
 def check(program: str, arguments: Sequence[str], place: Place) -> Finding | None:
-    """Return what is wrong with running a program, by its name without directories."""
+    """Return a finding if a program, named without directories, must not run."""
     kind = "mkfs" if program.startswith("mkfs.") else JUDGED.get(program)
     if kind == "mkfs":
         return _mkfs(program, arguments, place)
@@ -327,7 +330,7 @@ def check(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
 
 
 def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:
-    """Return what is lost if one of `vocabulary.DESTROYERS` runs."""
+    """Return the paths that one of `vocabulary.DESTROYERS` would destroy."""
     parsed = _parsed(program, arguments) if program in OPTIONS else parse_arguments(arguments)
     operands = parsed.operands
     has_directory = not parsed.flags.isdisjoint({"t", "target-directory"})

@@ -1,4 +1,4 @@
-"""What the words of a command may refer to, as `words` asks for it and `names` has it."""
+"""The interface between `words`, which expands words, and `names`, which has the values."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ class Scope(Protocol):
     """What the words of a command may refer to."""
 
     def value_of(self, name: str) -> str | None:
-        """Return the value of a variable or a special parameter, None if it is not set."""
+        """Return the value of a variable or a special parameter, None if unset."""
         ...
 
     def spend(self, characters: int) -> None:
-        """Count text that was looked at."""
+        """Count processed text."""
         ...
 
     def miss(self, name: str) -> None:
-        """Take note that a name has no value and that nothing stands in for it.
+        """Record the use of a name that has no value and no default.
 
-        Raises `ExpansionError` if bash stops there.
+        Raises `ExpansionError` if bash would stop there.
         """
         ...
 
     def list_of(self, name: str) -> list[str]:
-        """Return the positional parameters (``@``), or the members of an array."""
+        """Return the positional parameters (``@``) or the members of an array."""
         ...
 
     def assign(self, name: str, value: str) -> None: ...
 
     def output_of(self, script: str) -> str:
-        """Run a command substitution, as far as that is possible; return what it writes."""
+        """Follow a command substitution as far as possible. Return its output."""
         ...
 
     def file_of(self, script: str) -> str:
-        """Return the name of the file that a process substitution is."""
+        """Return the file name that a process substitution expands to."""
         ...

@@ -1,4 +1,4 @@
-"""What builtins and launchers ask of the shell that runs them."""
+"""The interface of a shell that builtins and launchers use."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from shelld.guard.names import Names
 class Shell(Names):
     @abc.abstractmethod
     def execute(self, argv: list[str], stdin: str) -> str:
-        """Follow a command; return what it writes, `UNKNOWN` if that is not known."""
+        """Follow a command. Return its output, `UNKNOWN` if unknown."""
 
     @abc.abstractmethod
     def run_text(self, script: str, stdin: str) -> str:
-        """Follow a script that another shell runs; return what that writes."""
+        """Follow a script that another shell runs. Return its output."""
 
     @abc.abstractmethod
     def content_of(self, name: str, stdin: str) -> str:
-        """Return what is known to be in a file."""
+        """Return the content of a file, `UNKNOWN` if unknown."""
 
     @abc.abstractmethod
     def written_by(self, argv: Sequence[str], stdin: str) -> str:
-        """Return what a program that changes nothing writes, `UNKNOWN` if that is not known."""
+        """Return the output of a program that changes nothing, `UNKNOWN` if unknown."""

@@ -1,7 +1,8 @@
-"""Programs that run commands which their own language names: editors, pagers, git, databases.
+"""Finds the commands in the languages of editors, pagers, git, databases and similar programs.
 
-Pure: from what such a program is given to the scripts that it would hand to a shell.
-`vocabulary.SPEAKERS` says where its language is, `_COMMANDS` what in that language is a command.
+Pure: takes the arguments and input of such a program; returns the scripts that it would pass to a
+shell. `vocabulary.SPEAKERS` says where a program reads text in its language; `_COMMANDS` says which
+parts of that text are commands.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from shelld.guard.options import all_options
 from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import SPEAKERS
 
-# How much of a text is searched, and how many of its commands are followed.
+# How many characters of a text to search, and how many commands to follow.
 _MAX_TEXT: Final = 16 * 1024
 _MAX_COMMANDS: Final = 32
 
@@ -56,7 +57,7 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "lldb": (r"^\s*(?:platform\s+)?shell\s+(.*)", _PYTHON),
     **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])\s*(?:spawn|exec|system)\s+(.*)",)),
     **dict.fromkeys(("make", "gmake"), _MAKE),
-    # A dry run still asks the shell for values.
+    # A dry run still runs ``$(shell ...)``.
     **dict.fromkeys(("make -n", "gmake -n"), _MAKE[2:]),
     "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
 }
@@ -69,10 +70,9 @@ def scripts_of(
     content_of: Callable[[str], str],
     stdin: str,
 ) -> Iterator[str]:
-    """Return what a program hands to a shell.
+    """Yield the scripts that a program passes to a shell.
 
-    `exported` returns the value of an environment variable, `content_of` what is known to be in a
-    file.
+    `exported` returns the value of an environment variable, `content_of` the content of a file.
     """
     spec = specification(SPEAKERS[program])
     said, scripts, operands = _taken_apart(spec, arguments, content_of)
@@ -92,7 +92,7 @@ def scripts_of(
         " ".join([found, *behind]) for text in said for found in _commands_in(program, text)
     ]
     for script in scripts[:_MAX_COMMANDS]:
-        # Some write a sign in front of what is a command.
+        # In some languages, a command starts with one of these characters.
         yield script.lstrip("|!").removeprefix("-")
 
 
@@ -101,7 +101,7 @@ def _valued(spec: Specification) -> tuple[str, frozenset[str]]:
 
 
 def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
-    """Return the directories that a program enters, in turn, before it runs anything."""
+    """Return the directories that a program enters, in order, before it runs anything."""
     spec = specification(SPEAKERS[program])
     options, _ = all_options(arguments, *_valued(spec))
     return [value for name, value in options if value and spec.has("cd", name)]
@@ -110,13 +110,13 @@ def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
 def _taken_apart(
     spec: Specification, arguments: Sequence[str], content_of: Callable[[str], str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return what options say in the program's language, their scripts, and the operands."""
+    """Return the text in the program's language, the scripts in options, and the operands."""
     options, operands = all_options(arguments, *_valued(spec))
     given = [(name, value) for name, value in options if value is not None]
     said = [value for name, value in given if spec.has("says", name)]
     files = [value for name, value in given if spec.has("file", name)]
     for name in () if files else spec.options.get("default", ()):
-        # Most often it is on disk, and then nothing is known of it.
+        # A default file is usually on disk, and its content unknown.
         if content_of(name) != UNKNOWN:
             files = [name]
             break

@@ -1,4 +1,4 @@
-"""A line of `vocabulary` taken apart."""
+"""Parses the lines of `vocabulary`, which describes their words. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct
 
 
 class Specification(Struct, frozen=True):
-    """`letters` and `names` are options that take a value; `marks` are the words without one.
+    """`letters` and `names` are the options that take a value; `marks` are words such as ``joins``.
 
-    `options` are, by what is said of them, the names of options and the like: ``cd:D`` is ``D`` in
+    `options` maps the part before a colon to the names after it: ``cd:D`` adds ``D`` to
     `options["cd"]`.
     """
 
@@ -25,15 +25,15 @@ class Specification(Struct, frozen=True):
         return name in self.options.get(kind, ())
 
 
-# Every operand comes before the program.
+# All operands come before the program: ``+all``.
 ALL_OPERANDS: Final = 99
-# The kinds of options that take no value.
+# The kinds (before the colon) of names that take no value.
 _WITHOUT_VALUE: Final = frozenset({"idle", "if", "sub", "order", "env", "default"})
 
 
 @cache
 def specification(line: str) -> Specification:
-    """Return what a line says. Results are cached: there are only as many as lines."""
+    """Return the specification in a line. The number of lines bounds the cache."""
     letters, *words = line.split()
     letters = letters.strip("-")
     names: set[str] = set()

@@ -1,6 +1,6 @@
-"""Where the parts of a word begin and end: quotations, expansions, braces.
+"""Finds where the parts of a word begin and end: quotations, expansions, braces.
 
-Pure, and without values: what is found here is text still.
+Pure. Works on text alone and looks up no values.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-# What a brace expansion may make of one word: fields, and characters in all of them together.
+# Limits for the brace expansion of one word: fields, and characters in all of them together.
 MAX_FIELDS: Final = 1024
 _MAX_CHARACTERS: Final = 256 * 1024
 _MAX_NESTED_BRACES: Final = 64
-# The ends of ``{1..100}`` are numbers of a few digits.
+# Characters of a sequence such as ``{1..100}``, whose numbers have only a few digits.
 _MAX_SEQUENCE: Final = 64
-# How much longer it takes to find the parts of a word than to copy it.
+# The cost of finding the parts of a word, relative to copying it.
 _SCANNING: Final = 30
 
 
 class ExpansionError(Exception):
-    """Bash would give up here: ``${x:?}`` without a value, or a word that is none."""
+    """Bash would fail here: an unset variable in ``${x:?}``, or a bad substitution."""
 
 
 class TooLarge(Exception):
-    """Bash would go on, but the guard does not: the word becomes too many fields."""
+    """Bash would continue, but the guard stops: the braces of a word expand to too much."""
 
 
 def _spend_nothing(_characters: int) -> None: ...
 
 
 def expand_braces(word: str, spend: Callable[[int], None] = _spend_nothing) -> list[str]:
-    """Return what ``{a,b}`` and ``{1..3}`` make of a word, before anything else is looked at.
+    """Return the words to which the braces of a word expand: ``{a,b}`` and ``{1..3}``.
 
-    `spend` counts the characters that were looked at. Raises `TooLarge`.
+    Braces come before all other expansions. `spend` counts processed characters. Raises `TooLarge`.
     """
     if "{" not in word:
         return [word]
@@ -44,7 +44,7 @@ def expand_braces(word: str, spend: Callable[[int], None] = _spend_nothing) -> l
 
 
 class _Braces:
-    """One word. Its braces are found once: the time is linear in it and what it becomes."""
+    """Expands one word. Finds its braces once, so the time is linear in the word and the result."""
 
     def __init__(self, word: str, spend: Callable[[int], None]) -> None:
         self._word = word
@@ -72,7 +72,7 @@ class _Braces:
         return self._combined(results, [self._word[literal:end]])
 
     def _alternatives(self, brace: int, depth: int) -> list[str] | None:
-        """Return what the braces that begin there stand for; None if they are text."""
+        """Return what the braces that begin at `brace` expand to, None if they are text."""
         marks = self._marks[brace]
         if len(marks) == 2:
             if marks[1] - brace > _MAX_SEQUENCE:
@@ -99,7 +99,7 @@ class _Braces:
 
 
 def _marks_of(word: str) -> dict[int, list[int]]:
-    """Return, by where each pair of braces begins, where it, its commas and its end are."""
+    """Return the positions of each pair of braces and of its commas, keyed by the first."""
     marks: dict[int, list[int]] = {}
     open_braces: list[list[int]] = []
     position = 0
@@ -128,7 +128,7 @@ def _sequence(text: str) -> list[str]:
 
 
 def joined_lines(text: str) -> str:
-    """Return a script without the line ends that a backslash takes away, which can part a word."""
+    """Return a script without its line continuations, which can split a word."""
     if "\\\n" not in text:
         return text
     parts: list[str] = []
@@ -156,7 +156,7 @@ _CONTINUED: Final = re.compile(r"\\.|['\"#]", re.S)
 
 
 def end_of_unit(text: str, position: int) -> int:  # noqa: PLR0911 - a table of cases
-    """Return where what begins at `position` ends: a character, or a quotation or expansion."""
+    """Return the end of the character, quotation or expansion that begins at `position`."""
     character = text[position]
     if character == "\\":
         return min(len(text), position + 2)
@@ -202,7 +202,7 @@ def end_of_backticks(text: str, position: int) -> int:
 
 
 def end_of_parentheses(text: str, position: int) -> int:
-    """Return the position behind the parenthesis that closes the one at `position`."""
+    """Return the position after the parenthesis that closes the one at `position`."""
     depth = 0
     while position < len(text):
         character = text[position]
@@ -224,7 +224,7 @@ def end_of_parentheses(text: str, position: int) -> int:
 
 
 def end_of_parameter(text: str, position: int) -> int:
-    """Return the position behind the brace that closes the one at `position`."""
+    """Return the position after the brace that closes the one at `position`."""
     position += 1
     while position < len(text) and text[position] != "}":
         position = end_of_unit(text, position)

@@ -1,4 +1,4 @@
-"""What the guard says of a command, and what a rule says of a program."""
+"""The guard's verdict on a command, and a rule's finding on a program."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from shelld_protocol.structs import GuardVerdict
 
-# Of a command or a part of one that is quoted, how many characters are shown.
+# How many characters to quote of a command or a part of one.
 MAX_SEGMENT: Final = 200
 
 
 class Finding(NamedTuple):
-    """`rule` is a stable name, `reason` a sentence. `is_certain` false: it may be harmless.
+    """`rule` is a stable name, `reason` a sentence. If not `is_certain`, it may be harmless.
 
     `suggests_allowing`: the refusal quotes the line for ``--guard-rules`` that allows the command.
     """
@@ -25,10 +25,10 @@ class Finding(NamedTuple):
 
 
 class Verdict(Struct, frozen=True):
-    """`rule`, `segment` (the matched text) and `reason` are set if it is blocked.
+    """`rule`, `segment` (the matched text) and `reason` are set if the command is blocked.
 
-    "unresolved": what would run cannot be known before it does; `reason` says why. `trace`, if it
-    was asked for: the commands that were found, as they would run.
+    "unresolved" means that the guard cannot know what would run; `reason` says why. `trace` is
+    filled on request: the commands that the guard found, as they would run.
     """
 
     verdict: GuardVerdict

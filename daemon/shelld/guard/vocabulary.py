@@ -1,38 +1,40 @@
-"""The programs that the guard knows, as plain data: one line for each, and for each only here.
+"""The programs that the guard knows, as plain data: one entry per program and table.
 
-`quick` lets a command pass that names none of them, so a program that is in no table here is never
-judged. This module imports nothing, because the first command waits for it.
+`quick` passes a command that names none of them, so the guard never judges a program that is in no
+table here. This module imports nothing but `typing`, because the first command waits for it.
 
-The value of a program says how it is judged. For wrappers, writers and speakers that is a list of
-words, of which the first are the letters of the options that take a value ("-": none):
+The value of a program says how to judge it. For wrappers, writers and speakers, the value is a list
+of words. The first word holds the letters of the options that take a value ("-": none). The others:
 
     name=           a long option that takes a value
     cd:NAME         an option whose value is the directory to run in
-    script:NAME     an option whose value is text for a shell
-    first:NAME      an option whose value is the program; argv:NAME: and the rest its arguments
-    idle:NAME       an option with which nothing runs and nothing is written
-    sub:WORD        a subcommand that has to come first
-    +N              how many operands come before the program; +all: all of them
+    script:NAME     an option whose value is a shell script
+    first:NAME      an option whose value is the program
+    argv:NAME       an option whose value is the program, followed by the program's arguments
+    idle:NAME       an option with which the program runs nothing and writes nothing
+    sub:WORD        a subcommand that must come first
+    +N              the number of operands before the program; +all: all operands
     assigns         NAME=VALUE may come before the program
-    joins           the rest is one text for a shell
-    bash            the rest are arguments of bash
-    away            it runs on another machine, or in a container
+    joins           the remaining arguments, joined, are a shell script
+    bash            the remaining arguments are arguments of bash
+    away            the program runs on another machine or in a container
 
     to:NAME         an option whose value is a file to write
     into:NAME       an option whose value is a directory to write the operands to
     all, last, rest the operands that are files to write; "rest" is all but the first
-    key=NAME        an operand NAME=FILE, as of dd
-    if:NAME         it writes only with this option, or with this word among its operands
-    order:WORD      it writes if a line of its input begins with WORD ("order:": with any input)
+    key=NAME        an operand NAME=FILE, as with dd
+    if:NAME         the program writes only with this option, or with this word as an operand
+    order:WORD      the program writes if a line of its input begins with WORD ("order:": on any
+                    input)
 
-    says:NAME       an option whose value is in the language of the program
-    says:+          operands that begin with "+" are in that language
-    says:operands   all operands are
-    says:input      its input is in that language
-    file:NAME       an option whose value is a file in that language
-    default:NAME    a file in that language that is read without such an option
-    appends         what is behind the subcommand is behind the command too, as of an alias
-    env:NAME        an environment variable whose value is text for a shell
+    says:NAME       an option whose value is in the program's language
+    says:+          operands that begin with "+" are in the program's language
+    says:operands   all operands are in the program's language
+    says:input      the input is in the program's language
+    file:NAME       an option whose value is a file in the program's language
+    default:NAME    a file in the program's language that it reads without a file:NAME option
+    appends         the words after the subcommand follow the command too, as with an alias
+    env:NAME        an environment variable whose value is a shell script
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from typing import Final
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
 
-# What `rules` judges by itself, and by the rules of which program.
+# The programs that `rules` judges, and the program whose rules apply to each.
 JUDGED: Final = {
     "rm": "rm",
     "chmod": "chmod",
@@ -53,7 +55,7 @@ JUDGED: Final = {
     "mke2fs": "mkfs",
 }
 
-# The options of those, and of others that more than one table is about, that take a value.
+# The options with a value of some of these, and of other programs in more than one table.
 OPTIONS: Final = {
     "chown": "- from= reference=",
     "mv": "tS target-directory= suffix=",
@@ -66,10 +68,11 @@ OPTIONS: Final = {
 }
 
 _EXT: Final = "bCdeEgGiIJLlmMNoOrRstTUz idle:n idle:h idle:V"
-# Here, ``-h`` is followed by a number.
+# These take a number after ``-h``.
 _FAT: Final = "bDfFghilmMnrRsS codepage= variant= offset="
 
-# What makes file systems: by the end of its name, its options. Of others, no short option is known.
+# The options of programs that make file systems, by suffix of the name. "" stands for all others:
+# their short options are unknown.
 MKFS: Final = {
     "ext2": _EXT,
     "ext3": _EXT,
@@ -93,11 +96,11 @@ MKFS: Final = {
     "": "- idle:V",
 }
 
-# What is lost when one of these is run on each file of a tree.
+# Programs that destroy a tree if they run on each of its files.
 DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"})
 
-# Programs that write to a disk if they are told to. They name it, so only a command with "/dev/" in
-# it, or one that runs there, can be a case for them.
+# Programs that can write to a disk. Their arguments name the disk, so they only matter if a command
+# contains "/dev/" or runs there.
 WRITERS: Final = {
     "dd": "- key=of",
     "dcfldd": "- key=of",
@@ -276,8 +279,8 @@ WRAPPERS: Final[dict[str, str]] = {
     "wsl": "du",
 }
 
-# Wrappers that are used all the time for other things. Whatever they would start is among the words
-# of the command too, so `quick` does not look for them.
+# Wrappers that mostly serve other purposes. `quick` does not look for them, because a program that
+# they start is also among the words of the command.
 EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "npm": "wC sub:exec package= prefix= script:c script:call; wC sub:x script:c script:call",
     "npx": "p package= script:c script:call +all",
@@ -308,7 +311,7 @@ _MAKE: Final = (
     "idle:dry-run idle:recon default:GNUmakefile default:makefile default:Makefile"
 )
 
-# Programs that run what an argument, a variable or their input says in a language of theirs.
+# Programs that run commands which an argument, a variable or stdin gives in their own language.
 SPEAKERS: Final[dict[str, str]] = {
     "vim": "TuUwW says:c says:cmd says:+ file:S",
     "vi": "TuUwW says:c says:cmd says:+",
@@ -356,12 +359,12 @@ SPEAKERS: Final[dict[str, str]] = {
     "ansible": "imMuefBPtl script:a script:args",
 }
 
-# Which of those run what they read, so that nothing of it is among the words of a command.
+# The speakers that run what they read, which may not be among the words of the command.
 LISTENERS: Final = frozenset(
     {"ex", "ed", "psql", "mysql", "mariadb", "sqlite3", "gdb", "lldb", "expect", "tclsh"}
 )
 
-# Programs that start others in a way of their own; `launchers` has what they do.
+# Programs that start others in their own way, and the handler of each in `launchers`.
 STARTERS: Final = {
     "xargs": "xargs",
     "parallel": "parallel",
@@ -383,10 +386,10 @@ STARTERS: Final = {
     "nerdctl": "docker",
 }
 
-# What a program's version is written with.
+# The characters of a version number.
 VERSION: Final = "0123456789."
 
-# Interpreters, without their versions, and the options whose values are code.
+# Interpreters without their versions, and the letters of the options whose values are code.
 LANGUAGES: Final = {
     "python": "c",
     "pypy": "c",
@@ -403,5 +406,5 @@ LANGUAGES: Final = {
     "tclsh": "",
 }
 
-# Builtins that change what words mean, or run text.
+# Builtins that change the meaning of words, or run text.
 TELLING_BUILTINS: Final = frozenset({"alias", "cd", "eval", "pushd", "source", "trap"})

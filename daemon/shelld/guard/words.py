@@ -1,9 +1,9 @@
-"""Words as bash would expand them, as far as that can be known before anything runs.
+"""Expands words as bash would, as far as the result can be known before anything runs.
 
-Pure but for what it asks of its `Scope`: the value of a name, the output of a substitution. A word
-becomes fields: strings in which a few characters of a private range stand for what is more than
-text. `UNKNOWN` is any text, and `ANY`, `ONE` and `SET` are ``*``, ``?`` and ``[`` that bash would
-match file names with. Quoted or escaped ones are the characters themselves.
+Pure, except for what it asks its `Scope`: the value of a name, the output of a substitution. A word
+expands to fields, strings that can contain the characters of `markers`: `UNKNOWN` stands for any
+text, and `ANY`, `ONE` and `SET` stand for ``*``, ``?`` and ``[`` that bash would match against file
+names. Quoted or escaped globs stay ordinary characters.
 
 Reference: bash(1), EXPANSION.
 """
@@ -33,19 +33,19 @@ from shelld.guard.units import (
     expand_braces,
 )
 
-# A longer one, if anything in it means more than itself, could be anything.
+# Characters. A longer word with special characters expands to `UNKNOWN`.
 MAX_WORD: Final = 32 * 1024
-# What a word may become; the rest of it is not known.
+# Characters of all values in a word; further values become `UNKNOWN`.
 MAX_EXPANDED: Final = 256 * 1024
-# What a value takes anyway.
+# Characters. Values up to this length count towards no limit.
 _SHORT: Final = 200
-# How much longer it takes to match a pattern than to copy what is matched.
+# The cost of matching a pattern, relative to copying the value.
 _TRYING: Final = 500
 _SPECIAL: Final = re.compile(r"[\\'\"$`<>*?\[{~]")
 
 
 def expand_word(word: str, scope: Scope) -> list[str]:
-    """Return the fields of a word, of which there may be none. Raises `ExpansionError`."""
+    """Return the fields of a word, possibly none. Raises `ExpansionError`."""
     if len(word) > MAX_WORD and _SPECIAL.search(word):
         return [UNKNOWN]
     fields: list[str] = []
@@ -57,13 +57,13 @@ def expand_word(word: str, scope: Scope) -> list[str]:
     for each in words:
         fields += fields_of(_pieces(each, scope), separators)
         if len(fields) > MAX_FIELDS:
-            # Bash runs the command all the same.
+            # Bash has no such limit: it still runs the command.
             return [*fields[:MAX_FIELDS], UNKNOWN]
     return fields
 
 
 def expand_text(word: str, scope: Scope) -> str:
-    """Return a word as one field: the value of an assignment, a here-string, a redirection."""
+    """Return a word expanded to one field, as in an assignment, here-string or redirection."""
     if len(word) > MAX_WORD and _SPECIAL.search(word):
         return UNKNOWN
     pieces = _pieces(word, scope)
@@ -71,7 +71,7 @@ def expand_text(word: str, scope: Scope) -> str:
 
 
 def expand_heredoc(body: str, scope: Scope) -> str:
-    """Return the body of a here-document whose delimiter was not quoted."""
+    """Return the expanded body of a here-document with an unquoted delimiter."""
     if len(body) > MAX_WORD and _NO_LITERAL_IN_QUOTES.search(body):
         return UNKNOWN
     scanner = _Scanner(body, scope)
@@ -97,7 +97,7 @@ def _end_of_literal(text: str, position: int, special: re.Pattern[str]) -> int:
     return len(text) if match is None else match.start()
 
 
-# Also behind what looks like an assignment, wherever it is.
+# A tilde also expands after anything that looks like an assignment, in any word.
 _BEFORE_TILDE: Final = re.compile(r"(?:[A-Za-z_]\w*=)?(?=~)")
 _TILDE: Final = re.compile(r"~([A-Za-z_][\w-]*|[+-])?(?=/|$)")
 
@@ -171,7 +171,7 @@ class _Scanner:
         self._position = match.end()
 
     def read_quoted(self, end: str | None) -> None:
-        """Read up to the double quote `end`; None: a here-document, in which it is text."""
+        """Read up to the double quote `end`. None: read a here-document, where quotes are text."""
         text = self._text
         while self._position < len(text):
             character = text[self._position]
@@ -245,7 +245,7 @@ _PARAMETER: Final = re.compile(
 
 
 def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
-    """Return the value of what is between ``${`` and ``}``. Raises `ExpansionError`."""
+    """Return the expansion of ``${parameter}``. Raises `ExpansionError`."""
     match = _PARAMETER.fullmatch(parameter)
     if match is None:
         if parameter in ("#", "#@", "#*"):
@@ -253,7 +253,7 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
         raise ExpansionError
     prefix, name, index, rest = match["prefix"], match["name"], match["index"], match["rest"]
     if index is not None and ("$" in index or "`" in index):
-        # What is substituted there is run all the same.
+        # Bash runs the substitutions in an index in any case.
         index = expand_text(index, scope)
     if (name in "@*" or index in ("@", "*")) and re.match(r":(?![-=+?])", rest):
         return _sliced(name, index, rest[1:], scope, quoted=quoted)
@@ -291,7 +291,7 @@ def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str |
 
 
 def _between(scope: Scope) -> str:
-    """Return what ``"$*"`` has between its fields: the first character of IFS."""
+    """Return the separator of the fields in ``"$*"``: the first character of IFS."""
     characters = scope.value_of("IFS")
     return " " if characters is None or UNKNOWN in characters else characters[:1]
 
@@ -307,7 +307,7 @@ def _operated(  # noqa: PLR0911 - a table of cases
         return _defaulted(name, value, operator, word, scope, is_missing=is_missing)
     value = value or ""
     if UNKNOWN in value:
-        # The pattern may be a substitution.
+        # Follow the substitutions in the word.
         expand_text(word, scope)
         return UNKNOWN
     if rest[0] == ":":
@@ -315,7 +315,7 @@ def _operated(  # noqa: PLR0911 - a table of cases
     if rest[0] in "#%":
         greedy = rest[:2] in ("##", "%%")
         pattern = expand_text(rest[2:] if greedy else rest[1:], scope)
-        # Each end of it is tried.
+        # `trimmed` tries every prefix or suffix.
         scope.spend(len(value) * _TRYING)
         return trimmed(value, pattern, at_start=rest[0] == "#", greedy=greedy)
     if rest[0] == "/":
@@ -366,7 +366,7 @@ def _substring(value: str, rest: str, scope: Scope) -> str:
 
 
 def _sliced(name: str, index: str | None, rest: str, scope: Scope, *, quoted: bool) -> str:
-    """Return some of the positional parameters, or of the members of an array."""
+    """Return a slice of the positional parameters or of the members of an array."""
     members = scope.list_of("@" if name in "@*" else name)
     if name in "@*":
         members = [scope.value_of("0") or "", *members]
@@ -384,7 +384,7 @@ def _number(text: str, scope: Scope) -> int | None:
 
 
 def calculated(text: str, scope: Scope) -> str:
-    """Return the value of an arithmetic expression, and assign what it assigns."""
+    """Return the value of an arithmetic expression. Perform its assignments."""
     return arithmetic(expand_text(text, scope), scope)
 
 

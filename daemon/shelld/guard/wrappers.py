@@ -1,7 +1,7 @@
-"""Programs that start another program: where the other one begins among their arguments.
+"""Finds the program that a wrapper, such as ``sudo``, starts: where it begins in the arguments.
 
-Pure. `unwrapped` takes one layer off; what is below may be a wrapper again. Programs that take a
-command as one string, to be run by a shell, say so.
+Pure. `unwrapped` removes one wrapper; the program inside may be a wrapper too. If a wrapper passes
+its command to a shell as one string, `Inner.script` is that string.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from shelld.guard.vocabulary import EVERYDAY_WRAPPERS, WRAPPERS
 
 
 class Inner(NamedTuple):
-    """`script` None: `argv` is the program. Else a shell runs that text.
+    """If `script` is None, `argv` is the program and its arguments. Else a shell runs `script`.
 
-    `cwd` is where it runs, if a wrapper says so; `away`: on another machine, or in a container.
+    `cwd` is the working directory, if the wrapper sets it. `away` means that the program runs on
+    another machine or in a container.
     """
 
     argv: list[str]
@@ -30,7 +31,7 @@ class Inner(NamedTuple):
 
 
 def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
-    """Return what a wrapper starts, None if this is no wrapper or starts nothing."""
+    """Return what a wrapper starts, None if `program` is no wrapper or starts nothing."""
     for spec in _specifications(program) if program in _ALL else ():
         inner = _Unwrapping(program, spec, arguments).inner()
         if inner is not None:
@@ -61,14 +62,14 @@ class _Unwrapping:
         if not self._read():
             return None
         if self._script is not None:
-            # ``env -S`` puts the rest behind it.
+            # ``env -S`` appends the remaining arguments.
             rest = self._rest if self._program == "env" else []
             return self._found([], " ".join([self._script, *rest]))
         if self._first is not None:
             argv = [self._first, *self._rest]
             return self._found([], " ".join(argv)) if "joins" in marks else self._found(argv)
         if self._program == "coproc" and "{" in self._rest:
-            # With a name.
+            # ``coproc NAME {``: skip the name.
             self._rest = self._rest[self._rest.index("{") + 1 :]
         if not self._rest:
             return None
@@ -81,7 +82,7 @@ class _Unwrapping:
         return Inner(argv, self._assignments, script, self._cwd, away)
 
     def _read(self) -> bool:
-        """Read up to the program; return whether there can be one."""
+        """Read up to the program. Return whether there can be one."""
         spec, rest = self._spec, self._rest
         subcommands = list(spec.options.get("sub", ()))
         operands = spec.operands
@@ -89,7 +90,7 @@ class _Unwrapping:
             argument = rest[0]
             if argument == "--":
                 rest.pop(0)
-                # ``su -- me`` has operands behind it, and so has ``timeout -- 5 ls``.
+                # Operands can come after ``--``, as in ``su -- me`` and ``timeout -- 5 ls``.
                 del rest[: 0 if operands == ALL_OPERANDS else operands]
                 break
             if argument.startswith("-") and (len(argument) > 1 or self._program in ("env", "su")):
@@ -128,7 +129,7 @@ class _Unwrapping:
             self._first = value
 
     def _may_have_script(self) -> bool:
-        """Whether there is text for a shell, so that operands are no program."""
+        """Whether an option gives a script, so that the operands are not a program."""
         if self._script is not None:
             return True
         scripts = self._spec.options.get("script", ())
