@@ -35,6 +35,7 @@ time -p rm -rf /
 /usr/bin/time -apo log rm -rf /
 unshare -rmfp rm -rf /
 su -c 'rm -rf /' -s /bin/sh root
+su -- root -c 'rm -rf /'
 su -lmc 'rm -rf /' root
 script -aqc 'rm -rf /' log
 flock -xn /tmp/l sudo rm -rf /
@@ -62,6 +63,7 @@ setsid -wf ls /
 /usr/bin/time -apo log ls /
 /usr/bin/time -f 'rm -rf /' true
 su -c 'ls /' -s /bin/sh root
+su -- root -c 'ls /'
 script -aqc 'du -s /' log
 strace -o 'rm -rf /' ls
 systemd-run -qtP ls /

@@ -99,7 +99,11 @@ def _printf(arguments: Sequence[str], _inputs: Inputs) -> str | None:
 
 def _filter(change: Callable[[str], str]) -> Output:
     def output(arguments: Sequence[str], inputs: Inputs) -> str | None:
-        text = inputs.read(parse_arguments(arguments).operands)
+        parsed = parse_arguments(arguments)
+        if parsed.flags:
+            # Options change what it writes.
+            return None
+        text = inputs.read(parsed.operands)
         return None if text is None or UNKNOWN in text else change(text)
 
     return output
@@ -128,7 +132,8 @@ def _some_lines(*, first: bool) -> Output:
         if text is None or "c" in parsed.flags or not count.isdecimal():
             return None
         lines = text.splitlines(keepends=True)
-        return "".join(lines[: int(count)] if first else lines[-int(count) :])
+        number = int(count)
+        return "".join(lines[:number] if first else lines[max(0, len(lines) - number) :])
 
     return output
 
@@ -306,11 +311,16 @@ def _ls(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     return None
 
 
+# More numbers count as unknown.
+_MAX_SEQ: Final = 1000
+
+
 def _seq(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     numbers = [int(each) for each in arguments]
     first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
     step = numbers[1] if len(numbers) == 3 else 1
-    return "".join(f"{number}\n" for number in range(first, last + 1, step)[:1000])
+    found = range(first, last + (1 if step > 0 else -1), step)
+    return None if len(found) > _MAX_SEQ else "".join(f"{number}\n" for number in found)
 
 
 _PRINTED: Final = re.compile(
@@ -341,7 +351,7 @@ _OUTPUTS: Final[dict[str, Output]] = {
     "rev": _filter(_lines(lambda lines: [line[::-1] for line in lines])),
     "tac": _filter(_lines(lambda lines: lines[::-1])),
     "sort": _filter(_lines(sorted)),
-    "uniq": _filter(lambda text: text),
+    "uniq": _filter(_lines(lambda lines: [line for line, _ in itertools.groupby(lines)])),
     "head": _some_lines(first=True),
     "tail": _some_lines(first=False),
     "base64": _base64,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -90,8 +91,7 @@ class _Unwrapping:
             argument = rest[0]
             if argument == "--":
                 rest.pop(0)
-                # Operands can come after ``--``, as in ``su -- me`` and ``timeout -- 5 ls``.
-                del rest[: 0 if operands == ALL_OPERANDS else operands]
+                self._end_options(operands)
                 break
             if argument.startswith("-") and (len(argument) > 1 or self._program in ("env", "su")):
                 rest.pop(0)
@@ -116,6 +116,15 @@ class _Unwrapping:
             else:
                 break
         return not subcommands
+
+    def _end_options(self, operands: int) -> None:
+        """Skip the operands after ``--``, as in ``timeout -- 5 ls`` and ``su -- me``."""
+        if operands != ALL_OPERANDS:
+            del self._rest[:operands]
+            return
+        # ``su -- me -c SCRIPT`` passes the option on to a shell.
+        scripts = (value for option, value in pairwise(self._rest) if option == "-c")
+        self._script = self._script or next(scripts, None)
 
     def _take(self, option: Option) -> None:
         spec, (name, value) = self._spec, option
