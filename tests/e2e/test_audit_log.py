@@ -45,7 +45,7 @@ def test_every_command_is_logged_without_output_or_environment(tmp_path: Path) -
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_the_log_is_rotated_and_three_old_files_are_kept(tmp_path: Path) -> None:
+def test_rotation_keeps_three_old_logs(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     with raw_daemon("--audit-log", str(log), "--audit-max-bytes", "1000") as daemon:
         for number in range(30):

@@ -49,15 +49,13 @@ def test_exit_code_is_never_taken_for_a_signal(daemon: RawDaemon, code: int) -> 
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT", "KILL", "SEGV", "HUP", "PIPE", "USR1"])
-def test_death_by_a_signal_of_its_own_is_a_failure_with_the_signals_name(
-    daemon: RawDaemon, name: str
-) -> None:
+def test_death_by_own_signal_names_the_signal(daemon: RawDaemon, name: str) -> None:
     result = daemon.bash(f"kill -{name} $$; sleep 30")
     assert (result["exitCode"], result["signal"]) == (None, f"SIG{name}")
     assert result["status"] == "failed"
 
 
-def test_unknown_command_is_a_result_with_bashs_own_words(daemon: RawDaemon) -> None:
+def test_unknown_command_has_bash_message(daemon: RawDaemon) -> None:
     result = daemon.bash("no_such_command_here")
     assert result["exitCode"] == 127
     assert result["stderr"] == "bash: line 1: no_such_command_here: command not found\n"
@@ -76,7 +74,7 @@ def test_syntax_error_is_a_result(daemon: RawDaemon) -> None:
     assert result["stderr"].startswith("bash: -c: line 1: syntax error")
 
 
-def test_command_is_run_as_bash_c_runs_it(daemon: RawDaemon) -> None:
+def test_command_runs_as_under_bash_c(daemon: RawDaemon) -> None:
     result = daemon.bash('echo "$0:$#:$-"')
     assert result["stdout"] == "bash:0:hBc\n"
 
@@ -94,7 +92,7 @@ def test_stdin_is_given_and_then_ends(daemon: RawDaemon) -> None:
     assert result["stdout"] == text
 
 
-def test_env_is_laid_over_the_daemons_and_null_removes() -> None:
+def test_env_adds_variables_and_null_removes_them() -> None:
     with raw_daemon(env={**os.environ, "KEPT": "kept", "GONE": "gone"}) as daemon:
         env = {"NEW": "n=1\n", "GONE": None}
         result = daemon.bash('echo "$KEPT|${GONE-unset}|$NEW"', env=env)
@@ -103,7 +101,7 @@ def test_env_is_laid_over_the_daemons_and_null_removes() -> None:
         assert again["stdout"] == "kept|gone|unset\n"
 
 
-def test_nothing_is_injected_into_the_environment() -> None:
+def test_environment_gains_no_variables() -> None:
     env = {"PATH": os.environ["PATH"], "ONLY": "this"}
     with raw_daemon(env=env) as daemon:
         names = set(daemon.bash("env")["stdout"].splitlines())
@@ -126,7 +124,7 @@ def test_relative_cwd_starts_from_the_sessions(tmp_path: Path) -> None:
         assert daemon.bash("pwd", cwd="below")["stdout"] == f"{tmp_path}/below\n"
 
 
-def test_deleted_cwd_of_the_daemon_does_not_keep_commands_from_running(tmp_path: Path) -> None:
+def test_commands_run_in_deleted_daemon_directory(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     with raw_daemon(cwd=here) as daemon:
@@ -136,7 +134,7 @@ def test_deleted_cwd_of_the_daemon_does_not_keep_commands_from_running(tmp_path:
         assert result["stdout"] == "still here\n"
 
 
-def test_answer_does_not_wait_for_a_grandchild_that_holds_the_pipes(daemon: RawDaemon) -> None:
+def test_answer_ignores_grandchild_holding_the_pipes(daemon: RawDaemon) -> None:
     result = daemon.bash("sleep 300 & echo first; exit 7")
     assert (result["stdout"], result["exitCode"]) == ("first\n", 7)
     (pid,) = result["leftover"]
@@ -150,7 +148,7 @@ def test_answer_does_not_wait_for_a_grandchild_that_holds_the_pipes(daemon: RawD
     assert not is_alive(pid)
 
 
-def test_every_byte_that_bash_wrote_is_there_although_a_grandchild_writes_on(
+def test_bash_output_is_complete_beside_writing_grandchild(
     daemon: RawDaemon,
 ) -> None:
     result = daemon.bash("yes noise >/dev/null & head -c 500000 /dev/zero | tr '\\0' x")
@@ -184,7 +182,7 @@ def _leftover(daemon: RawDaemon) -> list[int]:
     return leftover
 
 
-def test_output_of_a_leftover_is_read_under_the_same_id(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_leftover_output_is_read_by_shell_id(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     result = daemon.bash(f"(cat {gate}; echo later) & echo now")
@@ -199,7 +197,7 @@ def test_output_of_a_leftover_is_read_under_the_same_id(daemon: RawDaemon, tmp_p
     wait_for(said_later, "the leftover's output")
 
 
-def test_timeout_carries_what_was_written(daemon: RawDaemon) -> None:
+def test_timeout_error_has_output_so_far(daemon: RawDaemon) -> None:
     error = daemon.fail("bash", {"command": "echo so far; sleep 300", "timeout": 1000})
     assert (error["code"], error["message"]) == (1001, "Command timed out after 1000ms")
     data = error["data"]
@@ -211,7 +209,7 @@ def test_timeout_carries_what_was_written(daemon: RawDaemon) -> None:
     assert "survivors" not in data
 
 
-def test_timeout_kills_the_whole_tree_and_says_so_only_then(daemon: RawDaemon) -> None:
+def test_timeout_answer_follows_death_of_the_tree(daemon: RawDaemon) -> None:
     command = "trap '' TERM; setsid sleep 300 & sleep 301 & echo $! ; wait; sleep 302"
     error = daemon.fail("bash", {"command": command, "timeout": 1000})
     assert error["data"]["signal"] == "SIGKILL"
@@ -243,7 +241,7 @@ def test_sigterm_reaches_each_process_of_the_group_once(lenient: RawDaemon, tmp_
     assert log.read_text() == "term\n"
 
 
-def test_timeout_to_the_background_answers_as_a_background_start(
+def test_timeout_to_background_answers_like_background_start(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
     gate = Gate(tmp_path / "gate")
@@ -259,7 +257,7 @@ def test_timeout_to_the_background_answers_as_a_background_start(
     assert (read["stdout"], read["status"]) == ("one\ntwo\n", "completed")
 
 
-def test_a_command_that_is_silent_for_too_long_times_out(daemon: RawDaemon) -> None:
+def test_silent_command_times_out(daemon: RawDaemon) -> None:
     error = daemon.fail("bash", {"command": "echo out; sleep 300", "idle_timeout": 1000})
     assert (error["code"], error["message"]) == (
         1001,
@@ -297,7 +295,7 @@ def test_silence_moves_a_command_to_the_background(daemon: RawDaemon, tmp_path: 
     assert "reason" not in read
 
 
-def test_the_time_limit_counts_beside_the_one_on_silence(daemon: RawDaemon) -> None:
+def test_timeout_applies_beside_idle_timeout(daemon: RawDaemon) -> None:
     command = "while :; do echo x; sleep 0.1; done"
     params = {"command": command, "idle_timeout": 3_600_000, "timeout": 1000}
     error = daemon.fail("bash", params)
@@ -325,7 +323,7 @@ def test_default_timeout_can_be_set() -> None:
         assert read["stdout"] == "not killed\n"
 
 
-def test_long_output_keeps_the_head_and_the_rest_can_be_read(daemon: RawDaemon) -> None:
+def test_rest_of_long_output_can_be_read(daemon: RawDaemon) -> None:
     result = daemon.bash("seq 300000; seq 300000 >&2")
     whole = "".join(f"{number}\n" for number in range(1, 300_001))
     limit = 1_048_576
@@ -347,7 +345,7 @@ def test_colours_are_stripped_unless_asked_for(daemon: RawDaemon) -> None:
     assert raw == "\x1b[31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x1b]8;;\x07"
 
 
-def test_bytes_that_are_no_text_are_replaced_and_control_characters_survive(
+def test_invalid_bytes_are_replaced_and_control_characters_kept(
     daemon: RawDaemon,
 ) -> None:
     result = daemon.bash(r"printf 'a\0b\xffc\r\n\x7f'")
@@ -366,7 +364,7 @@ def test_dry_run_runs_nothing(daemon: RawDaemon, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_each_command_has_a_session_and_group_of_its_own(daemon: RawDaemon) -> None:
+def test_each_command_leads_its_own_session_and_group(daemon: RawDaemon) -> None:
     result = daemon.bash("cat /proc/$$/stat; true")
     fields = result["stdout"].rpartition(")")[2].split()
     group, session, terminal = fields[2:5]

@@ -62,7 +62,7 @@ def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
     }
 
 
-def test_a_read_returns_only_what_came_since_the_last(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_read_returns_only_new_output(daemon: RawDaemon, tmp_path: Path) -> None:
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     command = f"echo one; {first.wait}; echo two; {second.wait}; echo three"
     bash_id = daemon.background(command)
@@ -82,7 +82,7 @@ def test_wait_without_output_ends_by_itself(daemon: RawDaemon) -> None:
     assert read(daemon, bash_id, wait=300)["isRunning"] is True
 
 
-def test_wait_ends_with_the_shell_although_it_wrote_nothing(daemon: RawDaemon) -> None:
+def test_wait_ends_with_silent_shell(daemon: RawDaemon) -> None:
     bash_id = daemon.background("sleep 0.3")
     assert read(daemon, bash_id, wait=600_000)["status"] == "completed"
 
@@ -131,7 +131,7 @@ def test_explicit_offsets_move_no_shared_position(daemon: RawDaemon) -> None:
     assert (both["stdout"], both["stderr"]) == ("0123456789", "abcdef")
 
 
-def test_max_bytes_leaves_the_rest_for_the_next_read(daemon: RawDaemon) -> None:
+def test_max_bytes_leaves_rest_for_next_read(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "printf 0123456789")
     pieces = [read(daemon, bash_id, max_bytes=4) for _ in range(3)]
     assert [piece["stdout"] for piece in pieces] == ["0123", "4567", "89"]
@@ -152,9 +152,7 @@ def test_characters_and_escapes_are_never_cut_in_two(daemon: RawDaemon, size: in
     assert text == "ä€😀\x1b[1;31mx\x1b[0m€"
 
 
-def test_unfinished_character_of_a_running_shell_waits_for_its_rest(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_unfinished_character_is_left_for_next_read(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(rf"printf 'a\xe2\x82'; {gate.wait}; printf '\xac'")
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "a"
@@ -177,7 +175,7 @@ def test_filter_returns_matching_lines_and_consumes_the_others(daemon: RawDaemon
     assert read(daemon, bash_id)["stdout"] == ""
 
 
-def test_filter_sees_whole_lines_however_little_is_read_at_a_time(daemon: RawDaemon) -> None:
+def test_filter_sees_whole_lines_in_small_reads(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "for i in $(seq 200); do echo line number $i; done; printf 'line 7'")
     text = ""
     position = 0
@@ -192,13 +190,13 @@ def test_filter_sees_whole_lines_however_little_is_read_at_a_time(daemon: RawDae
     assert text.splitlines() == [*expected, "line 7"]
 
 
-def test_a_line_longer_than_the_read_is_cut_where_the_read_ends(daemon: RawDaemon) -> None:
+def test_line_longer_than_read_is_cut_at_its_end(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "printf 'x%.0s' {1..100}; echo; echo y")
     pieces = [read(daemon, bash_id, filter=".", max_bytes=60) for _ in range(2)]
     assert [piece["stdout"] for piece in pieces] == ["x" * 60, "x" * 40 + "\ny\n"]
 
 
-def test_filter_judges_each_piece_of_a_line_longer_than_the_read(daemon: RawDaemon) -> None:
+def test_filter_judges_pieces_of_overlong_line(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "printf 'begin%095d\\n' 0")
     line = "begin" + "0" * 95 + "\n"
 
@@ -215,7 +213,7 @@ def test_filter_judges_each_piece_of_a_line_longer_than_the_read(daemon: RawDaem
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_filter_goes_on_behind_the_gap(ended: bool, tmp_path: Path) -> None:
+def test_filter_continues_after_a_gap(ended: bool, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     with raw_daemon("--retain-bytes", "4096") as daemon:
         bash_id = daemon.background(f"seq -w 10000; {'true' if ended else f'{gate.wait}'}")
@@ -249,9 +247,7 @@ def test_filter_holds_an_unfinished_line_back(daemon: RawDaemon, tmp_path: Path)
     end.open()
 
 
-def test_wait_with_a_filter_waits_for_a_line_that_matches(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_filtered_wait_ends_at_matching_line(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(f"seq 100; {gate.wait}; echo ready; sleep 300")
     waiting = daemon.request(
@@ -294,7 +290,7 @@ def test_cancelling_a_filtered_read_takes_nothing(daemon: RawDaemon) -> None:
     assert read(daemon, bash_id)["stdoutRange"] == {"start": 0, "end": 1_000_000, "dropped": 0}
 
 
-def test_a_filtered_read_that_was_overtaken_starts_again_behind(daemon: RawDaemon) -> None:
+def test_overtaken_filtered_read_restarts_after_the_other(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "yes | head -c 300000; echo last")
     slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "y|last"})
     plain = read(daemon, bash_id, max_bytes=300_000)
@@ -319,9 +315,7 @@ def test_two_readers_share_the_output_between_them(daemon: RawDaemon) -> None:
     assert "".join(map(str, numbers)) == "".join(map(str, range(1, 2001)))
 
 
-def test_a_filtered_wait_never_gives_back_what_another_reader_took(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_filtered_wait_leaves_other_readers_position(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(f"printf 'unfinished'; {gate.wait}; echo; sleep 300")
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 10, "the output")
@@ -333,7 +327,7 @@ def test_a_filtered_wait_never_gives_back_what_another_reader_took(
     gate.open()
 
 
-def test_what_the_limit_discards_is_counted_exactly() -> None:
+def test_discarded_output_is_counted_exactly() -> None:
     with raw_daemon("--retain-bytes", "8192") as daemon:
         bash_id = finished(daemon, "for i in $(seq -w 10000); do echo $i; done")
         total = 60_000
@@ -359,7 +353,7 @@ def test_what_the_limit_discards_is_counted_exactly() -> None:
         assert kept == whole[:2048] + whole[-6144:]
 
 
-def test_list_shells_is_in_start_order_and_by_session(daemon: RawDaemon) -> None:
+def test_list_shells_is_in_start_order_by_session(daemon: RawDaemon) -> None:
     daemon.bash("echo unread; exit 2", session="a", description="first")
     daemon.background("sleep 300", session="b")
     daemon.bash("true", session=None)

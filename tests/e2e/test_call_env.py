@@ -74,9 +74,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=repr)
-def test_the_environment_of_a_call_is_for_its_command_only(
-    daemon: RawDaemon, session: str, call: Call
-) -> None:
+def test_env_of_call_ends_with_its_command(daemon: RawDaemon, session: str, call: Call) -> None:
     look = f"declare -p {call.names} 2>/dev/null; echo $X$Y"
     daemon.bash(call.before, session=session)
     first = daemon.bash(look, session=session)["stdout"]
@@ -102,16 +100,14 @@ def test_the_environment_of_a_call_is_for_its_command_only(
     ],
     ids=repr,
 )
-def test_what_a_command_makes_of_its_environment_is_kept(
-    daemon: RawDaemon, session: str, call: Call
-) -> None:
+def test_changes_to_env_of_call_are_kept(daemon: RawDaemon, session: str, call: Call) -> None:
     daemon.bash(call.before, session=session)
     daemon.bash(call.command, session=session, env=call.env)
     assert daemon.bash("declare -p V", session=session)["stdout"] == call.shown
 
 
 @pytest.mark.parametrize("before", ["true", "X=1", "set -f +B; shopt -s nullglob", "set -o posix"])
-def test_options_in_the_environment_are_for_its_command_only(
+def test_options_in_env_end_with_their_command(
     daemon: RawDaemon, session: str, before: str
 ) -> None:
     env: Env = {
@@ -147,7 +143,7 @@ OPTION_VARIABLES: list[Env] = [
 
 @pytest.mark.parametrize("env", OPTION_VARIABLES, ids=repr)
 @pytest.mark.parametrize("before", ["X=1", "export SHELLOPTS", "export SHELLOPTS BASHOPTS; set -u"])
-def test_exported_options_of_a_call_are_for_its_command_only(
+def test_exported_options_of_call_end_with_their_command(
     daemon: RawDaemon, session: str, before: str, env: Env
 ) -> None:
     look = "printenv SHELLOPTS; printenv BASHOPTS; declare -p SHELLOPTS BASHOPTS"
@@ -173,7 +169,7 @@ def test_mode_that_a_call_removes_comes_back(
         assert daemon.bash(look, session=session)["stdout"] == first
 
 
-def test_an_error_option_of_a_call_ends_its_command_only(daemon: RawDaemon, session: str) -> None:
+def test_errexit_of_call_ends_only_its_command(daemon: RawDaemon, session: str) -> None:
     for before in ("true", "X=1"):
         daemon.bash(before, session=session)
         ended = daemon.bash("Y=1; false; echo no", session=session, env={"SHELLOPTS": "errexit"})
@@ -192,7 +188,7 @@ def test_the_guard_sees_the_environment_of_the_call() -> None:
 @pytest.mark.parametrize("value", [None, "() { echo new; }", "junk", "() { \n    echo old\n}"])
 @pytest.mark.parametrize("name", ["f", "g", "h", "a b", ""])
 @pytest.mark.parametrize("define", ["f() { echo old; }", "f() { echo old; }; export -f f"])
-def test_functions_of_a_call_are_for_its_command_only(
+def test_functions_of_call_end_with_their_command(
     daemon: RawDaemon, session: str, define: str, name: str, value: str | None
 ) -> None:
     look = "declare -F; declare -f; echo $x"
@@ -214,7 +210,7 @@ def test_functions_of_a_call_are_for_its_command_only(
 @pytest.mark.parametrize(
     ("value", "stdout"), [(None, ""), ("() { echo new; cd /; x=2; }", "new\n")]
 )
-def test_function_of_a_call_is_what_its_command_runs(
+def test_command_runs_function_of_its_call(
     daemon: RawDaemon, session: str, value: str | None, stdout: str
 ) -> None:
     daemon.bash("cd /tmp; f() { echo old; }", session=session)
@@ -318,7 +314,7 @@ def test_the_guard_knows_functions_as_bash_does(
     assert verdict == ("allow" if kind == "function" else "block")
 
 
-def test_a_function_of_a_call_leaves_with_it_although_an_alias_has_its_name(
+def test_function_of_call_goes_beside_alias_of_same_name(
     daemon: RawDaemon,
 ) -> None:
     daemon.bash("alias B=x")

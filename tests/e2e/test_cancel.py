@@ -25,7 +25,7 @@ def running_pid(daemon: RawDaemon) -> int:
 
 @pytest.mark.parametrize(("method", "member"), ANSWERED)
 @pytest.mark.parametrize("request_id", ["text", 0, 1.5, None])
-def test_a_cancelled_command_is_dead_when_the_answer_says_so(
+def test_cancelled_command_is_dead_at_the_answer(
     daemon: RawDaemon, method: str, member: str, request_id: Any
 ) -> None:
     daemon.send(
@@ -49,7 +49,7 @@ def test_a_cancelled_command_is_dead_when_the_answer_says_so(
     assert (shell["status"], shell["leftover"]) == ("killed", [])
 
 
-def test_a_background_start_that_is_cancelled_leaves_no_command(daemon: RawDaemon) -> None:
+def test_cancelled_background_start_leaves_no_command(daemon: RawDaemon) -> None:
     answered: set[str] = set()
     for number in range(20):
         params = {"command": "sleep 300", "run_in_background": True, "session": None}
@@ -87,7 +87,7 @@ def test_a_malformed_cancellation_is_ignored(daemon: RawDaemon, params: Any) -> 
     assert daemon.receive()["id"] == "next"
 
 
-def test_a_cancellation_right_behind_its_request_ends_it(daemon: RawDaemon) -> None:
+def test_cancellation_right_after_request_ends_it(daemon: RawDaemon) -> None:
     for number in range(50):
         request = b'{"jsonrpc":"2.0","id":%d,"method":"bash","params":{"command":"sleep 300"}}\n'
         cancel = b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}\n'
@@ -101,7 +101,7 @@ def test_a_cancellation_right_behind_its_request_ends_it(daemon: RawDaemon) -> N
     )
 
 
-def test_a_cancellation_at_any_moment_leaves_exactly_one_answer(daemon: RawDaemon) -> None:
+def test_cancellation_at_any_moment_gives_one_answer(daemon: RawDaemon) -> None:
     for number in range(100):
         command = f"sleep 0.00{number % 10}"
         daemon.request("bash", {"command": command}, number)
@@ -130,7 +130,7 @@ def test_cancelling_a_background_start_leaves_no_unanswered_request(daemon: RawD
     assert "result" in answer or answer["error"]["code"] == -32800
 
 
-def test_a_cancelled_request_in_a_batch_leaves_the_others(daemon: RawDaemon) -> None:
+def test_cancelled_batch_member_leaves_the_others(daemon: RawDaemon) -> None:
     daemon.send(
         [
             {"jsonrpc": "2.0", "id": "a", "method": "bash", "params": {"command": "sleep 300"}},

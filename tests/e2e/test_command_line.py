@@ -107,7 +107,7 @@ def test_sizes_out_of_bounds_are_refused(text: str, capsys: pytest.CaptureFixtur
         (["rm -rf / | cat"], "rm -rf / | cat"),
     ],
 )
-def test_the_program_explains_words_as_one_command(
+def test_explain_joins_words_to_one_command(
     words: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = explain(words)
@@ -116,7 +116,7 @@ def test_the_program_explains_words_as_one_command(
     assert code == int(line.startswith("rm"))
 
 
-def test_the_program_explains_in_a_directory_that_was_deleted(
+def test_explain_works_in_deleted_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"
@@ -126,7 +126,7 @@ def test_the_program_explains_in_a_directory_that_was_deleted(
     assert explain(["ls"]) == 0
 
 
-def test_the_program_explains_what_the_terminal_cannot_show() -> None:
+def test_explain_escapes_unprintable_text() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-P", "-m", "shelld", "explain", "rm -rf / # \u4e16"]
     ended = subprocess.run(command, capture_output=True, check=False, env=environment)

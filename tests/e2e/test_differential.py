@@ -95,7 +95,7 @@ def by_daemon(daemon: RawDaemon, command: str, session: str | None) -> Outcome:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_shows_what_bash_would_show(
+def test_command_output_equals_bash_output(
     shared_daemon: RawDaemon, command: str, environment: dict[str, str], home: Path
 ) -> None:
     expected = by_bash(command, environment, home)

@@ -34,7 +34,7 @@ def used_bytes(directory: Path) -> int:
     return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
-def test_a_full_disk_costs_output_but_no_count_and_no_command(small_disk: Path) -> None:
+def test_full_disk_loses_output_only(small_disk: Path) -> None:
     total = 8_000_000
     with raw_daemon("--spool-dir", str(small_disk)) as daemon:
         bash_id = daemon.background(f"{records(total)}; echo still here >&2")
@@ -53,7 +53,7 @@ def test_a_full_disk_costs_output_but_no_count_and_no_command(small_disk: Path) 
         assert 900_000 < kept < 1_200_000
 
 
-def test_a_disk_without_any_room_leaves_the_window_in_memory(small_disk: Path) -> None:
+def test_disk_without_room_leaves_window_in_memory(small_disk: Path) -> None:
     (small_disk / "hog").write_bytes(bytes((1 << 20) - used_bytes(small_disk) - 4096))
     total = 8_000_000
     with raw_daemon("--spool-dir", str(small_disk)) as daemon:
@@ -70,7 +70,7 @@ def test_a_disk_without_any_room_leaves_the_window_in_memory(small_disk: Path) -
     (small_disk / "hog").unlink(missing_ok=True)
 
 
-def test_a_limit_of_file_sizes_is_as_a_full_disk(tmp_path: Path) -> None:
+def test_file_size_limit_acts_like_full_disk(tmp_path: Path) -> None:
     total = 8_000_000
     with raw_daemon("--spool-dir", str(tmp_path)) as daemon:
         daemon.call("ping")
@@ -84,7 +84,7 @@ def test_a_limit_of_file_sizes_is_as_a_full_disk(tmp_path: Path) -> None:
         assert read(daemon, bash_id)["spoolError"] == "EFBIG"
 
 
-def test_a_spool_directory_that_goes_away_is_no_reason_not_to_run(tmp_path: Path) -> None:
+def test_commands_run_without_spool_directory(tmp_path: Path) -> None:
     directory = tmp_path / "spool"
     directory.mkdir()
     with raw_daemon("--spool-dir", str(directory)) as daemon:
@@ -96,7 +96,7 @@ def test_a_spool_directory_that_goes_away_is_no_reason_not_to_run(tmp_path: Path
         assert result["stdout"].startswith(expected(0, 65_536))
 
 
-def test_a_spool_directory_that_was_never_there_is_refused_at_once(tmp_path: Path) -> None:
+def test_missing_spool_directory_is_refused_at_start(tmp_path: Path) -> None:
     daemon = RawDaemon("--spool-dir", str(tmp_path / "missing"))
     assert daemon.wait() == 2
     assert daemon.rest() == b""
@@ -104,7 +104,7 @@ def test_a_spool_directory_that_was_never_there_is_refused_at_once(tmp_path: Pat
     daemon.close()
 
 
-def test_nothing_of_the_output_can_be_found(tmp_path: Path) -> None:
+def test_spool_file_has_no_name(tmp_path: Path) -> None:
     with raw_daemon("--spool-dir", str(tmp_path)) as daemon:
         result = daemon.bash(f"{records(500_000)}; ls -A {tmp_path} >&2; ls /proc/self/fd >&2")
         assert result["stderr"].split() == ["0", "1", "2", "3"]
@@ -119,7 +119,7 @@ def spool_of(daemon: RawDaemon) -> Path:
     raise AssertionError("no spool")
 
 
-def test_a_spool_that_vanishes_is_told_and_counted(tmp_path: Path) -> None:
+def test_vanished_spool_is_reported_and_counted(tmp_path: Path) -> None:
     total = 5_000_000
     with raw_daemon("--spool-dir", str(tmp_path)) as daemon:
         bash_id = daemon.background(f"{records(total)}; sleep 300")
@@ -156,7 +156,7 @@ def test_disk_space_is_given_back_with_the_shells(small_disk: Path) -> None:
         assert daemon.call("server_info")["counters"]["spoolBytes"] == 0
 
 
-def test_a_command_whose_files_would_be_too_large_is_refused(tmp_path: Path) -> None:
+def test_command_over_file_size_limit_is_refused(tmp_path: Path) -> None:
     with raw_daemon("--spool-dir", str(tmp_path)) as daemon:
         daemon.call("ping")
         _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)

@@ -35,7 +35,7 @@ def problems(found: dict[str, Json]) -> set[str]:
     return {check for check, each in found.items() if each["state"] == "problem"}
 
 
-def test_a_machine_that_runs_these_tests_keeps_the_promises() -> None:
+def test_doctor_passes_on_a_test_machine() -> None:
     code, found = examine()
     assert code == 0
     assert problems(found) == set()
@@ -44,28 +44,28 @@ def test_a_machine_that_runs_these_tests_keeps_the_promises() -> None:
     assert found["bash"]["found"].startswith("/bin/bash, 5")
 
 
-def test_what_gets_away_is_told_and_ended() -> None:
+def test_doctor_reports_and_ends_survivors() -> None:
     code, found = examine("--containment", "process-group", "--spare-shells", "0")
     assert code == 1
     assert problems(found) == {"containment"}
     assert found["waiting"] == {"check": "waiting", "state": "note", "found": "off", "meaning": ""}
 
 
-def test_a_bash_that_is_none_is_told(tmp_path: Path) -> None:
+def test_doctor_reports_a_bash_that_is_not_bash(tmp_path: Path) -> None:
     code, found = examine("--bash", str(tmp_path))
     assert code == 1
     assert problems(found) == {"bash", "sessions", "waiting", "containment"}
     assert found["bash"]["found"] == f"{tmp_path}: not a file"
 
 
-def test_what_the_limits_do_not_give_is_told() -> None:
+def test_doctor_reports_missing_resources() -> None:
     code, found = examine("--max-shells", "1000000")
     assert code == 1
     assert problems(found) <= {"open files", "processes"}
     assert "of 1000000 shells" in found["open files"]["meaning"]
 
 
-def test_a_spool_directory_that_cannot_be_written_is_told() -> None:
+def test_doctor_reports_unwritable_spool_directory() -> None:
     code, found = examine("--spool-dir", "/proc")
     assert code == 1
     assert problems(found) == {"spool"}
@@ -79,13 +79,13 @@ def test_a_spool_directory_that_cannot_be_written_is_told() -> None:
         ("--guard-rules", "guard rules"),
     ],
 )
-def test_a_file_without_which_the_daemon_does_not_start_is_told(option: str, check: str) -> None:
+def test_doctor_reports_unusable_file_options(option: str, check: str) -> None:
     code, found = examine(option, "/proc/nonexistent", more=[check])
     assert code == 1
     assert problems(found) == {check}
 
 
-def test_it_leaves_no_log(tmp_path: Path) -> None:
+def test_doctor_leaves_no_log(tmp_path: Path) -> None:
     path = tmp_path / "log"
     code, _ = examine("--audit-log", str(path), "--log-file", str(path))
     assert code == 0
@@ -93,12 +93,12 @@ def test_it_leaves_no_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["off", "warn"])
-def test_a_guard_that_blocks_nothing_is_told(mode: str) -> None:
+def test_doctor_reports_a_guard_that_blocks_nothing(mode: str) -> None:
     _, found = examine("--guard", mode)
     assert (found["guard"]["state"], found["guard"]["found"]) == ("note", mode)
 
 
-def test_a_startup_file_that_prints_is_told(
+def test_doctor_reports_printing_startup_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "startup"
@@ -109,13 +109,13 @@ def test_a_startup_file_that_prints_is_told(
     assert (found["BASH_ENV"]["state"], found["BASH_ENV"]["found"]) == ("note", str(path))
 
 
-def test_one_shell_at_a_time_is_enough() -> None:
+def test_doctor_needs_one_shell_at_a_time() -> None:
     code, found = examine("--max-shells", "1")
     assert code == 0
     assert problems(found) == set()
 
 
-def test_it_is_readable_for_people() -> None:
+def test_doctor_is_readable_without_json() -> None:
     command = [sys.executable, "-P", "-m", "shelld", "doctor"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(lines) == len(CHECKS) + 1
@@ -124,7 +124,7 @@ def test_it_is_readable_for_people() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--", "--nope"]])
-def test_what_it_cannot_use_is_refused(arguments: list[str]) -> None:
+def test_doctor_refuses_bad_arguments(arguments: list[str]) -> None:
     command = [sys.executable, "-P", "-m", "shelld", "doctor", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -53,7 +53,7 @@ def test_daemon_survives_a_background_task_that_fails(function: str) -> None:
 
 
 @pytest.mark.parametrize("function", ["Server.drain", "Manager.kill_all"])
-def test_stop_goes_on_after_a_stage_that_fails(function: str) -> None:
+def test_stop_continues_after_failed_stage(function: str) -> None:
     module = "shelld.server.serve" if function.startswith("Server") else "shelld.shells.manager"
     command = broken_daemon(f"{module}:{function}")
     with raw_daemon(command=command, stderr_is_silent=False) as daemon:

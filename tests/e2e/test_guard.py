@@ -25,7 +25,7 @@ NO_DISK = "/dev/sdzz9/nothing"
         (f"echo x > {NO_DISK}", "redirect-disk", f"> {NO_DISK}"),
     ],
 )
-def test_a_dangerous_command_is_an_error_and_does_not_run(
+def test_dangerous_command_is_an_error_and_never_runs(
     daemon: RawDaemon, command: str, rule: str, segment: str
 ) -> None:
     for params in ({}, {"run_in_background": True}, {"dry_run": True}, {"session": None}):
@@ -37,13 +37,13 @@ def test_a_dangerous_command_is_an_error_and_does_not_run(
     assert daemon.call("list_shells")["shells"] == []
 
 
-def test_what_only_mentions_it_runs(daemon: RawDaemon) -> None:
+def test_command_mentioning_danger_runs(daemon: RawDaemon) -> None:
     assert daemon.bash('echo "rm -rf /"')["stdout"] == "rm -rf /\n"
     result = daemon.bash("cat <<'EOF'\nmkfs.ext4 /dev/sda\nEOF", dry_run=True)
     assert result["verdict"] == "allow"
 
 
-def test_what_the_session_remembers_counts(daemon: RawDaemon) -> None:
+def test_guard_knows_session_variables(daemon: RawDaemon) -> None:
     daemon.bash(f"export TARGET={NO_DISK}; other={NO_DISK}; f() {{ dd of=$1; }}")
     for command in ("dd of=$TARGET", 'dd of="$other"', 'f "$TARGET"', f"f {NO_DISK}"):
         assert daemon.fail("bash", {"command": command})["code"] == 1002, command
@@ -61,7 +61,7 @@ def test_environment_and_directory_of_the_call_count(daemon: RawDaemon) -> None:
     assert daemon.bash("dd of=$D", dry_run=True)["verdict"] == "allow"
 
 
-def test_what_the_command_reads_counts(daemon: RawDaemon) -> None:
+def test_guard_knows_standard_input(daemon: RawDaemon) -> None:
     for command, stdin in (("sh", f"dd of={NO_DISK}"), ("xargs dd", f"of={NO_DISK}")):
         assert daemon.fail("bash", {"command": command, "stdin": stdin})["code"] == 1002
     assert daemon.bash("cat", stdin=f"dd of={NO_DISK}")["stdout"] == f"dd of={NO_DISK}"
@@ -83,14 +83,14 @@ def test_a_blocked_command_is_in_the_audit_log(tmp_path: Path) -> None:
     assert (record["command"], record["description"]) == (f"dd of={NO_DISK}", "why")
 
 
-def test_strict_refuses_what_cannot_be_known() -> None:
+def test_strict_guard_refuses_unknown_commands() -> None:
     with raw_daemon("--guard", "strict") as daemon:
         error = daemon.fail("bash", {"command": 'bash -c "$(date)"'})
         assert (error["code"], error["data"]["rule"]) == (1002, "unresolved")
         assert daemon.bash("echo fine")["stdout"] == "fine\n"
 
 
-def test_warn_runs_it_and_says_so(tmp_path: Path) -> None:
+def test_warning_guard_runs_and_warns(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with raw_daemon("--guard", "warn", "--log-file", str(log)) as daemon:
         result = daemon.bash(f"dd if=/nonexistent of={NO_DISK} 2>/dev/null; echo ran")

@@ -24,7 +24,7 @@ def family_of(daemon: RawDaemon, bash_id: str) -> list[int]:
     return [pid, *descendants(pid)]
 
 
-def test_kill_ends_the_shell_and_says_how(daemon: RawDaemon) -> None:
+def test_kill_tells_how_the_shell_ended(daemon: RawDaemon) -> None:
     bash_id = daemon.background("sleep 300")
     result = daemon.call("kill_shell", {"shell_id": bash_id})
     assert result.pop("durationMs") >= 0
@@ -63,7 +63,7 @@ def test_killing_an_ended_shell_changes_nothing(daemon: RawDaemon) -> None:
         "cat <(sleep 300) & coproc sleep 300; sleep 300",
     ],
 )
-def test_nothing_of_the_tree_is_left(daemon: RawDaemon, tmp_path: Path, command: str) -> None:
+def test_kill_leaves_no_process(daemon: RawDaemon, tmp_path: Path, command: str) -> None:
     bash_id = running_after(daemon, command, tmp_path / "ready")
     family = family_of(daemon, bash_id)
     before = set(descendants(daemon.pid))
@@ -88,7 +88,7 @@ def test_signal_and_grace_are_honoured(daemon: RawDaemon) -> None:
     assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == "int\n"
 
 
-def test_a_stopped_process_is_continued_so_that_it_can_clean_up(daemon: RawDaemon) -> None:
+def test_stopped_process_is_continued_to_clean_up(daemon: RawDaemon) -> None:
     command = "trap 'echo cleaned; exit 3' TERM; echo set; kill -STOP $$; sleep 300"
     bash_id = daemon.background(command)
     daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
@@ -123,7 +123,7 @@ def test_two_kills_at_once_are_both_answered(daemon: RawDaemon) -> None:
         assert (result["status"], result["survivors"]) == ("killed", [])
 
 
-def test_output_before_the_kill_can_be_read_after_it(daemon: RawDaemon) -> None:
+def test_output_can_be_read_after_kill(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo before; printf unfinished; sleep 300")
     wait_for(
         lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 17, "the command's output"
@@ -137,7 +137,7 @@ def is_in_state(pid: int, state: str) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split()[2] == state
 
 
-def test_a_leftover_that_is_stopped_and_continued_stays_listed(daemon: RawDaemon) -> None:
+def test_stopped_leftover_stays_listed(daemon: RawDaemon) -> None:
     result = daemon.bash("sleep 300 &")
     (pid,) = result["leftover"]
     for number, state in ((signal.SIGSTOP, "T"), (signal.SIGCONT, "S")) * 3:

@@ -10,7 +10,7 @@ from pathlib import Path
 from support import Gate, RawDaemon, children, is_alive, raw_daemon, wait_for
 
 
-def test_too_many_shells_are_refused_and_none_is_evicted() -> None:
+def test_shells_over_the_limit_are_refused() -> None:
     with raw_daemon("--max-shells", "2") as daemon:
         ids = [daemon.background("sleep 300") for _ in range(2)]
         error = daemon.fail("bash", {"command": "true"})
@@ -22,7 +22,7 @@ def test_too_many_shells_are_refused_and_none_is_evicted() -> None:
         assert [shell["isRunning"] for shell in listed] == [False, True, False]
 
 
-def test_ended_shells_are_kept_up_to_a_number_and_then_expired() -> None:
+def test_ended_shells_expire_by_number() -> None:
     with raw_daemon("--max-retained", "3") as daemon:
         ids = [daemon.bash(f"echo {number}")["bash_id"] for number in range(6)]
         wait_for(lambda: len(daemon.call("list_shells")["shells"]) == 3, "the oldest to expire")
@@ -52,7 +52,7 @@ def test_the_shell_that_ended_first_expires_first(tmp_path: Path) -> None:
         assert listed == {result["bash_id"], bash_id, quick[3]}
 
 
-def test_ended_shells_are_kept_for_a_time_and_running_ones_for_ever() -> None:
+def test_only_ended_shells_expire_by_time() -> None:
     with raw_daemon("--retain-seconds", "1") as daemon:
         running = daemon.background("sleep 300")
         with_leftover = daemon.bash("sleep 300 &")["bash_id"]
@@ -67,7 +67,7 @@ def test_ended_shells_are_kept_for_a_time_and_running_ones_for_ever() -> None:
         assert listed == [running, with_leftover]
 
 
-def test_output_of_all_shells_is_bounded_and_the_oldest_goes_first() -> None:
+def test_oldest_output_goes_first_at_the_total_limit() -> None:
     with raw_daemon("--retain-total-bytes", "1000000") as daemon:
         ids = [daemon.bash("head -c 300000 /dev/zero")["bash_id"] for _ in range(6)]
 
@@ -82,7 +82,7 @@ def test_output_of_all_shells_is_bounded_and_the_oldest_goes_first() -> None:
         assert [read(bash_id) for bash_id in ids[-2:]] == [(300_000, 0)] * 2
 
 
-def test_more_shells_than_the_usual_limit_of_files_allows(tmp_path: Path) -> None:
+def test_shells_exceed_usual_file_limit(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
@@ -103,7 +103,7 @@ def test_more_shells_than_the_usual_limit_of_files_allows(tmp_path: Path) -> Non
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_shortage_of_files_is_told_and_passes(daemon: RawDaemon) -> None:
+def test_shortage_of_files_is_reported_and_passes(daemon: RawDaemon) -> None:
     limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
     used = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (used + 2, limits[1]))

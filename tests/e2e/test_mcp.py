@@ -29,7 +29,7 @@ def host(daemon: RawDaemon) -> RawDaemon:
 # -- the modern era ---------------------------------------------------------------------------
 
 
-def test_discovery_tells_versions_and_capabilities(daemon: RawDaemon) -> None:
+def test_discovery_lists_versions_and_capabilities(daemon: RawDaemon) -> None:
     result = modern(daemon, "server/discover")
     assert result["supportedVersions"] == [MODERN]
     assert result["capabilities"] == {"tools": {}}
@@ -39,7 +39,7 @@ def test_discovery_tells_versions_and_capabilities(daemon: RawDaemon) -> None:
     assert result["cacheScope"] == "private"
 
 
-def test_every_modern_result_says_what_it_is(daemon: RawDaemon) -> None:
+def test_every_modern_result_has_its_type(daemon: RawDaemon) -> None:
     for result in (modern(daemon, "tools/list"), bash(daemon, "true")):
         assert result["resultType"] == "complete"
         assert "io.modelcontextprotocol/serverInfo" in result["_meta"]
@@ -91,15 +91,13 @@ def test_a_result_is_text_and_a_tool_result(
         ({"command": "ls", "nope": 1}, "Unknown parameter: nope"),
     ],
 )
-def test_what_a_model_did_wrong_is_a_failed_result(
-    daemon: RawDaemon, arguments: Json, text: str
-) -> None:
+def test_mistake_of_model_is_failed_result(daemon: RawDaemon, arguments: Json, text: str) -> None:
     result = modern(daemon, "tools/call", name="Bash", arguments=arguments)
     assert result["isError"] is True
     assert result["content"][0]["text"].startswith(text)
 
 
-def test_a_blocked_command_is_a_failed_result_that_says_why() -> None:
+def test_blocked_command_is_failed_result_with_reason() -> None:
     with raw_daemon() as daemon:
         # Of a disk that there is none of, should it ever run.
         result = bash(daemon, "dd if=/nonexistent of=/dev/sdzz9/nothing")
@@ -108,7 +106,7 @@ def test_a_blocked_command_is_a_failed_result_that_says_why() -> None:
         assert result["structuredContent"]["metadata"]["rule"] == "dd-disk"
 
 
-def test_a_timeout_is_a_failed_result_with_the_partial_output(daemon: RawDaemon) -> None:
+def test_timeout_is_failed_result_with_partial_output(daemon: RawDaemon) -> None:
     result = bash(daemon, "echo before; sleep 300", timeout=1000)
     assert result["isError"] is True
     assert result["content"][0]["text"].startswith(
@@ -130,7 +128,7 @@ def test_background_shells_are_named_by_their_ids(daemon: RawDaemon) -> None:
     assert killed["structuredContent"]["metadata"]["status"] == "killed"
 
 
-def test_a_session_is_named_by_an_argument_and_else_main(daemon: RawDaemon) -> None:
+def test_session_argument_defaults_to_main(daemon: RawDaemon) -> None:
     bash(daemon, "x=1; cd /")
     bash(daemon, "x=2", session="other")
     assert bash(daemon, 'echo "$x $PWD"')["content"][0]["text"] == "1 /\n"
@@ -147,7 +145,7 @@ def test_other_names_of_a_tool_are_understood(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("version", HANDSHAKES)
-def test_a_handshake_agrees_on_a_version_that_both_have(daemon: RawDaemon, version: str) -> None:
+def test_handshake_agrees_on_common_version(daemon: RawDaemon, version: str) -> None:
     result = initialize(daemon, version)
     assert result["protocolVersion"] == version
     assert result["capabilities"] == {"tools": {}}
@@ -163,7 +161,7 @@ def test_an_unknown_version_is_answered_with_the_newest(daemon: RawDaemon, versi
 
 
 @pytest.mark.parametrize("version", HANDSHAKES)
-def test_a_revision_is_given_only_what_it_has(daemon: RawDaemon, version: str) -> None:
+def test_each_revision_gets_only_its_members(daemon: RawDaemon, version: str) -> None:
     initialize(daemon, version)
     listed = daemon.call("tools/list")
     assert listed.keys() == {"tools"}
@@ -183,7 +181,7 @@ def test_a_second_handshake_replaces_the_first(daemon: RawDaemon) -> None:
     assert "outputSchema" in daemon.call("tools/list")["tools"][0]
 
 
-def test_messages_of_both_eras_and_plain_ones_share_the_stream(host: RawDaemon) -> None:
+def test_both_eras_and_plain_requests_share_the_stream(host: RawDaemon) -> None:
     assert "ttlMs" in modern(host, "tools/list")
     assert "ttlMs" not in host.call("tools/list")
     assert host.bash("echo plain")["stdout"] == "plain\n"
@@ -217,7 +215,7 @@ BROKEN_META: list[tuple[Any, int]] = [
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "server/discover"])
 @pytest.mark.parametrize(("meta", "code"), BROKEN_META)
-def test_a_request_that_does_not_say_its_revision_is_refused(
+def test_request_without_revision_is_refused(
     daemon: RawDaemon, method: str, meta: Any, code: int
 ) -> None:
     params: Json = {"name": "Bash", "arguments": {"command": "true"}, "_meta": meta}
@@ -236,7 +234,7 @@ def test_a_request_that_does_not_say_its_revision_is_refused(
 
 
 @pytest.mark.parametrize("method", ["initialize", "logging/setLevel", "resources/list"])
-def test_the_modern_era_does_not_have_what_was_removed(host: RawDaemon, method: str) -> None:
+def test_modern_era_lacks_removed_methods(host: RawDaemon, method: str) -> None:
     for params in ({"_meta": META}, {"_meta": META, "protocolVersion": MODERN}):
         assert host.fail(method, params)["code"] == -32601
 
@@ -262,7 +260,7 @@ def test_the_modern_era_does_not_have_what_was_removed(host: RawDaemon, method: 
         ("tools/list", {"cursor": "x"}, "Invalid value for cursor: all tools are on one page"),
     ],
 )
-def test_what_is_no_call_of_a_tool_is_an_error(
+def test_malformed_tool_call_is_an_error(
     host: RawDaemon, method: str, params: Any, message: str
 ) -> None:
     error = host.fail(method, params)

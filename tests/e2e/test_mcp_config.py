@@ -32,7 +32,7 @@ def command_in(configuration: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("host", [None, *HOSTS])
-def test_what_is_printed_starts_a_daemon_from_anywhere(host: str | None, tmp_path: Path) -> None:
+def test_printed_configuration_starts_a_daemon_anywhere(host: str | None, tmp_path: Path) -> None:
     ended = mcp_config(*([] if host is None else [host]), "--", "--guard", "off", cwd=tmp_path)
     assert ended.returncode == 0
     assert ended.stderr.startswith("# for ")
@@ -59,13 +59,13 @@ def test_the_installed_program_is_named_by_its_path() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["cursor", "more"], ["cursor", "--", "--nope"]])
-def test_what_is_wrong_is_refused(arguments: list[str]) -> None:
+def test_mcp_config_refuses_bad_arguments(arguments: list[str]) -> None:
     ended = mcp_config(*arguments)
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert ended.stderr.startswith("usage: ")
 
 
-def test_the_examples_are_what_is_printed() -> None:
+def test_examples_equal_printed_configurations() -> None:
     written = {path.stem: path.read_text() for path in EXAMPLES.iterdir()}
     assert written == {name: host.snippet(["shelld"]) + "\n" for name, host in HOSTS.items()}

@@ -52,7 +52,7 @@ def test_reports_are_due_more_than_once_a_second() -> None:
     assert progress.INTERVAL_S < 1
 
 
-def test_call_without_output_reports_how_long_it_runs(daemon: RawDaemon) -> None:
+def test_silent_call_reports_its_duration(daemon: RawDaemon) -> None:
     bash(daemon, "true")
     meta = {**META, "progressToken": 1}
     arguments = {"command": "sleep 300"}
@@ -62,7 +62,7 @@ def test_call_without_output_reports_how_long_it_runs(daemon: RawDaemon) -> None
     daemon.notify("notifications/cancelled", {"requestId": request})
 
 
-def test_who_waits_for_a_background_shell_hears_of_it_too(daemon: RawDaemon) -> None:
+def test_waiting_read_reports_progress(daemon: RawDaemon) -> None:
     started = bash(daemon, "echo booting; sleep 300", run_in_background=True)
     bash_id = started["structuredContent"]["metadata"]["bash_id"]
     arguments = {"bash_id": bash_id, "wait": 60_000, "until": "exit"}
@@ -75,7 +75,7 @@ def test_who_waits_for_a_background_shell_hears_of_it_too(daemon: RawDaemon) -> 
     assert daemon.receive()["params"]["message"] == "booting"
 
 
-def test_nobody_hears_of_progress_who_did_not_ask(host: RawDaemon) -> None:
+def test_progress_needs_a_token(host: RawDaemon) -> None:
     arguments = {"command": "sleep 1"}
     host.request("tools/call", {"name": "Bash", "arguments": arguments})
     assert "result" in host.receive()
@@ -93,7 +93,7 @@ def test_cancelled_kills_and_gets_no_answer(daemon: RawDaemon) -> None:
     assert all("id" not in message for message in messages_before(daemon, daemon.request("ping")))
 
 
-def test_nothing_is_reported_of_a_call_that_was_cancelled_while_it_takes_long_to_die(
+def test_cancelled_call_reports_no_progress_while_dying(
     daemon: RawDaemon,
 ) -> None:
     meta = {**META, "progressToken": 1}
@@ -108,7 +108,7 @@ def test_nothing_is_reported_of_a_call_that_was_cancelled_while_it_takes_long_to
     assert messages_before(daemon, daemon.request("ping")) == []
 
 
-def test_a_client_that_spoke_only_mcp_sees_only_mcp(daemon: RawDaemon) -> None:
+def test_mcp_only_client_sees_only_mcp(daemon: RawDaemon) -> None:
     initialize(daemon)
     meta = {"progressToken": "p"}
     ids = [

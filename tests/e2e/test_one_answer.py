@@ -99,6 +99,6 @@ TestConversation = Conversation.TestCase
 TestConversation.settings = settings(max_examples=8, stateful_step_count=25)
 
 
-def test_a_short_soak_leaves_nothing_and_nobody_without_an_answer() -> None:
+def test_short_soak_answers_all_and_leaves_nothing() -> None:
     samples = run(600, 7, every=200, say=lambda _line: None)
     assert samples[-1].files == samples[0].files

@@ -190,7 +190,7 @@ def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None
 
 
 @pytest.mark.parametrize("command", EXITS)
-def test_an_exit_in_a_function_leaves_no_local_variable(place: Place, command: str) -> None:
+def test_exit_in_function_leaves_no_local_variable(place: Place, command: str) -> None:
     expected = one_bash(place, [command.replace("END", "return")])
     assert "shopt" in expected
     # The texts of the functions differ.
@@ -210,7 +210,7 @@ def test_an_exit_in_a_function_leaves_no_local_variable(place: Place, command: s
 @example(changes=["unset PATH", "declare -i PATH"])
 @example(changes=["GLOBIGNORE=x", "unset x y HOME GLOBIGNORE"])
 @given(changes=st.lists(st.sampled_from(CHANGES), min_size=2, max_size=4))
-def test_changes_add_up_as_in_one_bash(place: Place, changes: list[str]) -> None:
+def test_changes_accumulate_as_in_one_bash(place: Place, changes: list[str]) -> None:
     expected = one_bash(place, changes)
     # In posix mode, some errors end bash.
     assume("shopt" in expected)

@@ -20,7 +20,7 @@ def resident_bytes(pid: int) -> int:
 
 
 @pytest.mark.parametrize("max_bytes", [1_000_000, 16_777_216])
-def test_every_byte_kept_is_the_one_written_there(max_bytes: int) -> None:
+def test_kept_bytes_equal_written_bytes(max_bytes: int) -> None:
     total = 40_000_000
     with raw_daemon("--retain-bytes", "10000000") as daemon:
         bash_id = daemon.background(records(total))
@@ -29,7 +29,7 @@ def test_every_byte_kept_is_the_one_written_there(max_bytes: int) -> None:
         assert (kept, dropped) == (10_000_000, 30_000_000)
 
 
-def test_every_byte_read_while_it_is_written_is_right(daemon: RawDaemon) -> None:
+def test_bytes_read_while_writing_are_right(daemon: RawDaemon) -> None:
     total = 20_000_000
     bash_id = daemon.background(records(total))
     position = 0
@@ -64,7 +64,7 @@ def test_many_readers_at_once_get_every_byte_once(daemon: RawDaemon) -> None:
     assert position == total
 
 
-def test_the_rest_of_a_long_foreground_answer_can_be_read(daemon: RawDaemon) -> None:
+def test_rest_of_long_foreground_answer_can_be_read(daemon: RawDaemon) -> None:
     total = 3_000_000
     result = daemon.bash(records(total))
     assert (result["truncated"], result["stdoutBytes"]) == (True, total)
@@ -87,7 +87,7 @@ def test_large_output_stays_off_the_heap() -> None:
         assert (kept["stdout"], kept["droppedBytes"]) == ("\0" * 10, 0)
 
 
-def test_both_streams_of_a_shell_share_what_is_kept() -> None:
+def test_both_streams_share_the_retention_limit() -> None:
     with raw_daemon("--retain-bytes", "1000000") as daemon:
         bash_id = daemon.background(f"{records(3_000_000)}; echo important >&2")
         wait_for_end(daemon, bash_id)
@@ -97,7 +97,7 @@ def test_both_streams_of_a_shell_share_what_is_kept() -> None:
         assert rest["droppedBytes"] == 3_000_000 - (1_000_000 - len("important\n"))
 
 
-def test_endless_output_is_counted_to_the_byte_and_delays_nobody() -> None:
+def test_endless_output_is_counted_and_delays_nobody() -> None:
     with raw_daemon("--retain-bytes", "1000000") as daemon:
         bash_id = daemon.background("yes")
 
@@ -141,7 +141,7 @@ def test_a_progress_bar_leaves_its_last_state(daemon: RawDaemon) -> None:
     assert raw == "\r10%\x1b[K\r20%\x1b[K\r30%\x1b[K\na\r\nb\r"
 
 
-def test_a_progress_bar_of_a_million_states_is_one_line(daemon: RawDaemon) -> None:
+def test_million_progress_bar_states_are_one_line(daemon: RawDaemon) -> None:
     result = daemon.bash(r"seq -s $'\r' 1000000; echo done >&2", timeout=60_000)
     assert (result["stdout"], result["truncated"]) == ("1000000\n", False)
     assert result["stdoutBytes"] > 6_000_000
@@ -172,7 +172,7 @@ def test_a_control_string_that_never_ends_hides_nothing(daemon: RawDaemon) -> No
     assert head["stdout"] == "]0;xxxxxx"
 
 
-def test_a_sequence_in_two_writes_is_still_one(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_escape_sequence_in_two_writes_is_removed(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = daemon.background(rf"printf 'a\e]8;;http://'; {gate.wait}; printf 'x\e\\b\e[0m'")
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "a"
@@ -201,7 +201,7 @@ def test_the_answer_names_the_engine_that_filtered(
     assert "filterEngine" not in read(daemon, bash_id)
 
 
-def test_a_pattern_that_explodes_takes_nothing_and_delays_nobody(daemon: RawDaemon) -> None:
+def test_exploding_pattern_consumes_and_delays_nothing(daemon: RawDaemon) -> None:
     bash_id = daemon.background("printf 'a%.0s' {1..60}; echo '!'; sleep 300")
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 62, "the output")
     slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "(a+)+(?!a)$"})
@@ -226,7 +226,7 @@ def test_a_filter_that_backtracks_follows_a_running_shell(
     assert (result["stdout"], result["stdoutRange"]["start"]) == ("ready now\n", 0)
 
 
-def test_a_daemon_that_is_killed_takes_the_backtracking_with_it(daemon: RawDaemon) -> None:
+def test_killed_daemon_ends_its_filter_process(daemon: RawDaemon) -> None:
     bash_id = daemon.bash("printf 'a%.0s' {1..60}; echo '!'")["bash_id"]
     daemon.request("bash_output", {"bash_id": bash_id, "stdout_offset": 0, "filter": "(a+)+(?!a)$"})
     wait_for(lambda: running_below(daemon.pid, "filters/main.py"), "the process")

@@ -49,7 +49,7 @@ def error_of(answer: dict[str, Any]) -> tuple[int, str]:
         (b'{"jsonrpc": "2.0", "method": "", "id": 1}', -32601, 1),
     ],
 )
-def test_what_is_no_request_gets_the_error_of_the_table(
+def test_malformed_request_gets_its_error(
     daemon: RawDaemon, line: bytes, code: int, request_id: object
 ) -> None:
     daemon.send_raw(line + b"\n")
@@ -81,7 +81,7 @@ def test_of_duplicate_members_the_last_counts(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("params", [None, [], {}, [None], [None, None]])
-def test_no_params_may_be_said_in_any_way(daemon: RawDaemon, params: object) -> None:
+def test_empty_params_have_many_forms(daemon: RawDaemon, params: object) -> None:
     daemon.send({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params})
     assert daemon.receive()["result"] == {}
     daemon.send({"jsonrpc": "2.0", "id": 1, "method": "bash", "params": params})
@@ -149,7 +149,7 @@ def test_batch_of_notifications_is_not_answered(daemon: RawDaemon) -> None:
     assert daemon.receive()["id"] == "only"
 
 
-def test_batch_of_ten_thousand_is_answered_in_one_array(daemon: RawDaemon) -> None:
+def test_batch_of_ten_thousand_gets_one_array(daemon: RawDaemon) -> None:
     total = 10_000
     daemon.send([{"jsonrpc": "2.0", "id": i, "method": "ping"} for i in range(total)])
     assert [answer["id"] for answer in daemon.receive()] == list(range(total))
@@ -174,7 +174,7 @@ def test_answers_come_as_they_finish(daemon: RawDaemon, tmp_path: Path) -> None:
     assert daemon.receive()["id"] == "c"
 
 
-def test_one_id_twice_in_flight_is_answered_twice(daemon: RawDaemon) -> None:
+def test_repeated_id_in_flight_is_answered_twice(daemon: RawDaemon) -> None:
     for text in ("one", "two"):
         daemon.request("bash", {"command": f"sleep 0.1; echo {text}"}, "same")
     outputs = {daemon.receive()["result"]["stdout"] for _ in range(2)}
@@ -314,7 +314,7 @@ def test_bad_params_get_the_sentence_of_the_contract(
 
 
 @pytest.mark.parametrize("number", ["1e308", "-1e308", "1e400", "9" * 400])
-def test_numbers_of_any_size_are_refused_and_not_fatal(daemon: RawDaemon, number: str) -> None:
+def test_huge_numbers_are_refused(daemon: RawDaemon, number: str) -> None:
     line = b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"x","timeout":%b}}\n'
     daemon.send_raw(line % number.encode())
     assert daemon.receive()["error"]["code"] == -32602
@@ -331,7 +331,7 @@ def test_discover_returns_an_openrpc_document(daemon: RawDaemon) -> None:
     assert names[:4] == ["bash", "bash_output", "kill_shell", "list_shells"]
 
 
-def test_server_info_tells_limits_and_counters(daemon: RawDaemon) -> None:
+def test_server_info_has_limits_and_counters(daemon: RawDaemon) -> None:
     daemon.bash("true")
     daemon.background("sleep 300")
     info = daemon.call("server_info")

@@ -81,7 +81,7 @@ def out(daemon: RawDaemon, command: str, **params: Any) -> str:
         ("ulimit -f 0; x=1", "echo [$x]", "[]\n"),
     ],
 )
-def test_the_next_command_goes_on_where_the_last_one_left_off(
+def test_next_command_continues_the_session(
     daemon: RawDaemon, before: str, after: str, shown: str
 ) -> None:
     daemon.bash(before)
@@ -146,9 +146,7 @@ def test_the_bookkeeping_never_shows(
         "f() { nope; }; f-g.h() { :; }; shopt -s expand_aliases",
     ],
 )
-def test_an_error_in_an_earlier_function_is_told_as_if_it_were_in_this_command(
-    daemon: RawDaemon, definition: str
-) -> None:
+def test_error_in_earlier_function_names_this_command(daemon: RawDaemon, definition: str) -> None:
     daemon.bash(definition.replace("<NL>", "\n"))
     assert daemon.bash("f")["stderr"] == "environment: line 1: nope: command not found\n"
     assert out(daemon, "x=1; export -f -p | grep -c 'declare -fx g' || true") == "0\n"
@@ -200,7 +198,7 @@ _OLD_PATH="$PATH"; PATH="$VIRTUAL_ENV/bin:$PATH"; export PATH
     assert "tool: command not found" in gone["stderr"]
 
 
-def test_what_was_killed_or_timed_out_changes_nothing(daemon: RawDaemon) -> None:
+def test_killed_or_timed_out_command_changes_nothing(daemon: RawDaemon) -> None:
     daemon.bash("x=before; cd /usr")
     daemon.fail("bash", {"command": "x=after; cd /tmp; sleep 300", "timeout": 1000})
     assert out(daemon, "echo $x; pwd") == "before\n/usr\n"
@@ -211,7 +209,7 @@ def test_what_was_killed_or_timed_out_changes_nothing(daemon: RawDaemon) -> None
     assert out(daemon, "echo $x; pwd") == "before\n/usr\n"
 
 
-def test_background_shells_start_from_the_state_and_never_change_it(daemon: RawDaemon) -> None:
+def test_background_shells_never_change_the_session(daemon: RawDaemon) -> None:
     daemon.bash("x=1; cd /usr; f() { echo f; }")
     bash_id = daemon.background("echo $x; pwd; f; x=2; cd /tmp")
     read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
@@ -219,9 +217,7 @@ def test_background_shells_start_from_the_state_and_never_change_it(daemon: RawD
     assert out(daemon, "echo $x; pwd") == "1\n/usr\n"
 
 
-def test_a_command_that_was_moved_to_the_background_changes_nothing(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_command_moved_to_background_changes_nothing(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     moved = daemon.bash(f"x=1; {gate.wait}", timeout=1000, on_timeout="background")
     gate.open()
@@ -229,9 +225,7 @@ def test_a_command_that_was_moved_to_the_background_changes_nothing(
     assert out(daemon, "echo [$x]") == "[]\n"
 
 
-def test_of_commands_at_the_same_time_the_last_to_end_wins_as_a_whole(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_last_concurrent_command_to_end_wins(daemon: RawDaemon, tmp_path: Path) -> None:
     daemon.bash("a=0; b=0; c=0")
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     one = daemon.request("bash", {"command": f"a=1; {first.wait}; b=1"})
@@ -244,7 +238,7 @@ def test_of_commands_at_the_same_time_the_last_to_end_wins_as_a_whole(
     assert out(daemon, "echo $a$b$c") == "110\n"
 
 
-def test_sessions_know_nothing_of_each_other_and_none_remembers_nothing(
+def test_sessions_are_independent_and_none_is_stateless(
     daemon: RawDaemon,
 ) -> None:
     daemon.bash("x=main; cd /usr")
@@ -256,7 +250,7 @@ def test_sessions_know_nothing_of_each_other_and_none_remembers_nothing(
     assert out(daemon, "echo [$x]; pwd", session=None) == f"[]\n{here}\n"
 
 
-def test_directory_and_environment_of_a_call_are_for_that_command_only(daemon: RawDaemon) -> None:
+def test_cwd_and_env_end_with_their_command(daemon: RawDaemon) -> None:
     daemon.bash("export KEPT=1 OVER=old; cd /usr")
     shown = out(
         daemon,
@@ -273,9 +267,7 @@ def test_directory_and_environment_of_a_call_are_for_that_command_only(daemon: R
     assert out(daemon, "pwd", cwd="..") == "/usr\n"
 
 
-def test_a_directory_that_was_deleted_does_not_break_the_next_command(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_next_command_runs_after_directory_is_deleted(daemon: RawDaemon, tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     daemon.bash(f"cd {tmp_path}/a/b; x=1")
     (tmp_path / "a" / "b").rmdir()
@@ -308,7 +300,7 @@ def test_a_remote_directory_is_not_looked_at(tmp_path: Path, spares: str) -> Non
         assert out(daemon, "pwd") == f"{remote}\n"
 
 
-def test_a_huge_environment_does_not_break_the_next_command(daemon: RawDaemon) -> None:
+def test_next_command_runs_after_huge_environment(daemon: RawDaemon) -> None:
     daemon.bash("export BIG=$(head -c 300000 /dev/zero | tr '\\0' x)")
     daemon.bash(
         "for i in {1..300}; do printf -v V$i '%9000s' y; export V$i; done",
@@ -355,7 +347,7 @@ def test_a_closed_session_starts_anew(daemon: RawDaemon) -> None:
     assert out(daemon, "echo [$x]") == "[]\n"
 
 
-def test_a_start_that_waits_is_refused_once_its_session_is_closed(daemon: RawDaemon) -> None:
+def test_waiting_start_is_refused_when_session_closes(daemon: RawDaemon) -> None:
     # More than are started at once, so some wait for their turn when the session is closed.
     params = {"command": "sleep 300", "run_in_background": True, "session": "s"}
     ids = [daemon.request("bash", params) for _ in range(80)]
@@ -370,9 +362,7 @@ def test_a_start_that_waits_is_refused_once_its_session_is_closed(daemon: RawDae
     assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
 
 
-def test_what_ends_after_its_session_was_closed_is_not_kept(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_state_left_after_close_is_dropped(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     command = f"trap '' TERM; {gate.wait}; x=1"
     request = daemon.request("bash", {"command": command, "session": "mine"})
@@ -382,7 +372,7 @@ def test_what_ends_after_its_session_was_closed_is_not_kept(
     assert out(daemon, "echo [$x]", session="mine") == "[]\n"
 
 
-def test_a_new_session_starts_from_the_daemons_environment_and_nothing_else(tmp_path: Path) -> None:
+def test_new_session_starts_from_daemon_environment(tmp_path: Path) -> None:
     env_file = tmp_path / "env.sh"
     env_file.write_text("from_env=$((from_env + 1))\n")
     (tmp_path / ".bashrc").write_text("echo bashrc\n")
@@ -392,7 +382,7 @@ def test_a_new_session_starts_from_the_daemons_environment_and_nothing_else(tmp_
         assert out(daemon, "echo $x $BASH_ENV; bash -c 'echo $from_env'") == f"1 {env_file}\n1\n"
 
 
-def test_a_call_may_have_a_startup_file_of_its_own(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_call_may_set_its_own_startup_file(daemon: RawDaemon, tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text("given=a; define() { defined=$1; }\n")
     env = {"BASH_ENV": str(tmp_path / "a.sh")}
     assert out(daemon, "x=1; echo $given; printenv BASH_ENV", env=env) == f"a\n{tmp_path}/a.sh\n"
@@ -402,7 +392,7 @@ def test_a_call_may_have_a_startup_file_of_its_own(daemon: RawDaemon, tmp_path: 
     assert out(daemon, "echo $defined", session="new") == "this\n"
 
 
-def test_entries_that_bash_has_no_variable_for_reach_every_command() -> None:
+def test_entries_without_variable_reach_every_command() -> None:
     entries = {"my.setting": "1", "npm_config_//registry/:_x": "2", "svc-host": "a\nb"}
     show = "python3 -c 'import os; print(sorted((k, v) for k, v in os.environ.items()" + (
         " if not k.isidentifier()))'"
@@ -441,12 +431,12 @@ def test_user_ids_of_the_daemons_environment_stay() -> None:
         assert daemon.call("get_session")["env"] == {"UID": None}
 
 
-def test_all_that_is_assigned_is_exported_and_nothing_of_ours(daemon: RawDaemon) -> None:
+def test_allexport_exports_only_user_variables(daemon: RawDaemon) -> None:
     daemon.bash("set -a; x=1")
     assert "shelld" not in out(daemon, "y=1; env | cut -d= -f1; declare -p")
 
 
-def test_a_function_of_the_daemons_environment_may_change_the_session() -> None:
+def test_function_in_daemon_environment_may_change_session() -> None:
     # As `module` does, where programs are chosen by that.
     environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
     with raw_daemon(env=environment) as daemon:
@@ -463,7 +453,7 @@ def test_sessions_remember_in_posix_mode_too() -> None:
         assert daemon.call("get_session")["env"] == {}
 
 
-def test_a_daemon_that_is_killed_while_a_session_is_written_leaves_nothing(
+def test_daemon_killed_while_saving_leaves_nothing(
     daemon: RawDaemon,
 ) -> None:
     daemon.request("bash", {"command": "x=$(head -c 50000000 /dev/zero | tr '\\0' x)"})
@@ -472,7 +462,7 @@ def test_a_daemon_that_is_killed_while_a_session_is_written_leaves_nothing(
     daemon.wait()
 
 
-def test_a_command_of_any_length_keeps_what_it_changes(daemon: RawDaemon) -> None:
+def test_command_of_any_length_keeps_its_changes(daemon: RawDaemon) -> None:
     filler = "# " + "x" * 200_000
     result: Json = daemon.bash(f"x=1; echo $x\n{filler}\ny=2; ls /proc/$$/fd")
     assert (result["stdout"], result["stderr"]) == ("1\n0\n1\n2\n", "")
@@ -494,7 +484,7 @@ def test_a_command_of_any_length_is_traced_alone(daemon: RawDaemon) -> None:
         "shopt -s expand_aliases; alias eval='echo alias' exec='echo alias'",
     ],
 )
-def test_a_command_of_any_length_runs_whatever_words_mean(daemon: RawDaemon, before: str) -> None:
+def test_long_command_ignores_functions_named_like_builtins(daemon: RawDaemon, before: str) -> None:
     daemon.bash(before)
     assert out(daemon, "echo $((1 + 1)); x=1 # " + "x" * 200_000) == "2\n"
     assert out(daemon, "echo $x") == "1\n"

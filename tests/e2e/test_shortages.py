@@ -34,7 +34,7 @@ def address_space(pid: int) -> int:
     return pages * resource.getpagesize()
 
 
-def test_a_shortage_of_threads_fails_the_requests_that_need_one() -> None:
+def test_shortage_of_threads_fails_requests_needing_one() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         daemon.call("list_tools")
         limit = address_space(daemon.pid) + SPARE_ADDRESS_SPACE
@@ -53,7 +53,7 @@ def test_a_shortage_of_threads_fails_the_requests_that_need_one() -> None:
         assert daemon.call("server_info")["counters"]["internalErrors"] == 0
 
 
-def test_a_shortage_of_files_does_not_end_the_daemon_when_it_loads_the_rest() -> None:
+def test_shortage_of_files_while_loading_is_survived() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         assert daemon.call("ping") == {}
         in_use = len(os.listdir(f"/proc/{daemon.pid}/fd"))
@@ -87,7 +87,7 @@ def test_a_limit_of_no_files_loses_no_answer(blocking: bool) -> None:
         assert json.loads(stdout.readline())["result"]["stdout"] == "on\n"
 
 
-def test_many_commands_at_few_files_are_answered_and_the_daemon_lives() -> None:
+def test_many_commands_with_few_files_are_answered() -> None:
     with raw_daemon(prefix=["prlimit", "--nofile=128:128"], stderr_is_silent=False) as daemon:
         ids = [daemon.request("bash", {"command": "sleep 1"}) for _ in range(30)]
         answers = [daemon.answer(request_id) for request_id in ids]
@@ -102,7 +102,7 @@ def test_many_commands_at_few_files_are_answered_and_the_daemon_lives() -> None:
 
 
 @pytest.mark.parametrize("framing", ["lines", "content-length"])
-def test_a_message_without_memory_for_it_is_skipped(framing: str) -> None:
+def test_message_without_memory_is_skipped(framing: str) -> None:
     with raw_daemon() as daemon:
         assert daemon.bash("echo warm")["stdout"] == "warm\n"
     with raw_daemon(stderr_is_silent=False) as daemon:
@@ -129,7 +129,7 @@ def test_a_message_without_memory_for_it_is_skipped(framing: str) -> None:
 
 
 @pytest.mark.parametrize("member", ["id", "method", "stdin", "env", "arguments"])
-def test_a_large_message_is_answered_however_short_memory_is(member: str) -> None:
+def test_large_message_is_answered_at_any_memory_limit(member: str) -> None:
     text = b"x" * (24 << 20)
     names = b",".join(b'"V%d":"1"' % number for number in range(1_000_000))
     # The quote behind two backslashes ends the string.

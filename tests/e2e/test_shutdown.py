@@ -46,7 +46,7 @@ def assert_all_gone(pids: list[int]) -> None:
     wait_for(lambda: not any(map(is_alive, pids)), "the end of everything the daemon started")
 
 
-def test_stages_of_the_stop_add_up_to_what_is_promised() -> None:
+def test_stop_stages_add_up_to_the_promise() -> None:
     assert app.STOP_GRACE_MS / 1000 < app.STOP_KILL_S
     assert app.STOP_S < 2
     for shells, promised_s in ((1, 2), (1_000, 5)):
@@ -73,7 +73,7 @@ def test_a_signal_ends_everything(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_while_it_starts_ends_the_daemon_quietly(number: signal.Signals) -> None:
+def test_signal_during_start_ends_daemon_quietly(number: signal.Signals) -> None:
     with raw_daemon() as daemon:
         # The keeper is started first.
         wait_for(lambda: children(daemon.pid), "the keeper")
@@ -83,7 +83,7 @@ def test_a_signal_while_it_starts_ends_the_daemon_quietly(number: signal.Signals
     assert_all_gone(family)
 
 
-def test_a_second_signal_waits_for_no_grace() -> None:
+def test_second_signal_skips_the_grace() -> None:
     # Without the second signal, neither the request nor the command would end before the test does.
     endless = altered_daemon(
         {
@@ -112,7 +112,7 @@ def test_sigkill_of_the_daemon_leaves_nothing() -> None:
     assert_all_gone(family)
 
 
-def test_requests_in_flight_at_the_end_of_input_get_their_results(tmp_path: Path) -> None:
+def test_requests_at_end_of_input_get_results(tmp_path: Path) -> None:
     gate, log = Gate(tmp_path / "gate"), tmp_path / "log"
     log.touch()
     logging = ("--log-level", "info", "--log-file", str(log))
@@ -127,7 +127,7 @@ def test_requests_in_flight_at_the_end_of_input_get_their_results(tmp_path: Path
         assert daemon.wait() == 0
 
 
-def test_a_long_last_answer_is_written_to_its_end_although_it_is_read_slowly() -> None:
+def test_long_last_answer_reaches_slow_reader() -> None:
     with raw_daemon(command=PATIENT_DAEMON) as daemon:
         daemon.request("bash", {"command": "seq 100000"}, 1)
         daemon.end_input()
@@ -206,7 +206,7 @@ def send_at_once(daemon: RawDaemon, *messages: object) -> None:
     [[SHUTDOWN, TOO_LATE, EXIT], [[SHUTDOWN, TOO_LATE, EXIT]], [[SHUTDOWN], TOO_LATE, EXIT]],
     ids=["lines", "one batch", "a batch and lines"],
 )
-def test_shutdown_holds_for_what_arrives_with_it(messages: list[object]) -> None:
+def test_shutdown_applies_to_messages_beside_it(messages: list[object]) -> None:
     with raw_daemon() as daemon:
         send_at_once(daemon, *messages)
         answers = {answer["id"]: answer for answer in daemon.answers_to_the_end()}
@@ -240,7 +240,7 @@ def test_shutdown_does_not_wait_for_its_turn() -> None:
         assert daemon.answer("late")["error"]["code"] == 1006
 
 
-def test_exit_alone_is_one() -> None:
+def test_exit_without_shutdown_exits_1() -> None:
     with raw_daemon() as daemon:
         bash_id = daemon.background("sleep 300")
         assert bash_id
@@ -254,7 +254,7 @@ def test_exit_with_an_id_is_answered() -> None:
         assert daemon.wait() == 1
 
 
-def test_a_reader_that_is_gone_ends_the_daemon() -> None:
+def test_vanished_reader_ends_daemon() -> None:
     daemon = RawDaemon()
     try:
         pid = daemon.bash("sleep 300", run_in_background=True)["pid"]
@@ -269,7 +269,7 @@ def test_a_reader_that_is_gone_ends_the_daemon() -> None:
     assert daemon.stderr == b""
 
 
-def test_a_reader_that_does_not_read_cannot_keep_the_daemon(tmp_path: Path) -> None:
+def test_blocked_reader_cannot_keep_daemon(tmp_path: Path) -> None:
     with raw_daemon() as daemon:
         daemon.bash("true")
         for _ in range(50):
@@ -281,7 +281,7 @@ def test_a_reader_that_does_not_read_cannot_keep_the_daemon(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("flag", ["--parent-pid", "--clientProcessId", "--clientProcessId="])
-def test_the_daemon_ends_with_the_process_it_was_told_of(flag: str) -> None:
+def test_daemon_ends_with_watched_parent(flag: str) -> None:
     parent = subprocess.Popen(["sleep", "300"])
     arguments = [f"{flag}{parent.pid}"] if flag.endswith("=") else [flag, str(parent.pid)]
     with raw_daemon(*arguments) as daemon:
@@ -300,7 +300,7 @@ def parent() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("error", [None, errno.ENOSYS, errno.EPERM, errno.EMFILE])
-async def test_a_process_is_watched_where_no_handle_can_be_had(
+async def test_parent_is_watched_without_pidfd(
     monkeypatch: pytest.MonkeyPatch, parent: subprocess.Popen[bytes], error: int | None
 ) -> None:
     def fail(_pid: int) -> int:
@@ -345,7 +345,7 @@ async def test_a_process_of_another_user_is_watched(
     assert reading.cancel_called
 
 
-def test_a_parent_that_is_already_gone_ends_the_daemon() -> None:
+def test_dead_parent_ends_daemon() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     with raw_daemon("--parent-pid", str(gone.pid)) as daemon:
@@ -382,7 +382,7 @@ def test_version_and_help() -> None:
         ["--audit-log", "/nonexistent/log"],
     ],
 )
-def test_arguments_that_cannot_be_used_exit_2_and_say_why(arguments: list[str]) -> None:
+def test_bad_arguments_exit_2_with_reason(arguments: list[str]) -> None:
     ended = run_daemon(*arguments)
     assert ended.returncode == 2
     assert ended.stdout == ""
@@ -400,7 +400,7 @@ def test_a_log_that_nobody_reads_is_refused(option: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("option", ["--log-file", "--audit-log"])
-def test_a_log_that_is_full_stops_nothing(option: str, tmp_path: Path) -> None:
+def test_full_log_stops_nothing(option: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
     fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4_096)
@@ -467,7 +467,7 @@ def test_starts_and_ends_leave_no_files_behind() -> None:
     assert left == set()
 
 
-def test_client_that_vanishes_at_the_limit_ends_the_daemon() -> None:
+def test_client_vanishing_at_the_limit_ends_daemon() -> None:
     with raw_daemon("--max-in-flight", "3") as daemon:
         bash_id = daemon.background("sleep 300")
         for _ in range(10):
@@ -476,7 +476,7 @@ def test_client_that_vanishes_at_the_limit_ends_the_daemon() -> None:
         assert daemon.wait() == 0
 
 
-def test_the_log_tells_of_shells_but_not_of_commands(tmp_path: Path) -> None:
+def test_log_names_shells_but_not_commands(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with raw_daemon("--log-level", "debug", "--log-file", str(log)) as daemon:
         bash_id = daemon.bash("echo secret", env={"TOKEN": "secret"})["bash_id"]

@@ -29,7 +29,7 @@ def used(daemon: RawDaemon) -> int:
     return int(daemon.call("server_info")["counters"]["sparesUsed"])
 
 
-def test_a_command_is_run_by_the_bash_that_waits(daemon: RawDaemon) -> None:
+def test_spare_shell_runs_the_command(daemon: RawDaemon) -> None:
     daemon.bash("true")
     waiting = daemon.wait_for_spare()
     pid, seconds = daemon.bash("echo $$ $SECONDS")["stdout"].split()
@@ -40,14 +40,14 @@ def test_a_command_is_run_by_the_bash_that_waits(daemon: RawDaemon) -> None:
     assert daemon.wait_for_spare() != waiting
 
 
-def test_a_bash_that_has_waited_takes_any_text_for_its_seconds(daemon: RawDaemon) -> None:
+def test_spare_shell_accepts_any_seconds_value(daemon: RawDaemon) -> None:
     daemon.bash("true")
     waiting = daemon.wait_for_spare()
     result = daemon.bash("SECONDS=08; echo $$ $((SECONDS >= 8))")
     assert (result["stdout"], result["stderr"]) == (f"{waiting} 1\n", "")
 
 
-def test_a_background_shell_and_one_of_no_session_are_run_by_one_too(daemon: RawDaemon) -> None:
+def test_spare_shells_run_background_and_sessionless_commands(daemon: RawDaemon) -> None:
     daemon.bash("true", session=None)
     waiting = daemon.wait_for_spare()
     result = daemon.bash("sleep 300", run_in_background=True, session=None)
@@ -63,7 +63,7 @@ def test_a_background_shell_and_one_of_no_session_are_run_by_one_too(daemon: Raw
         ({"cwd": "/usr"}, "\n"),
     ],
 )
-def test_a_call_that_differs_has_a_bash_of_its_own(
+def test_differing_call_gets_a_new_bash(
     daemon: RawDaemon, params: dict[str, object], shown: str
 ) -> None:
     daemon.bash("true")
@@ -81,7 +81,7 @@ def test_the_sessions_own_directory_makes_no_difference(daemon: RawDaemon) -> No
 
 
 @pytest.mark.parametrize(("length", "uses"), [(4096, 1), (4097, 0)])
-def test_a_long_command_has_a_bash_of_its_own(daemon: RawDaemon, length: int, uses: int) -> None:
+def test_long_command_gets_a_new_bash(daemon: RawDaemon, length: int, uses: int) -> None:
     daemon.bash("true")
     daemon.wait_for_spare()
     command = "echo 'ä".ljust(length - 2, "x") + "'"
@@ -90,9 +90,7 @@ def test_a_long_command_has_a_bash_of_its_own(daemon: RawDaemon, length: int, us
     assert used(daemon) == uses
 
 
-def test_one_that_the_session_has_left_behind_is_not_used(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_outdated_spare_shell_is_not_used(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     daemon.bash("x=1")
     slow = daemon.request("bash", {"command": f"{gate.wait}; x=2"})
@@ -104,9 +102,7 @@ def test_one_that_the_session_has_left_behind_is_not_used(
     wait_for(lambda: not is_alive(waiting), "its end")
 
 
-def test_it_goes_where_the_path_of_its_directory_leads_now(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_command_enters_replaced_directory(daemon: RawDaemon, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     daemon.bash(f"cd {place}")
@@ -126,9 +122,7 @@ def reading_spare(daemon: RawDaemon) -> int:
 
 
 @pytest.mark.parametrize("descriptors", [3, 4, 5, 6])
-def test_a_waiting_bash_short_of_descriptors_runs_its_command_in_its_state(
-    daemon: RawDaemon, descriptors: int
-) -> None:
+def test_spare_shell_short_of_descriptors_keeps_state(daemon: RawDaemon, descriptors: int) -> None:
     daemon.bash("set -e")
     waiting = reading_spare(daemon)
     resource.prlimit(waiting, resource.RLIMIT_NOFILE, (descriptors, descriptors))
@@ -142,7 +136,7 @@ def kill(pid: int) -> None:
     wait_for(lambda: not is_alive(pid), "its end")
 
 
-def test_one_that_does_not_read_is_not_used(daemon: RawDaemon) -> None:
+def test_stuck_spare_shell_is_not_used(daemon: RawDaemon) -> None:
     daemon.bash("set -e")
     waiting = reading_spare(daemon)
     # Each quote is told as four characters, so the lines are longer than this.
@@ -154,7 +148,7 @@ def test_one_that_does_not_read_is_not_used(daemon: RawDaemon) -> None:
     assert used(daemon) == 0
 
 
-def test_one_that_was_killed_is_replaced(daemon: RawDaemon) -> None:
+def test_killed_spare_shell_is_replaced(daemon: RawDaemon) -> None:
     daemon.bash("x=1")
     kill(daemon.wait_for_spare())
     assert daemon.bash("echo $x")["stdout"] == "1\n"
@@ -170,7 +164,7 @@ def open_waiting(daemon: RawDaemon) -> int:
             return os.pidfd_open(daemon.wait_for_spare())
 
 
-def test_one_that_dies_at_that_moment_takes_at_most_its_command_with_it(
+def test_dying_spare_shell_costs_at_most_its_command(
     daemon: RawDaemon,
 ) -> None:
     for number in range(50):
@@ -199,7 +193,7 @@ def test_one_that_dies_at_that_moment_takes_at_most_its_command_with_it(
         daemon.call("close_session", {"session": session})
 
 
-def test_where_they_die_again_and_again_none_is_started_any_more(daemon: RawDaemon) -> None:
+def test_repeated_deaths_end_spare_shells(daemon: RawDaemon) -> None:
     for _ in range(3):
         daemon.bash("true")
         kill(daemon.wait_for_spare())
@@ -209,7 +203,7 @@ def test_where_they_die_again_and_again_none_is_started_any_more(daemon: RawDaem
     assert used(daemon) == 0
 
 
-def test_a_waiting_bash_that_is_stopped_is_not_used(daemon: RawDaemon) -> None:
+def test_stopped_spare_shell_is_not_used(daemon: RawDaemon) -> None:
     daemon.bash("x=1")
     waiting = daemon.wait_for_spare()
     os.kill(waiting, signal.SIGSTOP)
@@ -264,7 +258,7 @@ def test_there_are_no_more_than_may_be(limit: int) -> None:
         ("shopt -s expand_aliases; alias trap='trap --'", "trap 'echo bye' EXIT", "bye\n", 0),
     ],
 )
-def test_whatever_the_session_is_like_its_command_is_run_in_it(
+def test_spare_shell_honours_session_options(
     daemon: RawDaemon, before: str, after: str, shown: str, uses: int
 ) -> None:
     daemon.bash(before)
@@ -280,7 +274,7 @@ def test_an_alias_named_trap_costs_no_state(daemon: RawDaemon) -> None:
     assert daemon.bash("echo $x")["stdout"] == "5\n"
 
 
-def test_a_startup_file_of_the_daemons_environment_is_run_when_its_command_is(
+def test_startup_file_runs_with_the_command(
     tmp_path: Path,
 ) -> None:
     startup = tmp_path / "startup"
@@ -304,7 +298,7 @@ def telling(number: int) -> str:
 
 
 @pytest.mark.parametrize("command", [counting, telling])
-def test_hundreds_in_a_row_are_run_one_after_the_other(
+def test_hundreds_of_commands_run_in_order(
     daemon: RawDaemon, command: Callable[[int], str]
 ) -> None:
     daemon.bash("n=0")
@@ -314,7 +308,7 @@ def test_hundreds_in_a_row_are_run_one_after_the_other(
     assert used(daemon) > 0
 
 
-def test_what_a_background_child_holds_is_not_waited_for() -> None:
+def test_background_child_does_not_delay_spare_shell() -> None:
     # An answer that waited for more output would not come before the test is over.
     command = altered_daemon({"shelld.shells.life.OUTPUT_GRACE_S": 600})
     with raw_daemon(command=command) as daemon:
@@ -325,7 +319,7 @@ def test_what_a_background_child_holds_is_not_waited_for() -> None:
             assert (result["stdout"], len(result["leftover"])) == ("on\n", 1)
 
 
-def test_what_is_remembered_shows_no_trace_of_the_waiting(daemon: RawDaemon) -> None:
+def test_state_shows_no_trace_of_spare_shells(daemon: RawDaemon) -> None:
     # Those that the README names are left out, and what differs between any two bashes.
     listing = (
         "declare -p | grep -vE"
@@ -341,7 +335,7 @@ def test_what_is_remembered_shows_no_trace_of_the_waiting(daemon: RawDaemon) -> 
     assert shown == expected
 
 
-def test_on_a_busy_machine_every_command_finds_what_it_is_to_find(daemon: RawDaemon) -> None:
+def test_commands_find_their_state_on_busy_machine(daemon: RawDaemon) -> None:
     for _ in range(6):
         daemon.background("while :; do :; done", session="busy")
     home = os.environ["HOME"]
@@ -353,7 +347,7 @@ def test_on_a_busy_machine_every_command_finds_what_it_is_to_find(daemon: RawDae
         daemon.call("close_session", {"session": session})
 
 
-def test_many_at_once_take_one_each_or_none(daemon: RawDaemon) -> None:
+def test_concurrent_commands_never_share_a_spare_shell(daemon: RawDaemon) -> None:
     daemon.bash("x=1")
     asked = [daemon.request("bash", {"command": "echo $x $$"}) for _ in range(50)]
     shown = [daemon.answer(request)["result"]["stdout"].split() for request in asked]

@@ -38,7 +38,7 @@ def daemon_on_terminal() -> Generator[tuple[RawDaemon, int]]:
 # -- by hand ----------------------------------------------------------------------------------
 
 
-def test_daemon_on_a_terminal_says_what_to_type() -> None:
+def test_daemon_on_terminal_shows_what_to_type() -> None:
     with daemon_on_terminal() as (daemon, terminal):
         os.write(terminal, PING)
         assert daemon.receive() == {"jsonrpc": "2.0", "id": 1, "result": {}}
@@ -54,7 +54,7 @@ def test_daemon_on_a_terminal_says_what_to_type() -> None:
         assert daemon.read_stderr().decode() == greeting
 
 
-def test_daemon_on_a_terminal_repeats_the_hint_after_help() -> None:
+def test_daemon_on_terminal_repeats_hint_after_help() -> None:
     with daemon_on_terminal() as (daemon, terminal):
         os.write(terminal, PING)
         daemon.receive()
@@ -110,7 +110,7 @@ def test_daemon_on_a_terminal_serves_without_stderr(kind: str) -> None:
             os.close(reader)
 
 
-def test_daemon_on_a_pipe_says_nothing() -> None:
+def test_daemon_on_pipe_is_silent() -> None:
     # `raw_daemon` fails if there is anything on stderr.
     with raw_daemon() as daemon:
         assert daemon.call("ping") == {}
@@ -171,7 +171,7 @@ def test_unusable_bash_is_refused_at_start(
 
 
 @pytest.mark.parametrize(("make", "reason"), UNUSABLE[:3])
-def test_unusable_default_bash_is_noticed_without_running_it(
+def test_unusable_default_bash_is_found_without_running(
     make: Callable[[Path], None], reason: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "bash"
@@ -237,7 +237,7 @@ def test_file_that_reaches_its_size_limit_exits_3(tmp_path: Path) -> None:
     assert ended.returncode == 3
 
 
-def test_closed_terminal_as_stdout_is_a_client_that_left() -> None:
+def test_closed_terminal_counts_as_vanished_client() -> None:
     ours, theirs = os.openpty()
     daemon = RawDaemon(stdout=theirs)
     try:
@@ -252,7 +252,7 @@ def test_closed_terminal_as_stdout_is_a_client_that_left() -> None:
     assert daemon.stderr == b""
 
 
-def test_daemon_that_cannot_start_a_thread_says_so() -> None:
+def test_daemon_without_thread_reports_it() -> None:
     # A thread's stack is as large as this limit, and no address space is.
     limited = ["bash", "-c", 'ulimit -S -s $((1 << 45)) && exec "$@"', "bash", *DAEMON_COMMAND]
     done = subprocess.run(limited, input=PING, capture_output=True, timeout=DEADLINE_S, check=False)
@@ -261,7 +261,7 @@ def test_daemon_that_cannot_start_a_thread_says_so() -> None:
 
 
 @pytest.mark.parametrize("limit", range(6, 11))
-def test_daemon_without_descriptors_to_start_says_so(limit: int) -> None:
+def test_daemon_without_descriptors_reports_it(limit: int) -> None:
     limited = ["bash", "-c", f'ulimit -n {limit} && exec "$@"', "bash", *DAEMON_COMMAND]
     done = subprocess.run(limited, input=PING, capture_output=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout) == (2, b"")

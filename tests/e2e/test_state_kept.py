@@ -100,7 +100,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize(("before", "after", "shown"), KEPT)
-def test_the_next_command_has_what_the_last_one_left(
+def test_next_command_has_previous_state(
     daemon: RawDaemon, session: str, before: str, after: str | None, shown: str | None
 ) -> None:
     after = after or "shopt -p; set +o; umask"
@@ -117,7 +117,7 @@ def test_the_next_command_has_what_the_last_one_left(
 
 
 @pytest.mark.parametrize("options", ["IFS=0", "IFS=12", "set +B", "set -k"])
-def test_traps_work_whatever_the_options_are(daemon: RawDaemon, session: str, options: str) -> None:
+def test_traps_work_under_all_options(daemon: RawDaemon, session: str, options: str) -> None:
     command = f"{options}; trap 'echo usr' USR1; echo $?; trap 'echo bye' EXIT; trap x NO; trap"
     # As the daemon does: whoever runs the tests may ignore signals, which `trap` lists.
     bash = ["env", "--default-signal", "bash", "-c", command]
@@ -138,7 +138,7 @@ def test_ps4_is_expanded_for_few_lines_of_ours(
     assert len(log.read_text().splitlines()) <= 2 + 6
 
 
-def test_an_alias_of_a_reserved_word_disturbs_no_trap(daemon: RawDaemon, session: str) -> None:
+def test_alias_of_reserved_word_disturbs_no_trap(daemon: RawDaemon, session: str) -> None:
     daemon.bash(
         "shopt -s expand_aliases; alias for=no do=no case=no esac=no in=no", session=session
     )
@@ -180,7 +180,7 @@ def test_a_remembered_function_may_set_a_trap(daemon: RawDaemon, session: str) -
         ("X=1; kill -TERM $$", "signal"),
     ],
 )
-def test_an_answer_says_that_nothing_was_kept(
+def test_answer_reports_state_not_kept(
     daemon: RawDaemon, session: str, command: str, reason: str
 ) -> None:
     daemon.bash("X=before; cd /usr", session=session)
@@ -193,9 +193,7 @@ def test_an_answer_says_that_nothing_was_kept(
 @pytest.mark.parametrize(
     "command", ["true", "ls / >/dev/null", "kill -KILL $$", "sh -c 'kill -KILL $$'"]
 )
-def test_a_command_that_leaves_nothing_has_nothing_to_keep(
-    daemon: RawDaemon, session: str, command: str
-) -> None:
+def test_stateless_command_reports_no_reason(daemon: RawDaemon, session: str, command: str) -> None:
     assert reason_of(daemon.bash(command, session=session)) is None
 
 
@@ -207,9 +205,7 @@ def test_only_foreground_commands_of_a_session_are_kept(daemon: RawDaemon, sessi
     assert "stateKept" not in error["data"]
 
 
-def test_an_answer_names_the_directory_of_the_next_command(
-    daemon: RawDaemon, session: str, tmp_path: Path
-) -> None:
+def test_answer_names_next_directory(daemon: RawDaemon, session: str, tmp_path: Path) -> None:
     def after(command: str, **params: object) -> object:
         return daemon.bash(command, session=session, **params).get("sessionCwd")
 
@@ -228,7 +224,7 @@ def test_an_answer_names_the_directory_of_the_next_command(
 
 
 @pytest.mark.parametrize("command", ["rmdir {0}", "mv {0} {0}2", "ln -sfn /usr {1}"])
-def test_the_directory_of_a_call_is_never_the_sessions(
+def test_cwd_of_call_never_becomes_the_sessions(
     daemon: RawDaemon, tmp_path: Path, command: str
 ) -> None:
     home, place, link = tmp_path / "home", tmp_path / "place", tmp_path / "link"
@@ -243,7 +239,7 @@ def test_the_directory_of_a_call_is_never_the_sessions(
 
 
 @pytest.mark.parametrize("spares", ["0", "4"])
-def test_a_session_follows_cd_into_a_replaced_daemon_directory(tmp_path: Path, spares: str) -> None:
+def test_session_follows_cd_into_replaced_directory(tmp_path: Path, spares: str) -> None:
     start, renamed = tmp_path / "start", tmp_path / "renamed"
     start.mkdir()
     with raw_daemon("--spare-shells", spares, cwd=start) as daemon:
@@ -308,7 +304,7 @@ def test_a_daemon_outlives_its_own_directory(tmp_path: Path) -> None:
             place.mkdir()
 
 
-def test_a_named_directory_that_was_replaced_is_the_new_one(tmp_path: Path) -> None:
+def test_named_cwd_is_the_replaced_directory(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     with raw_daemon(cwd=place) as daemon:
@@ -320,7 +316,7 @@ def test_a_named_directory_that_was_replaced_is_the_new_one(tmp_path: Path) -> N
     assert (place / "made").exists()
 
 
-def test_requests_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+def test_requests_are_utf_8_in_every_locale(tmp_path: Path) -> None:
     (tmp_path / "é").mkdir()
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
     with raw_daemon(env={**environment, "PYTHONUTF8": "0"}, cwd=tmp_path) as daemon:
@@ -333,7 +329,7 @@ def test_requests_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
         assert daemon.call("list_shells")["shells"][0]["cwd"] == f"{tmp_path}/é"
 
 
-def test_commands_run_under_a_file_size_limit_of_nothing() -> None:
+def test_commands_run_under_file_size_limit_zero() -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -350,7 +346,7 @@ def test_thousands_of_functions_are_remembered(daemon: RawDaemon, session: str) 
     assert daemon.bash("f0; echo $x", session=session)["stdout"] == "0\n1\n"
 
 
-def test_an_open_document_in_a_trap_shows_nothing_of_ours(daemon: RawDaemon) -> None:
+def test_open_here_document_in_trap_hides_our_code(daemon: RawDaemon) -> None:
     result = daemon.bash("trap $'cat <<END; echo $LINENO\\nbye\\n' EXIT; X=1", session="trap")
     assert result["stdout"] == "bye\n1\n"
     assert "__shelld" not in result["stderr"]
@@ -359,7 +355,7 @@ def test_an_open_document_in_a_trap_shows_nothing_of_ours(daemon: RawDaemon) -> 
     assert (shown["exitCode"], daemon.bash("echo $X", session="trap")["stdout"]) == (4, "1\n")
 
 
-def test_an_open_quote_in_a_trap_shows_nothing_of_ours(daemon: RawDaemon) -> None:
+def test_open_quote_in_trap_hides_our_code(daemon: RawDaemon) -> None:
     daemon.bash('f() { echo "it\'s"; }', session="quote")
     env = {"BASH_FUNC_f%%": "() { echo; }", "SECRET": "value"}
     for quote, status in ((r"\'", "missing"), ('"', "missing"), ("", None)):
@@ -373,7 +369,7 @@ def test_an_open_quote_in_a_trap_shows_nothing_of_ours(daemon: RawDaemon) -> Non
 
 @pytest.mark.parametrize("signal_name", ["TERM", "HUP", "INT"])
 @pytest.mark.parametrize("own_trap", ["", "trap : EXIT; ", "trap : USR1; ", "trap : DEBUG; "])
-def test_a_job_that_is_killed_at_once_does_not_tell_its_own_state(
+def test_job_killed_at_once_writes_no_state(
     daemon: RawDaemon, session: str, own_trap: str, signal_name: str
 ) -> None:
     # A child that gets a signal before it has become its program runs the trap of its parent.

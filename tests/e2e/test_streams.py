@@ -26,7 +26,7 @@ def stdout_of(answer: bytes) -> str:
     return text
 
 
-def test_stdin_may_be_a_file_and_so_may_stdout(tmp_path: Path) -> None:
+def test_stdin_and_stdout_may_be_files(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(REQUEST)
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
         ended = subprocess.run(PATIENT_DAEMON, stdin=stdin, stdout=stdout, timeout=20, check=True)
@@ -41,7 +41,7 @@ def test_stdin_may_be_the_null_device() -> None:
     assert (ended.stdout, ended.stderr) == (b"", b"")
 
 
-def test_stdin_and_stdout_may_be_one_socket() -> None:
+def test_one_socket_may_be_stdin_and_stdout() -> None:
     # As Node gives its children.
     ours, theirs = socket.socketpair()
     with (
@@ -84,7 +84,7 @@ def test_flags_of_inherited_streams_are_left_alone() -> None:
     os.close(read)
 
 
-def test_nothing_but_the_protocol_reaches_stdout(tmp_path: Path) -> None:
+def test_only_the_protocol_reaches_stdout(tmp_path: Path) -> None:
     # A module that prints, from Python and to the descriptor itself, when the daemon loads it.
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os\n"
@@ -110,7 +110,7 @@ def test_the_standard_descriptors_are_no_longer_the_protocols() -> None:
         assert links[1] == links[2]
 
 
-def test_what_a_command_writes_to_the_terminal_devices_is_not_on_stdout() -> None:
+def test_writes_to_terminal_devices_miss_stdout() -> None:
     with raw_daemon() as daemon:
         result = daemon.bash("echo a >/dev/stdout; echo b >/dev/stderr; echo c >/dev/tty")
         assert (result["stdout"], result["stderr"][:2]) == ("a\n", "b\n")
@@ -118,7 +118,7 @@ def test_what_a_command_writes_to_the_terminal_devices_is_not_on_stdout() -> Non
 
 
 @pytest.mark.parametrize("size", [4096, 1 << 16])
-def test_a_client_that_does_not_read_never_stalls_a_command(tmp_path: Path, size: int) -> None:
+def test_unread_answers_never_stall_a_command(tmp_path: Path, size: int) -> None:
     read, write = os.pipe()
     # The pipe's smallest and its usual size.
     import fcntl  # noqa: PLC0415

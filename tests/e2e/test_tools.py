@@ -50,7 +50,7 @@ def test_a_failed_result_is_a_result(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("way", ["kill_shell", "close_session"])
-def test_a_killed_command_is_told_as_killed_whatever_its_exit_code(
+def test_killed_command_counts_as_killed_at_any_exit_code(
     daemon: RawDaemon, tmp_path: Path, way: str
 ) -> None:
     ready = tmp_path / "ready"
@@ -97,7 +97,7 @@ def test_an_unknown_tool_is_a_failed_result(daemon: RawDaemon) -> None:
         ({"name": "Bash", "foo": 1}, "Unknown parameter: foo"),
     ],
 )
-def test_a_call_that_is_none_is_invalid_params(
+def test_malformed_tool_call_is_invalid_params(
     daemon: RawDaemon, params: Any, message: str
 ) -> None:
     error = daemon.fail("call_tool", params)
@@ -130,7 +130,7 @@ def test_the_context_is_the_circumstances(daemon: RawDaemon, tmp_path: Path) -> 
     assert "truncated" in call(daemon, "Bash", {"command": "seq 99"}, max_output_size=9)["output"]
 
 
-def test_without_a_timeout_the_one_of_the_daemon_counts() -> None:
+def test_tool_call_has_default_timeout() -> None:
     with raw_daemon("--default-timeout", "1000") as daemon:
         result = call(daemon, "Bash", {"command": "sleep 300"})
         assert result["error"].startswith("Command timed out after 1000ms\n[For more time: ")
@@ -157,7 +157,7 @@ def test_tools_and_methods_have_the_same_shells(daemon: RawDaemon) -> None:
     assert daemon.call("kill_shell", {"shell_id": bash_id})["status"] == "killed"
 
 
-def test_dry_runs_and_commands_of_tools_are_in_the_audit_log(tmp_path: Path) -> None:
+def test_audit_log_has_tool_commands_and_dry_runs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with raw_daemon("--audit-log", str(log)) as daemon:
         call(daemon, "Bash", {"command": "echo logged", "description": "why"})
@@ -193,7 +193,7 @@ def test_an_unknown_format_is_invalid_params(daemon: RawDaemon) -> None:
     )
 
 
-def test_the_parameters_are_those_that_were_specified(daemon: RawDaemon) -> None:
+def test_tools_have_the_specified_parameters(daemon: RawDaemon) -> None:
     tools = {tool["name"]: tool for tool in daemon.call("list_tools", ["anthropic"])["tools"]}
     bash = tools["Bash"]["input_schema"]["properties"]
     assert (
@@ -237,9 +237,7 @@ def test_the_parameters_are_those_that_were_specified(daemon: RawDaemon) -> None
     ("tool", "method"),
     [("Bash", "bash"), ("BashOutput", "bash_output"), ("KillShell", "kill_shell")],
 )
-def test_what_a_model_may_set_is_what_the_method_takes(
-    daemon: RawDaemon, tool: str, method: str
-) -> None:
+def test_tool_parameters_match_method_params(daemon: RawDaemon, tool: str, method: str) -> None:
     tools = {tool["name"]: tool for tool in daemon.call("list_tools", ["anthropic"])["tools"]}
     document = daemon.call("rpc.discover")
     params = {
@@ -258,7 +256,7 @@ def test_what_a_model_may_set_is_what_the_method_takes(
         assert schema["type"] == other.get("type", "string"), name
 
 
-def test_a_tool_that_fails_is_not_logged_unless_asked_for(tmp_path: Path) -> None:
+def test_failed_tool_is_logged_only_on_request(tmp_path: Path) -> None:
     with raw_daemon() as daemon:
         call(daemon, "Bash", {"command": "exit 1"})
     log = tmp_path / "log"
@@ -270,7 +268,7 @@ def test_a_tool_that_fails_is_not_logged_unless_asked_for(tmp_path: Path) -> Non
     assert "secret" not in text
 
 
-def test_tools_of_a_plugin_are_there_and_broken_ones_are_reported(plugged: RawDaemon) -> None:
+def test_plugin_tools_load_and_broken_ones_are_reported(plugged: RawDaemon) -> None:
     names = [tool["function"]["name"] for tool in plugged.call("list_tools")["tools"]]
     assert names[:4] == ["Bash", "BashOutput", "KillShell", "Reverse"]
     assert names[4:] == ["Unshowable", "Unhashable", "Nested", "Ending", "Staying"]
@@ -323,7 +321,7 @@ def test_tool_that_ends_programs_only_fails(
 
 
 @pytest.mark.parametrize("way", ["own task at its end", "own task, and go on"])
-def test_tool_that_cancels_its_task_harms_no_later_one(plugged: RawDaemon, way: str) -> None:
+def test_self_cancelling_tool_harms_no_later_call(plugged: RawDaemon, way: str) -> None:
     job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
     for _ in range(3):
         assert call(plugged, "Ending", {"text": way})["output"] == "done"
@@ -342,7 +340,7 @@ def start_staying(daemon: RawDaemon, what: str) -> Any:
     return request
 
 
-def test_cancelled_tool_is_answered_although_it_goes_on(plugged: RawDaemon) -> None:
+def test_stubborn_cancelled_tool_is_answered(plugged: RawDaemon) -> None:
     request = start_staying(plugged, "itself")
     plugged.notify("$/cancelRequest", {"id": request})
     assert plugged.answer(request)["error"]["code"] == -32800
@@ -350,7 +348,7 @@ def test_cancelled_tool_is_answered_although_it_goes_on(plugged: RawDaemon) -> N
     assert b"a request goes on although it is cancelled: 'call_tool'" in plugged.read_stderr()
 
 
-def test_silently_cancelled_tool_that_goes_on_stays_unanswered(plugged: RawDaemon) -> None:
+def test_stubborn_silently_cancelled_tool_stays_unanswered(plugged: RawDaemon) -> None:
     request = start_staying(plugged, "itself")
     plugged.notify("notifications/cancelled", {"requestId": request})
     wait_for(lambda: b"a request goes on although" in plugged.read_stderr())
@@ -359,7 +357,7 @@ def test_silently_cancelled_tool_that_goes_on_stays_unanswered(plugged: RawDaemo
 
 
 @pytest.mark.parametrize("what", ["itself", "task", "thread"])
-def test_daemon_ends_although_a_tool_goes_on(plugged: RawDaemon, what: str) -> None:
+def test_daemon_ends_beside_stubborn_tool(plugged: RawDaemon, what: str) -> None:
     job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
     request = start_staying(plugged, what)
     plugged.end_input()
@@ -469,9 +467,7 @@ def make():
         ("def make():\n    while True:\n        yield Good()", []),
     ],
 )
-def test_plugin_that_is_wrong_takes_no_other_tool_away(
-    tmp_path: Path, plugin: str, names: list[str]
-) -> None:
+def test_broken_plugin_leaves_other_tools(tmp_path: Path, plugin: str, names: list[str]) -> None:
     with daemon_with(tmp_path, plugin) as daemon:
         for api in ("openai", "anthropic", "mcp"):
             tools = daemon.call("list_tools", {"format": api})["tools"]
@@ -505,7 +501,7 @@ def test_name_that_fails_later_changes_no_list(tmp_path: Path) -> None:
         assert daemon.call("list_tools") == before
 
 
-def test_a_tool_that_resets_the_manager_kills_all_and_stops_nothing(tmp_path: Path) -> None:
+def test_tool_resetting_the_manager_stops_nothing(tmp_path: Path) -> None:
     plugin = """
     from shelld.embed import ShellManager
 
