@@ -69,7 +69,7 @@ async def test_only_a_context_has_fractions_and_infinity(shell: Shell, value: fl
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, b"x"], ids=repr)
-async def test_arguments_of_a_tool_arrive_as_given_or_not_at_all(shell: Shell, value: Any) -> None:
+async def test_tool_arguments_arrive_as_given_or_are_refused(shell: Shell, value: Any) -> None:
     with pytest.raises(InvalidParams) as refused:
         await shell.call_tool("Bash", {"command": "true", "more": [{"deep": value}]})
     assert refused.value.parameter == "arguments.more.deep"
@@ -84,7 +84,7 @@ def nested(levels: int, shape: str) -> Any:
 
 @pytest.mark.parametrize("shape", ["list", "mapping"])
 @pytest.mark.parametrize("levels", [1, 80, 600, 2_000, 100_000])
-async def test_arguments_that_are_nested_too_deeply_fail_their_call_only(
+async def test_deep_arguments_fail_only_their_call(
     spawn: Spawn, tmp_path: Path, shape: str, levels: int
 ) -> None:
     gate, outputs = Gate(tmp_path / "gate"), list[str]()
@@ -142,7 +142,7 @@ async def test_a_lone_surrogate_is_invalid_params(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("value", [5, "text", ["a"]])
-async def test_what_must_be_a_mapping_is_named(shell: Shell, value: Any) -> None:
+async def test_error_names_argument_that_must_be_mapping(shell: Shell, value: Any) -> None:
     with pytest.raises(TypeError, match="context must be a mapping"):
         await shell.call_tool("Bash", {"command": "true"}, context=value)
     with pytest.raises(TypeError, match="arguments must be a mapping"):
@@ -170,7 +170,7 @@ class OfBytes:
 
 
 @pytest.mark.parametrize("value", [object(), OfBytes(), 1j], ids=lambda value: type(value).__name__)
-async def test_what_json_does_not_have_is_a_type_error(shell: Shell, value: Any) -> None:
+async def test_values_unknown_to_json_are_type_errors(shell: Shell, value: Any) -> None:
     with pytest.raises(
         TypeError, match=f"of bash cannot be .*: JSON has no {type(value).__name__}"
     ):
@@ -206,7 +206,7 @@ async def test_a_missing_program_is_named_with_a_directory(spawn: Spawn, tmp_pat
     assert failed.value.errno == "ENOENT"
 
 
-async def test_a_command_line_of_one_text_is_refused(spawn: Spawn) -> None:
+async def test_command_line_as_text_is_refused(spawn: Spawn) -> None:
     for wrong in ({"command": "shelld"}, {"args": "--log-level debug"}):
         with pytest.raises(TypeError, match="must be a list of words"):
             async with spawn(**wrong):

@@ -76,7 +76,7 @@ async def test_a_session_remembers_and_can_be_looked_at(shell: AsyncClient) -> N
     assert {info.session for info in await shell.list_sessions()} == {"main", "mine"}
 
 
-async def test_closing_a_session_kills_what_runs_in_it(shell: AsyncClient) -> None:
+async def test_closing_a_session_kills_its_shells(shell: AsyncClient) -> None:
     job = await shell.bash("sleep 300", session="mine", run_in_background=True)
     other = await shell.bash("sleep 300", session="other", run_in_background=True)
     assert (await shell.close_session("mine")).killed == 1
@@ -145,7 +145,7 @@ async def test_environment_and_directory_are_the_daemons(tmp_path: Path) -> None
         assert (await shell.bash("echo $GIVEN; pwd")).stdout == f"value\n{tmp_path}\n"
 
 
-async def test_modules_of_the_working_directory_are_not_the_daemons(tmp_path: Path) -> None:
+async def test_daemon_imports_nothing_from_working_directory(tmp_path: Path) -> None:
     for name in ("anyio", "select", "re2", "shelld"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the project')")
     async with AsyncClient.spawn(cwd=str(tmp_path)) as shell:
@@ -180,7 +180,7 @@ def comm(pid: int) -> str:
         return ""
 
 
-async def test_many_tasks_share_one_client(shell: AsyncClient) -> None:
+async def test_many_tasks_share_a_client(shell: AsyncClient) -> None:
     outputs: dict[int, str] = {}
 
     async def one(number: int) -> None:
@@ -202,7 +202,7 @@ async def test_long_messages_of_several_tasks_are_not_mixed(shell: AsyncClient) 
             tasks.start_soon(one, number)
 
 
-async def test_leaving_the_client_ends_the_daemon_and_its_commands() -> None:
+async def test_leaving_the_client_ends_daemon_and_commands() -> None:
     async with AsyncClient.spawn() as shell:
         await shell.bash("sleep 300 & disown; setsid sleep 300 &")
         pids = [shell.pid, *descendants(shell.pid)]
@@ -211,14 +211,14 @@ async def test_leaving_the_client_ends_the_daemon_and_its_commands() -> None:
         await shell.ping()
 
 
-async def test_an_exception_in_the_block_arrives_as_it_is() -> None:
+async def test_exception_in_the_block_arrives_unchanged() -> None:
     with pytest.raises(KeyError):
         async with AsyncClient.spawn() as shell:
             await shell.ping()
             raise KeyError
 
 
-async def test_a_daemon_that_was_killed_fails_all_calls() -> None:
+async def test_killed_daemon_fails_all_calls() -> None:
     async with AsyncClient.spawn() as shell:
         await shell.ping()
 
@@ -245,13 +245,13 @@ async def test_the_daemons_last_words_are_in_the_exception() -> None:
     assert "unrecognized arguments" in str(exited.value)
 
 
-async def test_a_program_that_cannot_be_started_is_spawn_failed() -> None:
+async def test_unstartable_program_is_spawn_failed() -> None:
     with pytest.raises(SpawnFailed, match="cannot start /nonexistent/shelld"):
         async with AsyncClient.spawn(["/nonexistent/shelld"]):
             pass
 
 
-async def test_nothing_is_kept_of_an_answer_that_was_handed_out(shell: AsyncClient) -> None:
+async def test_delivered_answer_is_not_kept(shell: AsyncClient) -> None:
     await shell.ping()
     tracemalloc.start()
     try:
@@ -273,7 +273,7 @@ async def test_a_peer_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) 
     assert not is_alive(pid)
 
 
-async def test_a_client_is_entered_before_it_is_used() -> None:
+async def test_client_must_be_entered_before_use() -> None:
     with pytest.raises(DaemonExited):
         await AsyncClient.spawn().ping()
 

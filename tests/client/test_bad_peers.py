@@ -59,14 +59,14 @@ async def test_exceptions_of_several_calls_are_their_own(spawn: Spawn) -> None:
 
 
 @pytest.mark.parametrize("script", [f"read -r; printf '%s' '{PONG}'", "read -r; printf '{'"])
-async def test_a_daemon_that_dies_within_a_message_has_exited(spawn: Spawn, script: str) -> None:
+async def test_daemon_dying_within_a_message_has_exited(spawn: Spawn, script: str) -> None:
     async with spawn(peer(f"{script}; kill -SEGV $$")) as shell:
         with pytest.raises(DaemonExited) as error:
             await shell.ping()
     assert error.value.signal == "SIGSEGV"
 
 
-async def test_a_daemon_that_closes_its_output_is_gone(spawn: Spawn, impatient: None) -> None:
+async def test_daemon_closing_its_output_has_exited(spawn: Spawn, impatient: None) -> None:
     async with spawn(peer("read -r; exec >&-; exec sleep 300")) as shell:
         with pytest.raises(DaemonExited, match="the daemon closed its output") as error:
             await shell.ping()
@@ -74,7 +74,9 @@ async def test_a_daemon_that_closes_its_output_is_gone(spawn: Spawn, impatient: 
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs an event for a process's end")
-async def test_a_daemon_whose_output_others_hold_is_gone(spawn: Spawn, tmp_path: Path) -> None:
+async def test_dead_daemon_is_noticed_while_others_hold_its_output(
+    spawn: Spawn, tmp_path: Path
+) -> None:
     gate = Gate(tmp_path / "gate")
     script = rf"({gate.wait}) & read -r; printf '%s\nrest' '{PONG}'; exit 4"
     async with spawn(peer(script)) as shell:
@@ -116,7 +118,7 @@ async def test_leaving_fails_calls_that_wait_for_a_reader(spawn: Spawn, impatien
     assert len(failed) == 3
 
 
-async def test_a_call_waits_for_a_stopped_daemon(spawn: Spawn) -> None:
+async def test_call_waits_for_stopped_daemon(spawn: Spawn) -> None:
     outputs: list[str] = []
 
     async def call(shell: Shell, size: int) -> None:
@@ -186,7 +188,7 @@ sys.stdin.buffer.read()
         assert len(result.output) == 200_000_000
 
 
-async def test_an_answer_over_the_limit_is_a_protocol_error(
+async def test_answer_over_the_limit_is_protocol_error(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, impatient: None
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
@@ -204,7 +206,7 @@ read -r line; echo '{"jsonrpc":"2.0","id":5,"result":{}}'; cat > /dev/null
 """
 
 
-async def test_an_answer_over_the_limit_fails_its_call_only(
+async def test_answer_over_the_limit_fails_only_its_call(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
@@ -230,7 +232,7 @@ async def test_an_answer_over_the_limit_fails_its_call_only(
 @pytest.mark.parametrize(
     "start", ['{"jsonrpc":"2.0","result":"', '{"jsonrpc":"2.0","id":null,"result":"', "[", "x"]
 )
-async def test_a_large_answer_to_nobody_knows_what_ends_all_calls(
+async def test_large_answer_without_id_ends_all_calls(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
@@ -242,7 +244,7 @@ async def test_a_large_answer_to_nobody_knows_what_ends_all_calls(
                 await shell.ping()
 
 
-async def test_a_large_answer_that_nobody_waits_for_is_skipped(
+async def test_large_unexpected_answer_is_skipped(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
@@ -253,14 +255,14 @@ async def test_a_large_answer_that_nobody_waits_for_is_skipped(
 
 
 @pytest.mark.parametrize("result", [r'"\377"', r'{"stdout":"\377"}', r'{"\377":1}'])
-async def test_a_result_that_is_not_utf_8_is_a_protocol_error(spawn: Spawn, result: str) -> None:
+async def test_result_with_invalid_utf_8_is_protocol_error(spawn: Spawn, result: str) -> None:
     answer = f'{{"jsonrpc":"2.0","id":2,"result":{result}}}'
     async with spawn(peer(f"read -r; printf '{answer}\\n'; cat >/dev/null")) as shell:
         with pytest.raises(ProtocolError, match=r"BashResult|BackgroundResult"):
             await shell.bash("true", on_timeout="background")
 
 
-async def test_a_result_of_another_shape_is_a_protocol_error(spawn: Spawn) -> None:
+async def test_result_of_wrong_shape_is_protocol_error(spawn: Spawn) -> None:
     script = 'read -r; echo \'{"jsonrpc":"2.0","id":2,"result":[]}\'; cat >/dev/null'
     async with spawn(peer(script)) as shell:
         with pytest.raises(ProtocolError, match="BashResult"):
@@ -268,7 +270,7 @@ async def test_a_result_of_another_shape_is_a_protocol_error(spawn: Spawn) -> No
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-async def test_a_daemon_that_closes_its_input_is_gone(
+async def test_daemon_closing_its_input_has_exited(
     spawn: Spawn, tmp_path: Path, calls: int, impatient: None
 ) -> None:
     ends: list[str] = []
@@ -288,7 +290,7 @@ async def test_a_daemon_that_closes_its_input_is_gone(
 
 
 @pytest.mark.timeout(method="thread")
-def test_a_call_fails_when_the_daemon_closes_its_input(impatient: None) -> None:
+def test_call_fails_when_daemon_closes_its_input(impatient: None) -> None:
     # It closes its input once the request has arrived.
     script = "IFS= read -r -n 1; exec <&-; exec sleep 300"
     refused = pytest.raises(DaemonExited, match="the daemon closed its input")
@@ -318,7 +320,7 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.sigpending())
 """
 
 
-def test_sigpipe_does_not_end_a_program_that_has_its_default_action(kind: str) -> None:
+def test_default_sigpipe_does_not_end_the_program(kind: str) -> None:
     # It closes its input once a part of the request has arrived.
     script = "IFS= read -r -n 1; exec <&-; exec sleep 300"
     program = subprocess.run(
@@ -332,7 +334,7 @@ def test_sigpipe_does_not_end_a_program_that_has_its_default_action(kind: str) -
     assert program.returncode == 0
 
 
-async def test_answers_of_a_daemon_that_closed_its_input_arrive(
+async def test_answers_arrive_after_daemon_closes_its_input(
     spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shelld_client.pump.POST_MORTEM_S", 20)

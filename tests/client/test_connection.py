@@ -36,7 +36,7 @@ from shelld_client.errors import (
 )
 
 
-def test_answers_find_their_calls_in_any_order_and_any_split() -> None:
+def test_answers_find_calls_in_any_order_and_split() -> None:
     connection: Connection[str] = Connection()
     for name in ("a", "b", "c"):
         connection.call(connection.new_id(), "ping", {}, name)
@@ -46,7 +46,7 @@ def test_answers_find_their_calls_in_any_order_and_any_split() -> None:
     assert connection.take_pending() == []
 
 
-def test_a_request_is_a_line_with_an_id_of_its_own() -> None:
+def test_request_is_a_line_with_unique_id() -> None:
     connection: Connection[None] = Connection()
     first = connection.call(connection.new_id(), "bash", {"command": "ä\n"}, None)
     second = connection.call(connection.new_id(), "bash", {}, None)
@@ -153,9 +153,7 @@ class OfText(enum.Enum):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_subclasses_and_other_mappings_are_sent_as_what_they_are(
-    value: object, expected: object
-) -> None:
+def test_subclasses_and_mappings_are_sent_as_base_types(value: object, expected: object) -> None:
     connection: Connection[str] = Connection()
     for params, sent in (({"a": value}, {"a": expected}), ({"a": [value]}, {"a": [expected]})):
         frame = connection.call(connection.new_id(), "x", params, "call")
@@ -220,13 +218,13 @@ def test_error_data_of_any_type_is_taken(data: bytes) -> None:
         b'{"a":' * 100_000 + b"\n",
     ],
 )
-def test_what_no_daemon_says_is_a_protocol_error(line: bytes) -> None:
+def test_impossible_messages_are_protocol_errors(line: bytes) -> None:
     connection = greeted()
     with pytest.raises(ProtocolError):
         list(connection.receive(line))
 
 
-def test_what_nobody_waits_for_is_dropped() -> None:
+def test_unexpected_answers_are_dropped() -> None:
     connection: Connection[str] = Connection()
     connection.call(connection.new_id(), "x", {}, "call")
     cancel = json.loads(connection.cancel(1))
@@ -311,7 +309,7 @@ def test_a_banner_without_end_is_a_protocol_error(banner: bytes, size: int) -> N
             list(connection.receive(banner[start : start + size]))
 
 
-def test_a_banner_is_quoted_on_one_short_line() -> None:
+def test_banner_is_quoted_on_one_short_line() -> None:
     connection: Connection[str] = Connection()
     list(connection.receive(b"\x1b[1mWelcome\x1b[0m\r\n\xff" + b"." * 10_000 + b"\nPassword: "))
     assert connection.said.startswith("; it wrote '[1mWelcome [0m")
@@ -319,7 +317,7 @@ def test_a_banner_is_quoted_on_one_short_line() -> None:
     assert len(connection.said) < 500
 
 
-def test_only_one_banner_is_skipped() -> None:
+def test_only_text_before_first_message_is_skipped() -> None:
     connection = greeted()
     with pytest.raises(ProtocolError):
         list(connection.receive(b"Broadcast message from root\n"))

@@ -78,7 +78,7 @@ async def test_cancelling_at_every_wait_ends_the_daemon(anyio_backend: str) -> N
     assert step > 4
 
 
-def test_cancelling_the_task_at_every_wait_ends_the_daemon() -> None:
+def test_cancellation_at_every_wait_ends_daemon() -> None:
     async def cancelled_at(step: int, pids: list[int]) -> bool:
         task: asyncio.Task[None]
         work = Interposed(use(None, pids), step, lambda: task.cancel())  # noqa: PLW0108 - it is not there yet
@@ -117,7 +117,7 @@ async def test_an_async_client_can_be_left_twice(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_all_who_leave_an_async_client_see_its_daemon_ended(
+async def test_every_leaving_task_sees_daemon_ended(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shelld_client.child.CLOSE_TIMEOUT_S", 60)
@@ -167,7 +167,7 @@ def test_leaving_fails_the_calls_of_all_threads() -> None:
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
-def test_a_client_that_was_not_entered_is_forgotten(client: Any) -> None:
+def test_unentered_client_is_collected(client: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         client.spawn()
@@ -218,7 +218,7 @@ def test_a_call_on_another_event_loop_is_refused() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_an_async_client_may_be_left_in_another_task(anyio_backend: str) -> None:
+async def test_async_client_may_be_left_in_another_task(anyio_backend: str) -> None:
     client = AsyncClient.spawn(peer(ANSWERING))
     # What pytest-asyncio does with an asynchronous fixture, and anyio's plugin does not.
     async with anyio.create_task_group() as tasks:
@@ -253,7 +253,7 @@ async def test_an_abandoned_generator_cancels_nobody(anyio_backend: str) -> None
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_a_client_outlives_the_scope_that_it_was_entered_in(anyio_backend: str) -> None:
+async def test_client_outlives_the_scope_of_entering(anyio_backend: str) -> None:
     pids, pid = pids_of_a_peer(), 0
     with anyio.CancelScope() as scope:
         pid = await anext(pids)
@@ -297,7 +297,7 @@ asyncio.run(main())
 """
 
 
-def test_cancelling_the_task_of_a_client_fails_its_calls() -> None:
+def test_cancelled_client_task_fails_its_calls() -> None:
     program = subprocess.run(  # noqa: PLW1510
         [sys.executable, "-c", CANCELLING], capture_output=True, text=True, timeout=20
     )
@@ -322,7 +322,7 @@ asyncio.run(main())
 """
 
 
-def test_cancelling_the_task_before_its_start_fails_its_calls() -> None:
+def test_client_task_cancelled_before_start_fails_calls() -> None:
     program = subprocess.run(  # noqa: PLW1510
         [sys.executable, "-c", CANCELLED_AT_ONCE], capture_output=True, text=True, timeout=20
     )

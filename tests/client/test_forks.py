@@ -113,7 +113,7 @@ def test_a_new_client_works_in_a_forked_child() -> None:
         client.ping()
 
 
-def test_a_thread_of_a_forked_child_can_enter_a_client() -> None:
+def test_thread_of_forked_child_can_enter_client() -> None:
     entered: list[str] = []
 
     def enter() -> None:
@@ -143,9 +143,7 @@ def open_files() -> set[str]:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_forked_child_holds_no_pipe_of_the_daemon(
-    anyio_backend: str, is_async: bool
-) -> None:
+async def test_forked_child_holds_no_daemon_pipe(anyio_backend: str, is_async: bool) -> None:
     spawn = spawn_of(anyio_backend if is_async else "sync")
     async with spawn(peer("cat > /dev/null")) as client:
         pipes = {os.readlink(f"/proc/{client.pid}/fd/{number}") for number in (0, 1, 2)}

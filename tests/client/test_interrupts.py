@@ -114,9 +114,7 @@ for line in sys.stdin:
 
 @pytest.mark.parametrize("size", [10, 200_000])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_sending_can_be_interrupted_at_every_step_and_cancels(
-    anyio_backend: str, size: int
-) -> None:
+async def test_interrupt_at_every_step_of_sending_cancels(anyio_backend: str, size: int) -> None:
     # As a signal handler of the program, which asyncio knows nothing of.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     async with AsyncClient.spawn([sys.executable, "-c", STRICT]) as client:
@@ -138,7 +136,7 @@ async def test_sending_can_be_interrupted_at_every_step_and_cancels(
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_on_trio_interrupts_of_all_tasks_are_those_of_the_main_task(size: int) -> None:
+def test_trio_interrupts_reach_the_main_task(size: int) -> None:
     async def main() -> int:
         interrupts = 0
         async with AsyncClient.spawn([sys.executable, "-c", STRICT]) as client:
@@ -190,7 +188,7 @@ def interrupt_soon(waits: Callable[[], bool] = lambda: True) -> threading.Thread
     return thread
 
 
-def test_a_call_to_a_stopped_daemon_can_be_interrupted() -> None:
+def test_call_to_stopped_daemon_can_be_interrupted() -> None:
     with Client.spawn() as client:
         os.kill(client.pid, signal.SIGSTOP)
         sent = threading.Event()
@@ -226,7 +224,7 @@ def test_leaving_can_be_interrupted_and_kills_the_peer(tmp_path: Path) -> None:
     assert not is_alive(client.pid)
 
 
-def test_a_time_limit_of_the_caller_passes_through_entering(impatient: None) -> None:
+def test_caller_time_limit_passes_through_entering(impatient: None) -> None:
     def give_up(*_: object) -> None:
         raise TimeoutError("the caller's own limit")
 

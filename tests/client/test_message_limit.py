@@ -36,7 +36,7 @@ async def test_a_message_over_the_limit_is_not_sent(spawn: Spawn) -> None:
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["known", "unknown"])
-async def test_calls_beside_a_message_over_the_limit_go_on(
+async def test_oversized_message_leaves_other_calls(
     spawn: Spawn, tmp_path: Path, is_told: bool
 ) -> None:
     args = ["--max-message-bytes", str(LIMIT)]

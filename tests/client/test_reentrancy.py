@@ -45,7 +45,7 @@ class Interloper:
 
 
 @pytest.mark.parametrize("size", [10, 10_000])
-def test_a_call_within_a_call_returns_at_every_step(size: int) -> None:
+def test_nested_call_returns_at_every_step(size: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
 
         def call() -> None:
@@ -79,7 +79,7 @@ def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> N
     monkeypatch.setattr(Client, "_receive", traced)
 
 
-def test_a_call_in_the_thread_of_a_client_fails_at_every_step(
+def test_call_in_client_thread_fails_at_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     interlopers: list[Interloper] = []
@@ -109,7 +109,7 @@ def test_a_call_in_the_thread_of_a_client_fails_at_every_step(
         assert len(said) == 2 * (step - 1)
 
 
-def test_a_request_from_the_thread_of_a_client_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_from_client_thread_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     interlopers: list[Interloper] = []
     in_pump(monkeypatch, interlopers)
     with Client.spawn() as client:
@@ -124,7 +124,7 @@ def test_a_request_from_the_thread_of_a_client_is_sent(monkeypatch: pytest.Monke
         assert client.bash_output(job.bash_id, wait=60_000, until="exit").status == "killed"
 
 
-def test_leaving_in_the_thread_of_a_client_ends_the_daemon(
+def test_leaving_in_client_thread_ends_daemon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     interlopers: list[Interloper] = []
@@ -140,7 +140,7 @@ def test_leaving_in_the_thread_of_a_client_ends_the_daemon(
     client.__exit__(None, None, None)
 
 
-def test_no_client_is_entered_in_the_thread_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_client_is_entered_in_client_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     interlopers: list[Interloper] = []
     in_pump(monkeypatch, interlopers)
     refused: list[str] = []
@@ -178,7 +178,7 @@ def test_leaving_within_leaving_returns_at_every_step() -> None:
     assert step > 50
 
 
-def test_calls_of_a_client_that_is_being_entered_fail_or_return() -> None:
+def test_calls_during_entering_fail_or_return() -> None:
     step, was_within = 0, True
     while was_within:
         step += 7
@@ -238,7 +238,7 @@ def test_a_call_in_a_log_handler_returns(calling_handler: CallingHandler) -> Non
     assert directions == ["->", "<-", "->", "<-"]
 
 
-def test_a_finaliser_in_the_pump_waits_for_no_log_handler(
+def test_finaliser_in_client_thread_skips_log_handlers(
     monkeypatch: pytest.MonkeyPatch, calling_handler: CallingHandler
 ) -> None:
     interlopers: list[Interloper] = []
@@ -313,14 +313,14 @@ builtins.generator = generator
 """
 
 
-def test_a_call_while_the_interpreter_ends_is_not_sent() -> None:
+def test_call_at_interpreter_exit_is_not_sent() -> None:
     program = subprocess.run(  # noqa: PLW1510
         [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=50
     )
     assert program.stdout == "bash is not sent: the interpreter is shutting down\n"
 
 
-def test_a_latch_lets_all_threads_go_on() -> None:
+def test_latch_releases_all_threads() -> None:
     latch = Latch()
     latch.wait(0.01)
 

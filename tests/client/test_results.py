@@ -52,18 +52,18 @@ def bash_result(**members: Any) -> BashResult:
     return decode_result(BashResult, msgspec.json.encode({**RESULT, **members}))
 
 
-def test_members_that_are_not_known_are_dropped() -> None:
+def test_unknown_members_are_dropped() -> None:
     assert bash_result(prompt={"certainty": "proved"}) == bash_result()
 
 
-def test_values_that_are_not_known_are_kept() -> None:
+def test_unknown_values_are_kept() -> None:
     result = bash_result(reason="prompt", status="suspended", later=1)
     assert (result.reason, result.status, result.stdout) == ("prompt", "suspended", "out")
     assert result.usage == Usage(user_ms=1, system_ms=2, max_rss_bytes=3)
     assert result.leftover == [7]
 
 
-def test_values_that_are_not_known_are_kept_in_lists() -> None:
+def test_unknown_values_in_lists_are_kept() -> None:
     info = {name: RESULT[name] for name in ("bash_id", "command", "exitCode", "signal", "status")}
     info |= {"session": None, "isRunning": False, "pid": 1, "cwd": "/", "startedAt": "now"}
     info |= {"durationMs": 1, "unreadBytes": 0, "leftover": [], "description": None}
@@ -172,7 +172,7 @@ def test_every_type_of_a_method_is_exported(client: type) -> None:
     assert ours <= set(shelld_client.__all__)
 
 
-def test_every_export_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     assert all(hasattr(shelld_client, name) for name in shelld_client.__all__)
     assert list(shelld_client.__all__) == sorted(shelld_client.__all__)
     assert ServerInfoResult.__name__ in shelld_client.__all__

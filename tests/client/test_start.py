@@ -34,12 +34,12 @@ async def test_a_peer_that_echoes_is_a_protocol_error(spawn: Spawn) -> None:
         await enter(spawn, "exec cat", start_timeout=None)
 
 
-async def test_a_peer_that_never_answers_is_a_protocol_error(spawn: Spawn) -> None:
+async def test_silent_peer_is_protocol_error(spawn: Spawn) -> None:
     with pytest.raises(ProtocolError, match=r"did not answer within 0\.05 s"):
         await enter(spawn, "exec sleep 300", start_timeout=0.05)
 
 
-async def test_a_peer_that_never_reads_is_a_protocol_error(spawn: Spawn) -> None:
+async def test_peer_not_reading_is_protocol_error(spawn: Spawn) -> None:
     with pytest.raises(ProtocolError, match="did not answer"):
         await enter(spawn, "exec sleep 300 <&-", start_timeout=0.05)
 
@@ -56,7 +56,7 @@ async def test_a_failed_start_ends_and_reaps_the_peer(
         os.kill(pid, 0)
 
 
-async def test_what_a_silent_peer_wrote_is_quoted(spawn: Spawn) -> None:
+async def test_error_quotes_text_of_silent_peer(spawn: Spawn) -> None:
     script = "echo; printf 'Welcome\\r\\nPassword: '; echo 'cannot read' >&2; exec sleep 300"
     with pytest.raises(ProtocolError) as error:
         await enter(spawn, script, start_timeout=1)
@@ -74,14 +74,14 @@ async def test_a_peer_that_exits_is_daemon_exited(spawn: Spawn) -> None:
     assert str(error.value) == "the daemon exited with code 127; it wrote 'Welcome'\nno shelld here"
 
 
-async def test_a_peer_that_is_killed_names_the_signal(spawn: Spawn) -> None:
+async def test_error_names_signal_that_killed_peer(spawn: Spawn) -> None:
     with pytest.raises(DaemonExited) as error:
         await enter(spawn, "kill -KILL $$")
     assert str(error.value) == "the daemon was killed by SIGKILL"
     assert (error.value.exit_code, error.value.signal) == (None, "SIGKILL")
 
 
-async def test_a_peer_that_writes_without_end_is_a_protocol_error(spawn: Spawn) -> None:
+async def test_endlessly_writing_peer_is_protocol_error(spawn: Spawn) -> None:
     with pytest.raises(ProtocolError, match="it wrote 'y y y"):
         await enter(spawn, "exec yes", start_timeout=None)
 
@@ -92,7 +92,7 @@ async def test_another_json_rpc_server_is_a_protocol_error(spawn: Spawn) -> None
         await enter(spawn, f"read -r; echo '{error}'; cat > /dev/null")
 
 
-async def test_an_answer_of_another_shape_is_a_protocol_error(spawn: Spawn) -> None:
+async def test_answer_of_wrong_shape_is_protocol_error(spawn: Spawn) -> None:
     answer = '{"jsonrpc":"2.0","id":1,"result":[]}'
     with pytest.raises(ProtocolError, match="the peer's result is no Empty"):
         await enter(spawn, f"read -r; echo '{answer}'; cat > /dev/null")
@@ -131,7 +131,7 @@ async def test_a_client_is_entered_once(spawn: Spawn, kind: str) -> None:
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_start_timeout_that_is_no_time_is_refused(client: Any, seconds: float) -> None:
+def test_invalid_start_timeout_is_refused(client: Any, seconds: float) -> None:
     with pytest.raises(ValueError, match="start_timeout"):
         client.spawn(start_timeout=seconds)
 
@@ -161,7 +161,7 @@ def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("error", [MemoryError, ValueError])
-def test_a_thread_that_fails_at_its_start_is_noticed(
+def test_failed_thread_start_is_reported(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     def fail(_pid: int) -> None:
@@ -225,7 +225,7 @@ async def test_leaving_before_entering_is_a_runtime_error(kind: str) -> None:
             await AsyncClient.spawn().__aexit__(None, None, None)
 
 
-async def test_an_exit_code_that_was_lost_is_not_invented(spawn: Spawn) -> None:
+async def test_lost_exit_code_stays_unknown(spawn: Spawn) -> None:
     # The kernel then reaps children, and keeps no status.
     handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:

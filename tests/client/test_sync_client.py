@@ -24,7 +24,7 @@ def shell() -> Iterator[Client]:
         yield client
 
 
-def test_it_has_every_method_of_the_async_client_with_the_same_parameters() -> None:
+def test_sync_client_has_the_async_methods() -> None:
     def methods(client: type) -> dict[str, list[str]]:
         return {
             name: list(inspect.signature(method).parameters)
@@ -52,7 +52,7 @@ def test_methods_return_results(shell: Client) -> None:
         shell.bash("sleep 300", timeout=1000)
 
 
-def test_many_threads_share_one_client(shell: Client) -> None:
+def test_many_threads_share_a_client(shell: Client) -> None:
     def echo(number: int) -> str:
         return shell.bash(f"echo {number}").stdout
 
@@ -88,12 +88,12 @@ def test_leaving_the_client_ends_everything() -> None:
         shell.ping()
 
 
-def test_a_program_that_cannot_be_started_is_spawn_failed() -> None:
+def test_unstartable_program_is_spawn_failed() -> None:
     with pytest.raises(SpawnFailed), Client.spawn(["/nonexistent/shelld"]):
         pass
 
 
-def test_a_daemon_that_was_killed_fails_the_call(shell: Client) -> None:
+def test_killed_daemon_fails_the_call(shell: Client) -> None:
     shell.ping()
     os.kill(shell.pid, signal.SIGKILL)
     with pytest.raises(DaemonExited):
@@ -127,7 +127,7 @@ def test_a_shortage_of_memory_ends_the_daemon(monkeypatch: pytest.MonkeyPatch) -
         os.kill(client.pid, 0)
 
 
-def test_a_finaliser_that_logs_leaves_no_entry_of_a_thread(
+def test_logging_finaliser_leaves_no_thread_entry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names: list[str] = []

@@ -42,7 +42,7 @@ async def manager() -> AsyncIterator[ShellManager]:
     await ShellManager.reset()
 
 
-async def test_there_is_one_manager_until_it_is_reset(manager: ShellManager) -> None:
+async def test_manager_is_one_until_reset(manager: ShellManager) -> None:
     shell = await manager.create_shell("sleep 300", "/")
     assert ShellManager() is manager
     assert ShellManager().get_shell(shell.id) is shell
@@ -56,7 +56,7 @@ async def test_there_is_one_manager_until_it_is_reset(manager: ShellManager) -> 
     await ShellManager.reset()
 
 
-async def test_a_scope_that_could_not_be_entered_can_be_entered_later(
+async def test_failed_scope_can_be_entered_later(
     manager: ShellManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -80,7 +80,7 @@ async def test_resetting_inside_the_scope_leaves_its_end_harmless() -> None:
         assert caught.value.kind is ErrorKind.SHUTTING_DOWN
 
 
-async def test_what_the_block_raises_leaves_the_scope_as_it_is() -> None:
+async def test_exception_leaves_the_scope_unchanged() -> None:
     with pytest.raises(RpcError, match="ENOENT"):
         async with ShellManager() as manager:
             await manager.create_shell("true", "/nonexistent")
@@ -96,7 +96,7 @@ async def test_shells_have_ended_once_the_scope_is_left() -> None:
             await shell.kill()
 
 
-async def test_a_cancelled_scope_ends_its_shells_and_whoever_waits_for_them() -> None:
+async def test_cancelled_scope_ends_shells_and_waiters() -> None:
     shells: list[ShellProcess] = []
     async with anyio.create_task_group() as tasks, ShellManager() as manager:
         shell = await manager.create_shell("sleep 300", "/")
@@ -112,7 +112,7 @@ async def test_a_cancelled_scope_ends_its_shells_and_whoever_waits_for_them() ->
     assert not is_alive(shell.pid)
 
 
-async def test_a_scope_left_while_cancelled_twice_leaves_no_task(anyio_backend_name: str) -> None:
+async def test_doubly_cancelled_scope_leaves_no_task(anyio_backend_name: str) -> None:
     if anyio_backend_name != "asyncio":
         pytest.skip("only asyncio can cancel a task again")
 
@@ -157,7 +157,7 @@ async def test_a_new_keeper_starts_where_the_manager_did(
             os.kill(keeper, signal.SIGKILL)
 
 
-async def test_a_relative_directory_is_where_the_program_is_now(
+async def test_relative_directory_is_the_programs(
     manager: ShellManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await manager.create_shell("true", "/")
@@ -168,7 +168,7 @@ async def test_a_relative_directory_is_where_the_program_is_now(
     assert shell.get_new_output() == f"{tmp_path}/below\n"
 
 
-async def test_one_shell_at_a_time_is_enough_for_commands_in_a_row() -> None:
+async def test_commands_in_a_row_need_one_shell() -> None:
     async with ShellManager(ManagerOptions(max_shells=1, spare_shells=0)) as manager:
         running = await manager.manager()
         context = RequestContext(Daemon(Options(), running))
@@ -194,7 +194,7 @@ async def test_a_manager_can_be_entered_again() -> None:
     assert len(ids) == 2
 
 
-async def test_to_enter_one_that_runs_in_its_own_thread_leaves_it_running(
+async def test_scope_of_threaded_manager_leaves_it_running(
     manager: ShellManager,
 ) -> None:
     shell = await manager.create_shell("sleep 300", "/")
@@ -203,7 +203,7 @@ async def test_to_enter_one_that_runs_in_its_own_thread_leaves_it_running(
     assert shell.is_running
 
 
-def test_shells_outlive_the_event_loop_that_they_were_created_on() -> None:
+def test_shells_outlive_their_event_loop() -> None:
     async def create() -> ShellProcess:
         return await ShellManager().create_shell("sleep 0.2; echo late", "/")
 
@@ -257,7 +257,7 @@ def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
     anyio.run(start_and_leave)
 
 
-async def test_a_call_that_is_under_way_when_the_manager_stops_is_refused() -> None:
+async def test_pending_call_is_refused_when_manager_stops() -> None:
     manager = ShellManager()
     refused: list[RpcError] = []
 
@@ -338,7 +338,7 @@ os.read(0, 1)
 """
 
 
-def test_a_forked_child_has_shells_of_its_own_and_keeps_none_of_its_parents_alive() -> None:
+def test_forked_child_keeps_no_parent_shells() -> None:
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", FORKING],
         stdin=subprocess.PIPE,
@@ -376,7 +376,7 @@ async def test_a_cancelled_start_leaves_no_command(turns: int) -> None:
                     await shell.wait_until(partial(getattr, shell, "is_empty"))
 
 
-async def test_a_start_that_is_cancelled_when_it_is_over_leaves_no_command() -> None:
+async def test_late_cancelled_start_leaves_no_command() -> None:
     manager = ShellManager()
     try:
         with anyio.CancelScope() as scope:
@@ -396,9 +396,7 @@ async def test_a_start_that_is_cancelled_when_it_is_over_leaves_no_command() -> 
 @pytest.mark.parametrize(
     ("command", "in_background"), [("sleep 300", True), ("sleep 300 & true", False)]
 )
-async def test_a_tool_that_is_cancelled_when_it_is_over_leaves_no_command(
-    command: str, in_background: bool
-) -> None:
+async def test_late_cancelled_tool_leaves_no_command(command: str, in_background: bool) -> None:
     manager = ShellManager()
     execute = partial(BashTool().execute, run_in_background=in_background)
     try:
@@ -442,7 +440,7 @@ print(repr(shells[0].get_all_output()))
 """
 
 
-def test_output_can_be_read_when_the_event_loop_of_the_shells_is_closed() -> None:
+def test_output_is_readable_after_loop_is_closed() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", _LOOP_IS_CLOSED],
         capture_output=True,
@@ -490,7 +488,7 @@ asyncio.run(main())
 """
 
 
-def test_a_forked_child_does_not_hold_up_a_spare_shell() -> None:
+def test_forked_child_does_not_block_spare_shell() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", _CHILD_LIVES_ON],
         capture_output=True,

@@ -37,7 +37,7 @@ def made_by_hand() -> ShellProcess:
     return ShellProcess(id="shell_abc", command="echo hi", working_dir="/tmp")
 
 
-def test_new_output_is_what_has_not_been_read() -> None:
+def test_new_output_is_unread_output() -> None:
     shell = made_by_hand()
     shell.stdout_buffer = "line1\nline2\nline3\n"
     shell.last_read_stdout = 6
@@ -46,7 +46,7 @@ def test_new_output_is_what_has_not_been_read() -> None:
     assert shell.get_new_output() == ""
 
 
-def test_new_output_has_stderr_below_a_line_that_says_so() -> None:
+def test_new_output_marks_stderr() -> None:
     shell = made_by_hand()
     shell.stdout_buffer, shell.stderr_buffer = "out", "err\n"
     assert shell.get_new_output(include_stderr=False) == "out"
@@ -65,7 +65,7 @@ def test_all_output_can_be_had_again_and_again() -> None:
     assert (shell.stderr_buffer, shell.last_read_stdout) == ("err\n", 0)
 
 
-def test_a_character_that_has_not_come_whole_is_left_for_later() -> None:
+def test_unfinished_character_is_left() -> None:
     shell = made_by_hand()
     record = shell.record
     record.output.append(record.stdout, b"a\xc3")
@@ -124,7 +124,7 @@ def test_a_status_goes_only_where_the_diagram_does(before: ShellStatus, after: S
     assert shell.has_ended is (shell.status not in (ShellStatus.PENDING, ShellStatus.RUNNING))
 
 
-async def test_without_a_process_there_is_nothing_to_kill_or_to_wait_for() -> None:
+async def test_handmade_process_cannot_be_killed_or_awaited() -> None:
     shell = made_by_hand()
     await shell.kill()
     await shell.terminate()
@@ -134,7 +134,7 @@ async def test_without_a_process_there_is_nothing_to_kill_or_to_wait_for() -> No
         await shell.wait(1)
 
 
-async def test_a_shell_is_running_when_it_has_been_created(manager: ShellManager) -> None:
+async def test_created_shell_shows_as_running(manager: ShellManager) -> None:
     for _ in range(20):
         shell = await manager.create_shell("echo test", "/tmp")
         assert shell.status.value == "running"
@@ -155,7 +155,7 @@ async def test_a_shell_is_running_when_it_has_been_created(manager: ShellManager
         ("kill -34 $$", -34, ShellStatus.FAILED),
     ],
 )
-async def test_waiting_returns_what_subprocess_would(
+async def test_wait_returns_code_like_subprocess(
     manager: ShellManager, command: str, returncode: int, status: ShellStatus
 ) -> None:
     shell = await manager.create_shell(command, "/")
@@ -182,7 +182,7 @@ async def test_waiting_too_long_kills(manager: ShellManager) -> None:
     assert (shell.status, shell.is_running, shell.is_empty) == (ShellStatus.TIMEOUT, False, True)
 
 
-async def test_who_stops_waiting_leaves_it_alone(manager: ShellManager) -> None:
+async def test_cancelled_wait_leaves_the_shell(manager: ShellManager) -> None:
     shell = await manager.create_shell("sleep 300", "/")
     with anyio.move_on_after(0.05):
         await shell.wait()
@@ -201,7 +201,7 @@ async def test_killing_takes_the_whole_tree(manager: ShellManager, way: str) -> 
     assert not is_alive(int(shell.get_new_output()))
 
 
-async def test_the_status_of_what_has_a_process_is_not_for_others_to_set(
+async def test_status_of_real_process_is_read_only(
     manager: ShellManager,
 ) -> None:
     shell = await manager.create_shell("sleep 300", "/")
@@ -211,7 +211,7 @@ async def test_the_status_of_what_has_a_process_is_not_for_others_to_set(
     assert shell.status is ShellStatus.KILLED
 
 
-async def test_output_comes_as_it_is_written(manager: ShellManager, tmp_path: Path) -> None:
+async def test_output_arrives_as_written(manager: ShellManager, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     shell = await manager.create_shell(f"echo one; {gate.wait}; echo two", "/")
     with anyio.fail_after(10):
@@ -223,7 +223,7 @@ async def test_output_comes_as_it_is_written(manager: ShellManager, tmp_path: Pa
     assert (shell.get_new_output(), shell.get_all_output()) == ("two\n", "one\ntwo\n")
 
 
-async def test_environment_is_laid_over_what_there_is(manager: ShellManager) -> None:
+async def test_env_is_added_to_environment(manager: ShellManager) -> None:
     os.environ["SHELLD_TEST_GONE"] = "x"
     try:
         shell = await manager.create_shell(
@@ -237,7 +237,7 @@ async def test_environment_is_laid_over_what_there_is(manager: ShellManager) -> 
     assert shell.get_new_output() == "b gone path\n/usr\n"
 
 
-async def test_running_shells_are_told_from_all(manager: ShellManager) -> None:
+async def test_list_running_omits_ended_shells(manager: ShellManager) -> None:
     running = [await manager.create_shell("sleep 300", "/") for _ in range(2)]
     ended = await manager.create_shell("true", "/")
     await ended.wait(10)
@@ -295,7 +295,7 @@ async def test_old_shells_are_cleaned_up_by_themselves(monkeypatch: pytest.Monke
     await ShellManager.reset()
 
 
-async def test_killing_all_tells_how_many(manager: ShellManager) -> None:
+async def test_kill_all_counts_the_shells(manager: ShellManager) -> None:
     assert await manager.kill_all() == 0
     shells = [await manager.create_shell("sleep 300", "/") for _ in range(3)]
     assert await manager.kill_all() == 3
@@ -312,7 +312,7 @@ async def test_killing_all_tells_how_many(manager: ShellManager) -> None:
         ("echo \0", "/", None, "command", "must not contain NUL"),
     ],
 )
-async def test_text_that_no_bash_can_be_told_is_invalid_params(
+async def test_impossible_text_is_invalid_params(
     command: str, cwd: str, env: dict[str, str | None] | None, parameter: str, reason: str
 ) -> None:
     async with ShellManager() as manager:

@@ -42,7 +42,7 @@ anyio.run(main)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_memory_that_was_freed_goes_back_to_the_system() -> None:
+def test_freed_memory_returns_to_the_system() -> None:
     shown = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, check=True, timeout=30
     )

@@ -22,7 +22,7 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.close(descriptor)
 
 
-async def test_it_tells_of_every_write_until_that_is_enough(pipe: tuple[int, int]) -> None:
+async def test_watch_reports_writes_until_done(pipe: tuple[int, int]) -> None:
     read: list[bytes] = []
 
     def on_readable() -> bool:
@@ -39,7 +39,7 @@ async def test_it_tells_of_every_write_until_that_is_enough(pipe: tuple[int, int
     assert read == [b"0", b"1", b"2"]
 
 
-async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]) -> None:
+async def test_finished_watch_is_not_called_again(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"left unread")
     calls = 0
 
@@ -56,7 +56,7 @@ async def test_it_is_not_told_again_once_it_has_had_enough(pipe: tuple[int, int]
             assert calls == count
 
 
-async def test_once_it_is_over_the_event_loop_does_not_watch(pipe: tuple[int, int]) -> None:
+async def test_closed_watch_leaves_the_event_loop(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"left unread")
     watch = Watch(pipe[0])
     with anyio.fail_after(10):
@@ -66,7 +66,7 @@ async def test_once_it_is_over_the_event_loop_does_not_watch(pipe: tuple[int, in
     assert not asyncio.get_running_loop().remove_reader(pipe[0])
 
 
-async def test_between_waits_the_event_loop_stops_to_watch_what_is_not_read(
+async def test_unread_poller_leaves_the_event_loop(
     pipe: tuple[int, int],
 ) -> None:
     watch = Watch(pipe[0])
@@ -80,7 +80,7 @@ async def test_between_waits_the_event_loop_stops_to_watch_what_is_not_read(
     watch.close()
 
 
-async def test_what_it_raises_is_raised_where_somebody_waits(pipe: tuple[int, int]) -> None:
+async def test_callback_error_reaches_the_waiter(pipe: tuple[int, int]) -> None:
     def on_readable() -> bool:
         raise LookupError
 
@@ -90,7 +90,7 @@ async def test_what_it_raises_is_raised_where_somebody_waits(pipe: tuple[int, in
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
-async def test_it_may_end_the_wait_that_it_is_called_in(
+async def test_callback_may_end_its_own_wait(
     pipe: tuple[int, int],
     has_ended: bool,
 ) -> None:
@@ -138,7 +138,7 @@ class StumblingFuture(asyncio.Future[None]):
         super().set_result(result)
 
 
-async def test_a_wait_ends_although_its_end_has_failed_once(
+async def test_wait_ends_after_one_failed_end(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -150,7 +150,7 @@ async def test_a_wait_ends_although_its_end_has_failed_once(
     assert [type(failure) for failure in failures] == [MemoryError]
 
 
-async def test_a_wait_that_could_not_begin_is_told_nothing(
+async def test_failed_wait_gets_no_callbacks(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_args: object) -> None:
@@ -175,7 +175,7 @@ async def test_a_wait_that_could_not_begin_is_told_nothing(
     watch.close()
 
 
-async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) -> None:
+async def test_deadline_of_wait_only_moves_earlier(pipe: tuple[int, int]) -> None:
     clock = anyio.current_time
     watch = Watch(pipe[0])
     # Nobody waits.
@@ -190,7 +190,7 @@ async def test_a_wait_can_be_made_shorter_but_not_longer(pipe: tuple[int, int]) 
     assert began + 0.02 <= clock()
 
 
-async def test_a_time_that_was_made_shorter_is_forgotten_with_its_wait(
+async def test_shortened_deadline_ends_with_its_wait(
     pipe: tuple[int, int],
 ) -> None:
     watch = Watch(pipe[0])
@@ -206,7 +206,7 @@ async def test_a_time_that_was_made_shorter_is_forgotten_with_its_wait(
         assert scope.cancelled_caught
 
 
-async def test_after_a_wait_nothing_of_it_is_kept(pipe: tuple[int, int]) -> None:
+async def test_finished_wait_keeps_nothing(pipe: tuple[int, int]) -> None:
     class Reader:
         def __init__(self) -> None:
             self.watch = Watch(pipe[0])
@@ -222,7 +222,7 @@ async def test_after_a_wait_nothing_of_it_is_kept(pipe: tuple[int, int]) -> None
     assert reference() is None
 
 
-async def test_a_wakeup_wakes_who_waits_and_who_comes_later_does_not_wait() -> None:
+async def test_wakeup_wakes_present_and_later_waiters() -> None:
     wakeup = Wakeup()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
@@ -233,7 +233,7 @@ async def test_a_wakeup_wakes_who_waits_and_who_comes_later_does_not_wait() -> N
         await wakeup.wait()
 
 
-async def test_a_wakeup_of_who_was_cancelled_is_nothing() -> None:
+async def test_wakeup_of_cancelled_waiter_does_nothing() -> None:
     wakeup = Wakeup()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:

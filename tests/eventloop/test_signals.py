@@ -11,7 +11,7 @@ import anyio
 from shelld.eventloop.signals import received
 
 
-def test_each_signal_of_a_burst_is_counted_or_followed() -> None:
+def test_each_signal_of_a_burst_is_seen() -> None:
     async def main() -> int:
         with received(signal.SIGUSR1) as arrivals, anyio.fail_after(20):
             for _ in range(100):

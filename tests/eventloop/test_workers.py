@@ -49,7 +49,7 @@ async def start_and_end(workers: Workers[Job], job: Job) -> Worker[Job]:
     return worker
 
 
-async def test_who_has_done_a_job_does_the_next_one() -> None:
+async def test_worker_is_reused() -> None:
     async with anyio.create_task_group() as tasks:
         workers = Workers(tasks, Job.do, fails)
         jobs = [Job() for _ in range(3)]
@@ -59,7 +59,7 @@ async def test_who_has_done_a_job_does_the_next_one() -> None:
         workers.close()
 
 
-async def test_jobs_that_are_given_at_once_are_done_at_once_and_begun_in_order() -> None:
+async def test_jobs_run_together_and_begin_in_order() -> None:
     begun: list[int] = []
 
     async def work(number: int) -> None:
@@ -93,7 +93,7 @@ async def test_only_so_many_wait() -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_who_was_cancelled_does_nothing_more() -> None:
+async def test_cancelled_worker_takes_no_more_jobs() -> None:
     async with anyio.create_task_group() as tasks:
         workers = Workers(tasks, Job.do, fails)
         job = Job()
@@ -107,7 +107,7 @@ async def test_who_was_cancelled_does_nothing_more() -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_who_was_cancelled_too_late_does_nothing_more_either() -> None:
+async def test_late_cancelled_worker_takes_no_more_jobs() -> None:
     other = Job()
     other.may_end.set()
     async with anyio.create_task_group() as tasks:
@@ -123,7 +123,7 @@ async def test_who_was_cancelled_too_late_does_nothing_more_either() -> None:
     assert not other.was_cancelled
 
 
-async def test_a_job_that_comes_together_with_the_end_is_begun() -> None:
+async def test_job_arriving_at_the_end_is_begun() -> None:
     job = Job()
     async with anyio.create_task_group() as tasks:
         workers = Workers(tasks, Job.do, fails)
@@ -133,7 +133,7 @@ async def test_a_job_that_comes_together_with_the_end_is_begun() -> None:
     assert job.was_cancelled
 
 
-async def test_the_group_ends_once_no_more_jobs_are_to_come() -> None:
+async def test_closed_pool_lets_the_group_end() -> None:
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             workers = Workers(tasks, Job.do, fails)
@@ -148,7 +148,7 @@ async def test_the_group_ends_once_no_more_jobs_are_to_come() -> None:
             late.may_end.set()
 
 
-async def test_who_waits_keeps_nothing_of_its_last_job() -> None:
+async def test_idle_worker_keeps_nothing_of_its_job() -> None:
     async with anyio.create_task_group() as tasks:
         workers = Workers(tasks, Job.do, fails)
         job = Job()

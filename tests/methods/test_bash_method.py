@@ -45,7 +45,7 @@ async def test_output_is_pinned_until_the_answer_is_made() -> None:
         assert [output.is_pinned for output in outputs] == [False, False]
 
 
-async def test_a_start_in_the_background_that_is_cancelled_leaves_no_command(
+async def test_cancelled_background_call_leaves_no_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started = anyio.Event()
@@ -72,7 +72,7 @@ async def no_wait() -> None:
     """The client has read everything."""
 
 
-async def test_a_large_result_waits_for_room_and_can_be_read_without_it() -> None:
+async def test_large_result_waits_for_memory() -> None:
     async with Manager() as manager:
         answers = LargeAnswers(no_wait)
         daemon = Daemon(Options(), manager)
@@ -95,7 +95,7 @@ async def test_a_large_result_waits_for_room_and_can_be_read_without_it() -> Non
 
 @pytest.mark.parametrize("checks", [True, False], ids=["noticed", "noticed at the end"])
 @pytest.mark.parametrize("in_background", [False, True])
-async def test_a_cancellation_before_the_answer_kills_what_is_left(
+async def test_cancellation_before_answer_kills_leftovers(
     checks: bool, in_background: bool
 ) -> None:
     async with Manager() as manager:

@@ -106,7 +106,7 @@ async def test_filtered_reads_hold_no_text_while_they_wait(line: str) -> None:
     assert [len(reader.texts) for reader in readers] == [2] * 3
 
 
-async def test_each_look_may_take_as_long_as_the_first() -> None:
+async def test_every_filtered_look_has_the_full_budget() -> None:
     line_filter = EverythingPasses()
     reader = StreamReader(
         OutputStream(stored(b"x\n" * 3, 100)),
@@ -121,7 +121,7 @@ async def test_each_look_may_take_as_long_as_the_first() -> None:
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_a_shell_that_is_read_is_kept_until_it_was_read(is_cancelled: bool) -> None:
+async def test_shell_is_kept_while_it_is_read(is_cancelled: bool) -> None:
     async with Manager(ManagerOptions(max_retained=1)) as manager:
         context = RequestContext(Daemon(Options(), manager))
         first = await bash(context, BashParams("echo first"))
@@ -147,7 +147,7 @@ async def test_a_shell_that_is_read_is_kept_until_it_was_read(is_cancelled: bool
                 await checkpoint()
 
 
-async def test_a_shell_is_being_read_while_its_output_is_filtered(
+async def test_filtering_counts_as_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:

@@ -73,7 +73,7 @@ def test_a_closed_stderr_is_no_error() -> None:
     os.close(write)
 
 
-def test_a_terminal_that_nobody_reads_is_not_waited_for() -> None:
+def test_unread_terminal_does_not_block_logs() -> None:
     read, write = pty.openpty()
     handler = DescriptorHandler(write)
     while not handler.dropped:

@@ -48,11 +48,11 @@ def test_the_json_is_that_of_msgspec(value: object) -> None:
     assert encode(value) == msgspec.json.encode(value)
 
 
-def test_another_encoder_converts_what_it_knows() -> None:
+def test_custom_encoder_converts_its_types() -> None:
     assert encode({1j}, msgspec.json.Encoder(enc_hook=str)) == b'["1j"]'
 
 
-def test_a_shortage_of_memory_is_an_error_and_no_crash() -> None:
+def test_shortage_of_memory_is_an_error() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True, check=False
     )

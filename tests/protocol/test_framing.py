@@ -88,7 +88,7 @@ CASES: list[tuple[bytes, list[bytes | FrameError]]] = [
 
 
 @pytest.mark.parametrize(("stream", "expected"), CASES)
-def test_a_stream_in_one_piece(stream: bytes, expected: list[bytes | FrameError]) -> None:
+def test_stream_in_one_piece_is_split(stream: bytes, expected: list[bytes | FrameError]) -> None:
     assert events([stream]) == expected
 
 
@@ -98,9 +98,7 @@ def test_the_same_stream_byte_by_byte(stream: bytes, expected: list[bytes | Fram
 
 
 @pytest.mark.parametrize(("stream", "expected"), CASES)
-def test_a_stream_that_had_ended_before_it_was_read(
-    stream: bytes, expected: list[bytes | FrameError]
-) -> None:
+def test_ended_stream_is_read(stream: bytes, expected: list[bytes | FrameError]) -> None:
     reader = FrameReader(LIMIT)
     reader.receive_data(stream)
     reader.receive_eof()
@@ -108,7 +106,7 @@ def test_a_stream_that_had_ended_before_it_was_read(
         assert reader.next_event() == event
 
 
-def test_a_frame_has_the_bytes_that_clients_look_for() -> None:
+def test_frame_has_the_expected_bytes() -> None:
     assert encode_frame(b"{}", Framing.LINES) == b"{}\n"
     assert encode_frame(b"{}", Framing.CONTENT_LENGTH) == b"Content-Length: 2\r\n\r\n{}"
 
@@ -127,7 +125,7 @@ def test_how_a_stream_is_split_changes_nothing(streams: list[bytes], cuts: list[
 @given(
     st.lists(st.binary(min_size=1, max_size=LIMIT).map(lambda data: data.hex().encode()[:LIMIT]))
 )
-def test_what_was_encoded_is_decoded(messages: list[bytes]) -> None:
+def test_encoded_messages_are_decoded(messages: list[bytes]) -> None:
     for framing in Framing:
         # The first byte must tell the framing, as it does for JSON.
         stream = b"".join(encode_frame(b"[" + message, framing) for message in messages)
@@ -135,7 +133,7 @@ def test_what_was_encoded_is_decoded(messages: list[bytes]) -> None:
         assert events([stream]) == expected
 
 
-def test_an_over_long_line_is_reported_before_it_ends_and_not_held() -> None:
+def test_overlong_line_is_reported_early_and_not_held() -> None:
     reader = FrameReader(LIMIT)
     reader.receive_data(b"[" * 100)
     assert reader.next_event() is TOO_LARGE
@@ -203,7 +201,7 @@ def test_a_refused_line_leaves_its_head(size: int) -> None:
 
 @pytest.mark.parametrize("framing", Framing)
 @pytest.mark.parametrize("failing", range(1, 8))
-def test_a_copy_without_memory_costs_its_own_message_at_most(
+def test_copy_without_memory_costs_one_message(
     monkeypatch: pytest.MonkeyPatch, framing: Framing, failing: int
 ) -> None:
     copies = 0

@@ -28,7 +28,7 @@ from shelld_protocol.jsonrpc import (
 )
 
 
-def test_a_request_keeps_params_and_id_as_they_were_sent() -> None:
+def test_request_keeps_params_and_id_verbatim() -> None:
     data = b'{"jsonrpc":"2.0","id": 1.0 ,"method":"x","params": [1, 2] }'
     assert decode_message(data) == Request("x", b"[1, 2]", b"1.0")
 
@@ -47,7 +47,7 @@ def test_the_version_may_be_spelled_with_escapes() -> None:
 @pytest.mark.parametrize(
     "data", [b'{"id":1,"result":2}', b'{"id":1,"error":{}}', b'{"jsonrpc":"2.0","result":null}']
 )
-def test_a_response_is_told_from_a_request(data: bytes) -> None:
+def test_response_is_distinguished_from_request(data: bytes) -> None:
     assert isinstance(decode_message(data), Response)
 
 
@@ -58,7 +58,7 @@ def test_a_batch_keeps_the_order_of_its_members() -> None:
     assert kinds == [Request, Invalid, Request]
 
 
-def test_a_batch_in_a_batch_is_an_invalid_member() -> None:
+def test_nested_batch_is_invalid_member() -> None:
     batch = decode_message(b"[[]]")
     assert isinstance(batch, Batch)
     (member,) = batch.members
@@ -97,7 +97,7 @@ def test_commas_within_members_are_not_counted() -> None:
     assert broken.error.kind is ErrorKind.PARSE_ERROR
 
 
-def test_a_batch_with_too_many_members_takes_no_memory_for_them() -> None:
+def test_oversized_batch_takes_no_memory() -> None:
     data = b"[" + b"1," * 5_000_000 + b"1]"
     decode_message(data)
     tracemalloc.start()
@@ -123,7 +123,7 @@ def _call_deeper(frames: int, decode: Callable[[], object]) -> object:
 
 @pytest.mark.parametrize("bracket", [(b"[", b"]"), (b'{"a":', b"}")])
 @pytest.mark.parametrize("message", [b"%b", b"[%b]", b"[%b,7]"])
-def test_what_is_accepted_can_be_decoded_deeper_in_the_stack(
+def test_accepted_nesting_decodes_deeper_in_the_stack(
     message: bytes, bracket: tuple[bytes, bytes]
 ) -> None:
     request = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b}}'
@@ -141,7 +141,7 @@ def test_what_is_accepted_can_be_decoded_deeper_in_the_stack(
 
 
 @pytest.mark.parametrize("bracket", [(b"[", b"]"), (b'{"a":', b"}")])
-def test_all_levels_that_are_promised_are_taken_wherever_they_are_decoded(
+def test_promised_nesting_is_accepted_everywhere(
     bracket: tuple[bytes, bytes],
 ) -> None:
     # The message and its params are two of them.
@@ -163,7 +163,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_any_json_gets_a_verdict_and_never_a_parse_error(value: object) -> None:
+def test_any_json_is_never_a_parse_error(value: object) -> None:
     message = decode_message(json.dumps(value).encode("utf-8", "surrogatepass"))
     members = message.members if isinstance(message, Batch) else [message]
     for member in members:
@@ -178,7 +178,7 @@ def test_ids_are_equal_by_type_and_value() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"true", b"{}", b"[]", b"01", b"+1", b"."])
-def test_what_is_no_id_has_no_key(raw: bytes) -> None:
+def test_invalid_id_has_no_key(raw: bytes) -> None:
     assert id_key(raw) is None
 
 

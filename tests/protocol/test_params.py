@@ -28,7 +28,7 @@ def refusal(params_type: type[Params], value: object) -> str:
     return caught.value.message
 
 
-def test_defaults_are_those_of_the_contract() -> None:
+def test_defaults_match_the_specification() -> None:
     params = decode_params(BashParams, b'{"command":"x"}')
     assert msgspec.to_builtins(params) == {
         "command": "x",
@@ -46,7 +46,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     }
 
 
-def test_null_is_a_session_of_its_own_but_absent_elsewhere() -> None:
+def test_null_session_means_none_and_null_elsewhere_absent() -> None:
     params = decode_params(BashParams, b'{"command":"x","session":null,"strip_ansi":null}')
     assert (params.session, params.strip_ansi) == (None, True)
 
@@ -85,7 +85,7 @@ def test_an_alias_stands_for_its_parameter() -> None:
     assert message == "Invalid value for bash_id: must equal shell_id"
 
 
-def test_null_under_one_of_two_names_is_absent() -> None:
+def test_null_under_an_alias_is_absent() -> None:
     assert decode_params(KillShellParams, b'{"bash_id":"a","shell_id":null}').shell_id == "a"
     assert decode_params(KillShellParams, b'{"bash_id":null,"shell_id":"a"}').shell_id == "a"
     for nulls in ({"bash_id": None}, {"bash_id": None, "shell_id": None}):
@@ -100,12 +100,12 @@ def test_an_integral_number_is_an_integer(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [True, False, "2000", 2000.5, [], {}, 1e308])
-def test_nothing_else_is_an_integer(value: object) -> None:
+def test_other_values_are_no_integers(value: object) -> None:
     message = refusal(BashParams, {"command": "x", "timeout": value})
     assert message.startswith(("Invalid type for timeout: expected integer", "Value for timeout"))
 
 
-def test_an_integer_that_no_float_can_hold_is_no_number() -> None:
+def test_integer_beyond_float_is_no_number() -> None:
     message = refusal(CallToolParams, {"name": "x", "context": {"timeout": 10**400}})
     assert message == "Invalid type for context.timeout: expected number"
 
@@ -114,7 +114,7 @@ def test_a_long_unknown_name_is_not_echoed_whole() -> None:
     assert len(refusal(BashParams, {"command": "x", "y" * 10_000: 1})) < 200
 
 
-def test_the_first_thing_that_is_wrong_is_named() -> None:
+def test_error_names_the_first_fault() -> None:
     assert refusal(BashParams, {"foo": 1}) == "Missing required parameter: command"
 
 
@@ -166,7 +166,7 @@ def test_an_environment_holds_strings(params: dict[str, Any], message: str) -> N
     assert caught.value.message == message
 
 
-def test_what_is_within_a_parameter_is_read_as_leniently() -> None:
+def test_nested_values_are_read_leniently() -> None:
     raw = b'{"name": "Bash", "arguments": {"a": [1, null]}, "context": {"max_output_size": 5.0}}'
     params = decode_params(CallToolParams, raw)
     assert params.arguments == {"a": [1, None]}

@@ -14,7 +14,7 @@ from shelld_protocol.schemas import openrpc_document
 DOCUMENT = openrpc_document("1.2.3")
 
 
-def test_it_lists_every_method_and_error() -> None:
+def test_document_lists_every_method_and_error() -> None:
     assert [method["name"] for method in DOCUMENT["methods"]] == list(METHODS)
     assert DOCUMENT["info"] == {"title": "shelld", "version": "1.2.3"}
     codes = {error["code"] for error in DOCUMENT["components"]["errors"].values()}
@@ -22,7 +22,7 @@ def test_it_lists_every_method_and_error() -> None:
 
 
 @pytest.mark.parametrize("method", DOCUMENT["methods"], ids=lambda method: method["name"])
-def test_its_schemas_are_valid_and_required_params_come_first(method: dict[str, Any]) -> None:
+def test_document_schemas_are_valid_and_ordered(method: dict[str, Any]) -> None:
     required = [param["required"] for param in method["params"]]
     assert required == sorted(required, reverse=True)
     schemas = [param["schema"] for param in method["params"]] + [method["result"]["schema"]]
@@ -47,7 +47,7 @@ def test_its_references_lead_somewhere() -> None:
         assert target
 
 
-def test_result_members_are_camel_case_and_ids_are_not() -> None:
+def test_result_members_are_camel_case_except_ids() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert {"bash_id", "exitCode", "durationMs", "stdoutBytes"} <= set(
         schemas["BashResult"]["properties"]

@@ -89,7 +89,7 @@ def test_a_parameter_is_json_schema(parameter: ToolParameter, schema: dict[str, 
         ("object", [{"key": "value"}, {}], ["{'key': 'value'}", ["a"], None]),
     ],
 )
-def test_a_value_has_the_type_or_is_told_which(
+def test_wrong_type_names_the_expected_one(
     json_type: JsonType, good: list[Any], bad: list[Any]
 ) -> None:
     parameter = ToolParameter("value", json_type)
@@ -137,7 +137,7 @@ FORMAT = ToolParameter("format", "string", enum=["json", "yaml", "toml"])
         ),
     ],
 )
-def test_a_value_is_within_the_limits_or_is_told_which(
+def test_value_out_of_limits_names_the_limit(
     parameter: ToolParameter, value: Any, sentence: str | None
 ) -> None:
     assert parameter.problem_with(value) == sentence
@@ -171,9 +171,7 @@ def parameters(draw: st.DrawFn) -> ToolParameter:
 
 
 @given(parameters(), VALUES)
-def test_a_value_is_valid_exactly_if_it_is_by_the_schema(
-    parameter: ToolParameter, value: Any
-) -> None:
+def test_validation_agrees_with_the_schema(parameter: ToolParameter, value: Any) -> None:
     schema = parameter.to_json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator: Any = jsonschema.Draft202012Validator(schema)
@@ -192,12 +190,12 @@ def test_a_value_is_valid_exactly_if_it_is_by_the_schema(
         {"type": "array", "min_length": 1},
     ],
 )
-def test_a_parameter_that_no_value_could_meet_is_refused(settings: dict[str, Any]) -> None:
+def test_impossible_parameter_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="p"):
         ToolParameter("p", **settings)
 
 
-def test_limits_may_admit_one_value() -> None:
+def test_limits_may_allow_a_single_value() -> None:
     parameter = ToolParameter("p", "integer", minimum=2, maximum=2)
     assert [parameter.problem_with(value) is None for value in (1, 2, 3)] == [False, True, False]
 
@@ -238,7 +236,7 @@ def test_a_context_has_defaults() -> None:
     assert (context.timeout, context.max_output_size, context.metadata) == (120, 100_000, {})
 
 
-def test_a_context_is_what_it_was_made_of() -> None:
+def test_context_keeps_its_members() -> None:
     given: dict[str, Any] = {
         "working_dir": "/home/user/project",
         "session_id": "sess_abc123",

@@ -31,12 +31,12 @@ assert asyncio.run(dispatch(methods, "context", "x", b"{}")) == "context"
 
 
 @pytest.mark.parametrize("script", [USE_OURS + USE_IT + USE_OURS, USE_IT + USE_OURS + USE_IT])
-def test_the_whole_package_can_be_imported_before_and_after(script: str) -> None:
+def test_jsonrpcserver_can_be_imported_before_and_after(script: str) -> None:
     # Its own import warns on some versions of Python.
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=30)
 
 
-def test_what_a_failed_request_held_does_not_wait_for_the_garbage_collector() -> None:
+def test_failed_request_is_freed_without_collector() -> None:
     class Held:
         """As an output that goes into the error's data."""
 
@@ -62,7 +62,7 @@ def test_what_a_failed_request_held_does_not_wait_for_the_garbage_collector() ->
         gc.enable()
 
 
-def test_what_is_not_used_is_not_imported() -> None:
+def test_unused_modules_are_not_imported() -> None:
     script = "import sys, shelld.app; print(*sys.modules)"
     shown = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, check=True, timeout=30

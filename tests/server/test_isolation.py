@@ -125,7 +125,7 @@ async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
         assert not is_alive(pid)
 
 
-async def test_a_failed_record_of_the_end_is_not_the_commands_failure() -> None:
+async def test_failed_audit_record_does_not_fail_the_command() -> None:
     def on_end(_shell: Shell) -> None:
         raise ValueError("unforeseen")
 
@@ -165,7 +165,7 @@ class _ThreadWithoutMemory(threading.Thread):
         (threading.Thread, ErrorKind.INTERNAL_ERROR),
     ],
 )
-async def test_tools_that_cannot_be_loaded_are_loaded_for_the_next_request(
+async def test_failed_loading_of_tools_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, thread: type[threading.Thread], kind: ErrorKind
 ) -> None:
     monkeypatch.setattr(Toolbox, "_load", fails_once(vars(Toolbox)["_load"]))

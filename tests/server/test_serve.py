@@ -240,7 +240,7 @@ def cancel(request_id: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("is_batch", [True, False])
-async def test_other_tasks_have_their_turn_while_many_messages_start(
+async def test_other_tasks_run_while_many_requests_start(
     monkeypatch: pytest.MonkeyPatch, is_batch: bool
 ) -> None:
     total = 10 * MAX_STARTED_IN_A_ROW
@@ -269,7 +269,7 @@ async def test_other_tasks_have_their_turn_while_many_messages_start(
     assert max(accepted.values()) <= MAX_STARTED_IN_A_ROW
 
 
-async def test_all_messages_before_the_end_of_input_are_answered() -> None:
+async def test_messages_before_end_of_input_are_answered() -> None:
     total = 2 * MAX_STARTED_IN_A_ROW + 1
     async with served() as peer:
         peer.send(*(request("nothing", number) for number in range(total)))
@@ -278,7 +278,7 @@ async def test_all_messages_before_the_end_of_input_are_answered() -> None:
     assert sorted(answered) == list(range(total))
 
 
-async def test_large_answers_are_made_as_the_client_takes_them() -> None:
+async def test_large_answers_are_encoded_as_client_reads() -> None:
     large = LargeBody()
     async with served(large=large) as peer:
         peer.send(*(request("large", number) for number in range(4)), cancel(1))
@@ -294,7 +294,7 @@ async def test_large_answers_are_made_as_the_client_takes_them() -> None:
     assert [len(answers[number]["result"]) for number in (0, 2, 3)] == [LARGE_BYTES] * 3
 
 
-async def test_batch_refuses_large_answers_once_it_holds_many(
+async def test_full_batch_refuses_more_large_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     large, made = LargeBody(), 2
@@ -311,7 +311,7 @@ async def test_batch_refuses_large_answers_once_it_holds_many(
     assert refused == [{"kind": "resource_exhausted", "limit": "memory"}] * 2
 
 
-async def test_a_member_of_a_batch_that_cannot_be_taken_is_answered(
+async def test_unusable_batch_member_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failures = iter([False, True])
@@ -334,7 +334,7 @@ async def test_a_member_of_a_batch_that_cannot_be_taken_is_answered(
     assert [answers[number]["result"] for number in (0, 2)] == [None, None]
 
 
-async def test_a_batch_that_cannot_be_joined_gives_up_its_largest_answers(
+async def test_batch_without_memory_drops_largest_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def join(replies: list[bytes]) -> bytes:
@@ -375,7 +375,7 @@ async def test_time_without_the_processor_is_not_drained() -> None:
     assert answers[2]["error"]["code"] == ErrorKind.SHUTTING_DOWN.code
 
 
-async def test_what_a_cancelled_request_held_does_not_wait_for_the_garbage_collector() -> None:
+async def test_cancelled_request_is_freed_without_collector() -> None:
     async with served() as peer:
         gc.disable()
         try:
@@ -394,7 +394,7 @@ async def test_what_a_cancelled_request_held_does_not_wait_for_the_garbage_colle
 @pytest.mark.parametrize(
     "method", ["broken", "broken_type", "unencodable", "surrogate", "unencodable_error", "group"]
 )
-async def test_what_goes_wrong_inside_is_an_internal_error_without_its_text(
+async def test_unexpected_exception_is_internal_error_without_text(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "shelld")
@@ -411,7 +411,7 @@ async def test_what_goes_wrong_inside_is_an_internal_error_without_its_text(
         assert await peer.receive() == {"jsonrpc": "2.0", "id": 2, "result": None}
 
 
-async def test_an_error_of_ours_arrives_as_it_is() -> None:
+async def test_own_error_arrives_unchanged() -> None:
     async with served() as peer:
         peer.send(request("own_error", 1))
         error = (await peer.receive())["error"]
@@ -445,7 +445,7 @@ async def test_a_reader_that_fails_loses_no_message(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("method", ["receive_data", "next_event"])
-async def test_the_last_message_is_answered_when_memory_is_there_again(
+async def test_last_message_is_answered_after_memory_shortage(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     shortages = failing(getattr(FrameReader, method), MAX_READ_FAILURES + 1, MemoryError)
@@ -464,7 +464,7 @@ async def test_a_reader_that_always_fails_ends_the_stream(monkeypatch: pytest.Mo
     assert faults.count() == before + 1
 
 
-async def test_a_message_that_the_server_fails_at_is_answered(
+async def test_message_failing_in_server_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shelld.server.serve.decode_message", failing(decode_message, 1))
@@ -475,7 +475,7 @@ async def test_a_message_that_the_server_fails_at_is_answered(
         assert (await peer.receive())["id"] == 2
 
 
-async def test_a_request_that_the_server_fails_at_is_answered(
+async def test_request_failing_in_server_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Workers, "start", failing(Workers[Any].start, 1))
@@ -514,14 +514,14 @@ async def test_shielded_cleanup_of_a_cancelled_method_is_finished() -> None:
         assert (await peer.receive())["error"]["code"] == -32800
 
 
-async def test_a_method_that_ends_in_spite_of_a_cancel_is_answered_once() -> None:
+async def test_method_ignoring_cancellation_is_answered_once() -> None:
     async with served() as peer:
         peer.send(request("deaf", 1), cancel(1), request("nothing", 2))
         answers = [await peer.receive(), await peer.receive()]
         assert sorted(answer["id"] for answer in answers) == [1, 2]
 
 
-async def test_requests_at_the_end_are_refused_after_the_drain() -> None:
+async def test_late_requests_are_refused_after_the_drain() -> None:
     async with served() as peer:
         peer.send(request("forever", 1), request("nothing", 2))
         assert (await peer.receive())["id"] == 2
@@ -529,7 +529,7 @@ async def test_requests_at_the_end_are_refused_after_the_drain() -> None:
         assert (await peer.receive())["error"]["code"] == 1006
 
 
-async def test_request_over_the_limit_waits_and_cancellations_are_read() -> None:
+async def test_cancellations_are_read_while_requests_wait() -> None:
     async with served(max_in_flight=2) as peer:
         waiting = [request("nothing", 3), request("nothing", 4), request("forever", 5)]
         cancels = [cancel(5), cancel(4), cancel(1)]
@@ -542,7 +542,7 @@ async def test_request_over_the_limit_waits_and_cancellations_are_read() -> None
         assert await peer.receive() == {"jsonrpc": "2.0", "id": 6, "result": None}
 
 
-async def test_a_cancellation_is_not_compared_with_all_requests_in_flight(
+async def test_cancellation_costs_the_same_at_any_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     comparisons = 0
@@ -572,7 +572,7 @@ async def test_a_cancellation_is_not_compared_with_all_requests_in_flight(
     assert comparisons < 10 * len(ids)
 
 
-async def test_what_a_failing_cancellation_has_left_can_be_cancelled(
+async def test_request_can_be_cancelled_after_failed_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failures = iter([True])
@@ -589,7 +589,7 @@ async def test_what_a_failing_cancellation_has_left_can_be_cancelled(
         assert (await peer.receive())["error"]["data"]["kind"] == "cancelled"
 
 
-async def test_an_id_that_was_cancelled_can_be_used_and_cancelled_again() -> None:
+async def test_cancelled_id_can_be_used_again() -> None:
     async with served() as peer:
         peer.send(request("forever", 1), request("forever", 1), cancel(1), request("forever", 1))
         assert [(await peer.receive())["id"] for _ in range(2)] == [1, 1]
@@ -627,7 +627,7 @@ async def test_notification_over_the_limit_gets_no_answer() -> None:
         assert (await peer.receive())["id"] == 1
 
 
-async def test_notifications_are_sent_in_order_and_not_piled_up_for_who_does_not_read() -> None:
+async def test_unread_notifications_are_not_piled_up() -> None:
     async with served() as peer:
         peer.send(request("talks", 1))
         messages = [await peer.receive()]
@@ -657,7 +657,7 @@ steps = st.lists(
 
 @settings(max_examples=60)
 @given(steps)
-def test_whatever_happens_there_is_one_answer_to_each_request(
+def test_each_request_gets_one_answer(
     script: list[tuple[str, str, int]],
 ) -> None:
     logger = logging.getLogger("shelld")

@@ -35,7 +35,7 @@ def read_all(descriptor: int, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("make", [pipe_pair, socket_pair])
-async def test_what_is_written_arrives_in_order_although_nobody_reads(
+async def test_unread_output_arrives_in_order(
     tmp_path: Path, make: Callable[[Path], tuple[int, int]]
 ) -> None:
     read, write = make(tmp_path)
@@ -81,7 +81,7 @@ async def test_answers_arrive_whole_on_a_nonblocking_stream(
     os.close(write)
 
 
-async def test_nothing_is_kept_of_what_the_client_has_taken() -> None:
+async def test_taken_output_is_not_kept() -> None:
     read, write = os.pipe()
     output = Output(write)
     data = b"x" * 3_000_000
@@ -98,7 +98,7 @@ async def test_nothing_is_kept_of_what_the_client_has_taken() -> None:
     os.close(write)
 
 
-async def test_what_an_empty_pipe_holds_is_written_at_once_and_no_more() -> None:
+async def test_writer_fills_the_pipe_and_no_more() -> None:
     read, write = os.pipe()
     output = Output(write)
     for size in (100, 30_000, 65_536):
@@ -119,7 +119,7 @@ async def test_what_an_empty_pipe_holds_is_written_at_once_and_no_more() -> None
     os.close(write)
 
 
-async def test_a_pipe_that_its_reader_made_smaller_never_blocks() -> None:
+async def test_shrunk_pipe_never_blocks() -> None:
     read, write = os.pipe()
     output = Output(write)
     fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, 4096)
@@ -133,7 +133,7 @@ async def test_a_pipe_that_its_reader_made_smaller_never_blocks() -> None:
     os.close(write)
 
 
-async def test_answers_that_cannot_be_joined_are_written_one_by_one(
+async def test_unjoinable_answers_are_written_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failures = 0
@@ -173,7 +173,7 @@ async def test_a_file_takes_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 1_000_000])
-async def test_a_reader_that_is_gone_is_noticed_at_the_next_write(size: int) -> None:
+async def test_vanished_reader_is_noticed_at_next_write(size: int) -> None:
     read, write = os.pipe()
     output = Output(write)
     os.close(read)
@@ -185,7 +185,7 @@ async def test_a_reader_that_is_gone_is_noticed_at_the_next_write(size: int) -> 
     os.close(write)
 
 
-async def test_a_reader_that_goes_away_in_the_middle_is_noticed() -> None:
+async def test_reader_leaving_in_the_middle_is_noticed() -> None:
     read, write = os.pipe()
     output = Output(write)
     output.write(b"x" * 1_000_000)
@@ -196,7 +196,7 @@ async def test_a_reader_that_goes_away_in_the_middle_is_noticed() -> None:
     os.close(write)
 
 
-async def test_nothing_follows_an_answer_that_was_cut_by_a_failure(
+async def test_nothing_follows_a_cut_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_output: Output, _rest: memoryview) -> None:

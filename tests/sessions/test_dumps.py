@@ -5,7 +5,7 @@ from __future__ import annotations
 from shelld.sessions.dumps import DumpFiles
 
 
-def test_a_file_that_is_given_back_twice_is_not_given_to_two_commands() -> None:
+def test_file_given_back_twice_is_used_once() -> None:
     files = DumpFiles()
     first = files.take()
     # As when what follows the first time has failed.

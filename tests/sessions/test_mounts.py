@@ -28,7 +28,7 @@ def test_remote_file_systems_are_found() -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"\n", b" - nfs", b"1 2 3 / /x - ", b"1 2 - nfs a b", b"\xff"]
 )
-def test_what_is_no_list_names_none(text: bytes) -> None:
+def test_malformed_mount_list_names_none(text: bytes) -> None:
     assert remote_mounts(text) == frozenset()
 
 
@@ -42,7 +42,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "remote"
 
 
-def test_a_path_is_followed_as_far_as_that_is_safe(remote: Path, tmp_path: Path) -> None:
+def test_path_is_followed_up_to_remote_mount(remote: Path, tmp_path: Path) -> None:
     looked_at = Mounts()
     (tmp_path / "absolute").symlink_to(remote / "below")
     (tmp_path / "relative").symlink_to("./x/../remote")

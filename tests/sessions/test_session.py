@@ -82,19 +82,19 @@ def test_no_dump_makes_a_session_raise(dump: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=30), min_size=9, max_size=12))
-def test_dumps_of_the_right_form_are_read_or_refused(parts: list[bytes]) -> None:
+def test_well_formed_dumps_are_read_or_refused(parts: list[bytes]) -> None:
     dump = b"\0".join((b"", *parts, b"", b""))
     assert is_whole(dump)
     assert (parse_dump(dump) is not None) == is_readable(dump)
 
 
 @given(mutated())
-def test_what_is_readable_is_parsed(dump: bytes) -> None:
+def test_readable_dump_is_parsed(dump: bytes) -> None:
     assert (parse_dump(dump) is not None) == is_readable(dump)
 
 
 @given(st.binary(max_size=100))
-def test_what_was_printed_before_the_dump_is_ignored(printed: bytes) -> None:
+def test_text_before_the_dump_is_ignored(printed: bytes) -> None:
     assert parse_dump(printed + DUMPED) == parse_dump(DUMPED)
 
 
@@ -107,7 +107,7 @@ def test_a_directory_is_found_for_every_state(cwd: bytes) -> None:
     assert session.resolve(None) in ("/", "//", "", ".")
 
 
-def test_a_bash_without_a_directory_leaves_the_session_where_it_was() -> None:
+def test_unknown_directory_keeps_the_sessions() -> None:
     session = new_session(BASE)
     assert session.keep(Left(DUMPED.replace(b"/usr\n.\0\0", b"\0\0"))) is None
     assert session.state.cwd == b"/"
@@ -167,7 +167,7 @@ async def test_a_long_dump_is_read_without_threads(monkeypatch: pytest.MonkeyPat
     assert b"g4999" in session.state.names
 
 
-async def test_a_long_dump_that_cannot_be_read_is_not_kept() -> None:
+async def test_unreadable_long_dump_is_not_kept() -> None:
     session = new_session(BASE)
     left = session.keep(Left(functions_dump(5_000).replace(b"declare -- x", b"declare x")))
     assert isinstance(left, Left)
@@ -175,7 +175,7 @@ async def test_a_long_dump_that_cannot_be_read_is_not_kept() -> None:
     assert session.state is BASE
 
 
-async def test_the_command_that_ended_last_wins_over_a_long_dump() -> None:
+async def test_later_command_wins_over_long_dump() -> None:
     session = new_session(BASE)
     left = session.keep(Left(functions_dump(5_000)))
     assert isinstance(left, Left)
@@ -184,7 +184,7 @@ async def test_the_command_that_ended_last_wins_over_a_long_dump() -> None:
     assert session.state.names == {b"f", b"a"}
 
 
-def test_a_short_dump_is_read_when_the_state_is_asked_for(
+def test_short_dump_is_parsed_on_demand(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[bytes] = []
@@ -219,7 +219,7 @@ def test_a_dump_is_kept_through_shortages(monkeypatch: pytest.MonkeyPatch) -> No
     assert session.state.cwd == b"/usr"
 
 
-def test_a_dump_that_fails_unexpectedly_twice_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dump_failing_twice_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_dump: bytes) -> ShellState | None:
         raise ValueError("unforeseen")
 
@@ -243,7 +243,7 @@ def test_a_dump_that_fails_unexpectedly_twice_is_given_up(monkeypatch: pytest.Mo
         (DUMPED, False, Unkept.SIGNAL),
     ],
 )
-def test_a_recorder_tells_why_nothing_was_kept(
+def test_recorder_gives_the_reason(
     written: bytes | None, has_exited: bool, reason: str | None
 ) -> None:
     session = new_session(BASE)

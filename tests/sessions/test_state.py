@@ -66,7 +66,7 @@ alias ll='ls -l' quo="echo 'it'\''s'"
 """
 
 
-def test_another_bash_has_all_that_the_first_one_had() -> None:
+def test_next_bash_has_the_whole_state() -> None:
     first = after(EVERYTHING)
     assert first.cwd == b"/etc"
     assert first.env[b"A"] == b'x"y$z`\\'
@@ -89,7 +89,7 @@ def test_a_fresh_bash_is_made_again_by_nothing() -> None:
     assert again.script == state.script
 
 
-def test_what_two_commands_have_left_is_kept_in_their_order() -> None:
+def test_states_are_kept_in_order_of_ends() -> None:
     session = Session("main", BASE, DumpFiles(), Mounts())
     assert session.keep(Left(dump_of("export A=1"))) is None
     # The second had an A of its own, for its time.
@@ -100,7 +100,7 @@ def test_what_two_commands_have_left_is_kept_in_their_order() -> None:
     assert b"x=" in session.state.script
 
 
-def test_of_a_long_directory_stack_the_newest_entries_are_kept() -> None:
+def test_newest_directory_stack_entries_are_kept() -> None:
     count = 4 * MAX_DIRECTORIES
     many = f"for i in {{1..{count}}}; do pushd -n /d$i; done >/dev/null"
     state = after(many)
@@ -110,7 +110,7 @@ def test_of_a_long_directory_stack_the_newest_entries_are_kept() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, -1, -3])
-def test_a_dump_that_is_not_whole_is_none(cut: int) -> None:
+def test_incomplete_dump_is_none(cut: int) -> None:
     dump = dump_of("x=1")
     assert parse_dump(dump[:cut]) is None
 
@@ -129,7 +129,7 @@ def test_values_come_through_byte_by_byte(value: bytes) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_a_quoted_word_is_one_word(value: bytes) -> None:
+def test_quoted_word_stays_one_word(value: bytes) -> None:
     value = value.replace(b"\0", b"")
     script = b"printf %s " + quote(value)
     result = subprocess.run([b"bash", b"-c", script], capture_output=True, check=True)
@@ -144,7 +144,7 @@ def test_a_quoted_word_is_one_word(value: bytes) -> None:
         (rb"$'\n\t\'\\\001\377\x41\E'", b"\n\t'\\\x01\xff\x41\x1b"),
     ],
 )
-def test_what_bash_has_quoted_is_read(word: bytes, value: bytes) -> None:
+def test_quoting_of_bash_is_understood(word: bytes, value: bytes) -> None:
     assert unquote(word) == value
 
 
@@ -220,29 +220,29 @@ test *
 
 
 @pytest.mark.parametrize("command", HARMLESS)
-def test_what_starts_programs_changes_nothing(command: str) -> None:
+def test_starting_programs_changes_nothing(command: str) -> None:
     assert changes_nothing(command, ())
 
 
 @pytest.mark.parametrize("command", HARMFUL)
-def test_whatever_could_change_something_is_not_taken_to_change_nothing(command: str) -> None:
+def test_possible_changes_are_never_missed(command: str) -> None:
     assert not changes_nothing(command, {b"mine"})
 
 
 @pytest.mark.parametrize("command", HARMLESS)
-def test_what_changes_nothing_leaves_the_state_as_it_was(command: str) -> None:
+def test_command_changing_nothing_keeps_the_state(command: str) -> None:
     # What would end bash, or run for long, is left out here.
     if not any(word in command for word in ("exit", "kill", "make", "git", "python", "sleep")):
         dump = dump_of(f"{{ {command}; }} >/dev/null 2>&1")
         assert parse_dump(dump) == after(":")
 
 
-def test_functions_of_the_environment_are_known_from_the_beginning() -> None:
+def test_environment_functions_are_known_at_start() -> None:
     state = first_state(b"/", {b"BASH_FUNC_module%%": b"() { :; }", b"PATH": b"/bin"})
     assert state.names == {b"module"}
 
 
-def test_what_bash_must_not_be_started_with_is_set_by_the_prelude() -> None:
+def test_prelude_sets_withheld_variables() -> None:
     env, withheld = startable({b"A": b"1", b"BASH_ENV": b"x'y", b"POSIXLY_CORRECT": b"1"})
     assert (env, withheld) == ({b"A": b"1"}, {b"BASH_ENV": b"x'y", b"POSIXLY_CORRECT": b"1"})
     text = prelude(BASE, 3, withheld)
@@ -251,7 +251,7 @@ def test_what_bash_must_not_be_started_with_is_set_by_the_prelude() -> None:
     assert shown.stdout == "x'y\n1\nposix\n"
 
 
-def test_words_of_a_long_command_are_not_searched_for_traps() -> None:
+def test_long_command_is_assumed_to_set_traps() -> None:
     state = ShellState(b"/", {}, names=frozenset({b"f"}), sets_traps=True)
     assert not may_trap(b"echo " + b"a " * 100, state)
     assert may_trap(b"echo " + b"a " * 100_000, state)

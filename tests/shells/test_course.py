@@ -44,12 +44,12 @@ IMPOSSIBLE: dict[str, set[tuple[State, Event]]] = {
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
-def test_each_pair_is_in_the_table_or_known_to_be_impossible(state: State, event: Event) -> None:
+def test_each_pair_is_in_table_or_impossible(state: State, event: Event) -> None:
     is_impossible = any((state, event) in pairs for pairs in IMPOSSIBLE.values())
     assert is_impossible is (event not in TABLE[state])
 
 
-def test_what_cannot_happen_is_an_error() -> None:
+def test_impossible_event_is_an_error() -> None:
     with pytest.raises(ValueError, match="TOLD cannot happen in the state RUNNING"):
         next_step(State.RUNNING, Event.TOLD)
 
@@ -79,7 +79,7 @@ def test_each_action_is_asked_for_somewhere() -> None:
     assert asked == set(Action)
 
 
-def test_an_action_that_can_cause_an_event_is_the_last_of_its_step() -> None:
+def test_action_causing_events_comes_last() -> None:
     causes = {
         Action.NOTE_WAITING,
         Action.DISCARD,

@@ -70,7 +70,7 @@ async def test_leaving_the_scope_kills_everything() -> None:
     assert {shell.status for shell in shells} == {ShellStatus.KILLED}
 
 
-async def test_kill_all_tells_how_many_there_were() -> None:
+async def test_kill_all_returns_the_count() -> None:
     async with Manager() as manager:
         for _ in range(3):
             await start_shell(manager, "sleep 300", "/")
@@ -81,7 +81,7 @@ async def test_kill_all_tells_how_many_there_were() -> None:
         assert manager.list_running() == []
 
 
-async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
+async def test_failed_start_leaves_nothing() -> None:
     async with Manager() as manager:
         for _ in range(3):
             with pytest.raises(RpcError) as caught:
@@ -91,7 +91,7 @@ async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
         assert (await start_shell(manager, "true", "/")).pid is not None
 
 
-async def test_surrogates_that_stand_for_bytes_are_those_bytes() -> None:
+async def test_surrogate_escapes_become_their_bytes() -> None:
     async with Manager() as manager:
         command = "printf '%s|%s' '\udcff' \"$A\""
         shell = await start_shell(manager, command, "/", {"A": "\udcfe"})
@@ -100,7 +100,7 @@ async def test_surrogates_that_stand_for_bytes_are_those_bytes() -> None:
         assert output_of(shell) == b"\xff|\xfe"
 
 
-def test_it_needs_nothing_but_an_event_loop_of_asyncio() -> None:
+def test_manager_needs_only_asyncio() -> None:
     """What the event loop calls is no task, so there nobody can be asked which library runs."""
 
     async def main() -> list[ShellStatus]:
@@ -116,7 +116,7 @@ def test_it_needs_nothing_but_an_event_loop_of_asyncio() -> None:
     assert asyncio.run(main()) == [ShellStatus.COMPLETED, ShellStatus.TIMEOUT]
 
 
-async def test_old_shells_are_cleaned_up_and_running_ones_kept() -> None:
+async def test_cleanup_removes_old_ended_shells() -> None:
     async with Manager(ManagerOptions(retain_seconds=10_000)) as manager:
         running = await start_shell(manager, "sleep 300", "/")
         old, recent = [await start_shell(manager, "true", "/") for _ in range(2)]
@@ -128,13 +128,13 @@ async def test_old_shells_are_cleaned_up_and_running_ones_kept() -> None:
         assert manager.list_shells() == [running, recent]
 
 
-async def test_a_manager_that_is_not_running_starts_nothing() -> None:
+async def test_stopped_manager_starts_nothing() -> None:
     manager = Manager()
     with pytest.raises(RuntimeError):
         await manager.start(StartRequest("true"))
 
 
-async def test_threads_and_children_of_the_program_are_left_alone(tmp_path: Path) -> None:
+async def test_manager_leaves_other_threads_and_children_alone(tmp_path: Path) -> None:
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
@@ -161,7 +161,7 @@ async def test_cancelling_the_program_leaves_nothing() -> None:
     assert not is_alive(pid)
 
 
-async def test_a_kill_that_comes_while_orphans_are_ended_is_not_waited_for_in_vain(
+async def test_kill_during_orphan_cleanup_returns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:
@@ -183,7 +183,7 @@ async def test_a_kill_that_comes_while_orphans_are_ended_is_not_waited_for_in_va
         assert shell.status is ShellStatus.KILLED
 
 
-async def test_without_adoption_nobody_waits_for_a_lost_command_of_unknown_pid() -> None:
+async def test_lost_command_without_pid_is_not_awaited() -> None:
     before = children(os.getpid())
     pool = RunnerPool()
     pool.prepare()
@@ -209,7 +209,7 @@ async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
         assert manager.started_count == 3 * MAX_STARTING + 1
 
 
-async def test_a_start_that_waits_for_its_turn_when_the_manager_ends_starts_nothing() -> None:
+async def test_waiting_start_ends_with_the_manager() -> None:
     refused: list[RpcError] = []
     asked = 0
 
@@ -258,7 +258,7 @@ async def test_spare_runners_end_by_themselves(monkeypatch: pytest.MonkeyPatch) 
                 await anyio.sleep(0.01)
 
 
-async def test_what_a_runner_says_of_itself_is_none_while_there_can_be_none(
+async def test_runner_info_is_none_without_runner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_pool: RunnerPool) -> None:
@@ -274,7 +274,7 @@ async def test_what_a_runner_says_of_itself_is_none_while_there_can_be_none(
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_command_whose_keeper_died_with_the_request_starts_all_the_same(
+async def test_command_starts_although_keeper_died(
     monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     kill = os.kill
@@ -330,7 +330,7 @@ def next_runner(monkeypatch: pytest.MonkeyPatch) -> Generator[Channel]:
         (ShellEvent.TIMED_OUT, ShellStatus.TIMEOUT),
     ],
 )
-async def test_a_command_killed_before_its_start_is_never_started(
+async def test_command_killed_before_start_never_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, event: ShellEvent, status: ShellStatus
 ) -> None:
     async with Manager() as manager:
@@ -345,7 +345,7 @@ async def test_a_command_killed_before_its_start_is_never_started(
         assert not (tmp_path / "ran").exists()
 
 
-async def test_a_start_that_is_killed_before_it_runs_is_cancelled(
+async def test_start_killed_early_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:
@@ -367,7 +367,7 @@ async def test_a_start_that_is_killed_before_it_runs_is_cancelled(
         assert error.data == {"kind": "spawn_failed", "errno": "ECANCELED"}
 
 
-async def test_a_start_whose_runner_is_lost_is_not_cancelled(
+async def test_start_with_lost_runner_is_not_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:
@@ -393,7 +393,7 @@ def report_timeouts(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:
     return has_passed
 
 
-async def test_a_command_overdue_before_its_start_is_released_once_it_runs(
+async def test_overdue_start_is_released_once_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     has_passed = report_timeouts(monkeypatch)
@@ -445,7 +445,7 @@ def stopped_keeper(killed: list[int]) -> int:
     return pid
 
 
-async def test_what_an_ended_command_left_is_named_or_said_to_be_lost() -> None:
+async def test_leftovers_are_named_or_reported_lost() -> None:
     # As soon as bash has been reaped, what it left behind kills the runner.
     left = "(trap '' HUP; while kill -0 $$; do :; done 2>/dev/null; kill -9 $PPID) & exit 0"
     async with Manager() as manager:
@@ -458,7 +458,7 @@ async def test_what_an_ended_command_left_is_named_or_said_to_be_lost() -> None:
         assert shell.reason == "lost"
 
 
-async def test_runner_and_keeper_killed_together_take_the_session_with_them(
+async def test_killed_runner_and_keeper_end_the_session(
     tmp_path: Path,
 ) -> None:
     # All that can be had where this program is not the one that adopts, and knows the pid.
@@ -478,7 +478,7 @@ async def test_runner_and_keeper_killed_together_take_the_session_with_them(
 
 
 @pytest.mark.parametrize("step", ["Shell", "Links", "Outcome", "Life", "Supervisor"])
-async def test_a_start_that_fails_half_way_leaves_no_reader(
+async def test_half_failed_start_leaves_no_reader(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def fail(*_arguments: object, **_options: object) -> None:

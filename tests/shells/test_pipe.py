@@ -61,7 +61,7 @@ def test_a_pipe_is_pumped_until_end_of_file() -> None:
     piped.pipe.close()
 
 
-def test_draining_takes_what_is_there_and_nothing_that_comes_meanwhile(
+def test_draining_takes_only_present_bytes(
     pipes: list[Piped], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     piped = pipes[0]
@@ -78,7 +78,7 @@ def test_draining_takes_what_is_there_and_nothing_that_comes_meanwhile(
     assert piped.received == b"x" * written
 
 
-def test_only_who_fills_its_pipe_gets_a_larger_one(pipes: list[Piped]) -> None:
+def test_only_full_pipes_are_enlarged(pipes: list[Piped]) -> None:
     quiet, loud = pipes[:2]
     for _ in range(3):
         os.write(quiet.write_end, b"x" * (USUAL - 1))
@@ -107,7 +107,7 @@ def test_only_some_pipes_are_large_at_a_time(pipes: list[Piped]) -> None:
     assert late.size > USUAL
 
 
-def test_a_larger_pipe_that_is_refused_is_done_without(
+def test_refused_enlargement_is_ignored(
     pipes: list[Piped], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -144,7 +144,7 @@ def test_a_shortage_that_passes_loses_no_output(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EBADF])
-def test_a_pipe_that_cannot_be_read_is_reported_as_lost_output(
+def test_unreadable_pipe_is_lost_output(
     pipes: list[Piped], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     piped = pipes[0]
@@ -164,7 +164,7 @@ def test_a_pipe_that_cannot_be_read_is_reported_as_lost_output(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM, errno.EINTR])
-def test_a_pipe_is_drained_although_its_size_is_unknown(
+def test_pipe_of_unknown_size_is_drained(
     pipes: list[Piped], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     piped = pipes[0]

@@ -54,7 +54,7 @@ def stat(arguments: int, end: int) -> bytes:
     return f"4711 (bash) S 1) S {' '.join(fields)}\n".encode()
 
 
-def test_arguments_are_looked_for_only_once_they_are_there() -> None:
+def test_argument_address_is_unknown_during_execve() -> None:
     assert arguments_address(stat(140_000, 144_000)) == 140_000
     assert arguments_address(stat(140_000, 0)) is None
     assert arguments_address(stat(0, 0)) is None
@@ -67,7 +67,7 @@ def test_arguments_are_looked_for_only_once_they_are_there() -> None:
         assert memory.read(len(expected)) == expected
 
 
-async def test_the_oldest_gives_way_once_it_has_waited_long() -> None:
+async def test_oldest_spare_shell_gives_way() -> None:
     async with Manager(ManagerOptions(spare_shells=2)) as manager:
         for session in ("a", "b", "c"):
             await run(manager, "true", session)
@@ -87,7 +87,7 @@ async def test_the_oldest_gives_way_once_it_has_waited_long() -> None:
         assert manager.spares_used == 2
 
 
-async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spare_shells_of_unused_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manager_module, "_SWEEP_S", 0.02)
     async with Manager() as manager:
         await run(manager, "true")
@@ -100,7 +100,7 @@ async def test_those_of_sessions_that_are_not_used_end(monkeypatch: pytest.Monke
         await wait_for_waiting(1)
 
 
-async def test_where_commands_follow_at_once_two_wait() -> None:
+async def test_rapid_commands_get_two_spare_shells() -> None:
     async with Manager() as manager:
         manager.runtime.spares.policy.in_a_row_s = 60
         for _ in range(3):
@@ -118,7 +118,7 @@ async def start_slowly(manager: Manager) -> None:
     await wait_for_waiting(0)
 
 
-async def test_where_they_start_slowly_none_wait_until_there_was_a_pause() -> None:
+async def test_slow_starts_pause_spare_shells() -> None:
     async with Manager() as manager:
         await start_slowly(manager)
         # Fewer if one could not be used yet.
@@ -128,7 +128,7 @@ async def test_where_they_start_slowly_none_wait_until_there_was_a_pause() -> No
         await wait_for_waiting(1)
 
 
-async def test_where_they_started_slowly_one_is_tried_after_a_while() -> None:
+async def test_slow_starts_are_tried_again_later() -> None:
     async with Manager() as manager:
         await start_slowly(manager)
         manager.runtime.spares.policy.retry_s = 0
@@ -140,7 +140,7 @@ async def test_where_they_started_slowly_one_is_tried_after_a_while() -> None:
         await wait_for_waiting(0)
 
 
-async def test_where_their_memory_must_not_be_written_none_wait(
+async def test_unwritable_memory_ends_spare_shells(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_launch: SpareLaunch, _pid: int) -> None:
@@ -155,7 +155,7 @@ async def test_where_their_memory_must_not_be_written_none_wait(
         assert manager.spares_used == 0
 
 
-async def test_one_that_cannot_be_told_its_command_does_not_run_it(
+async def test_spare_shell_without_command_runs_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(_launch: SpareLaunch, _request: StartRequest) -> None:
@@ -205,7 +205,7 @@ def test_only_signals_that_can_end_a_process_count(own: int, shared: int, expect
     assert has_signals(status.encode()) is expected
 
 
-async def test_a_spare_that_is_being_killed_is_not_used(
+async def test_dying_spare_shell_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async with Manager() as manager:
@@ -248,7 +248,7 @@ async def test_a_replaced_directory_is_no_failure_of_spares(tmp_path: Path) -> N
                 await run(manager, "true")
 
 
-async def test_one_that_cannot_be_started_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_start_of_spare_shell_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object) -> None:
         raise OSError
 
@@ -259,7 +259,7 @@ async def test_one_that_cannot_be_started_is_no_error(monkeypatch: pytest.Monkey
         assert waiting() == 0
 
 
-async def test_one_that_does_not_start_is_not_waited_for(
+async def test_hanging_start_of_spare_shell_is_not_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def ignore(_launch: SpareLaunch, _pid: int) -> None:
@@ -290,7 +290,7 @@ async def test_waiting_does_not_count_as_running() -> None:
         assert shell.elapsed_ms <= passed_ms
 
 
-async def test_what_has_waited_does_not_count_as_a_shell() -> None:
+async def test_used_spare_shell_counts_once() -> None:
     async with Manager(ManagerOptions(max_shells=1)) as manager:
         for _ in range(3):
             await run(manager, "true")
@@ -301,14 +301,14 @@ async def test_what_has_waited_does_not_count_as_a_shell() -> None:
         assert manager.list_running() == [running]
 
 
-async def test_one_that_waits_ends_with_the_manager() -> None:
+async def test_spare_shell_ends_with_the_manager() -> None:
     async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
     assert waiting() == 0
 
 
-async def test_a_spare_whose_pipe_is_full_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spare_shell_with_full_pipe_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_descriptor: int, _content: bytes) -> None:
         raise BlockingIOError
 
@@ -325,7 +325,7 @@ async def test_a_spare_whose_pipe_is_full_is_not_used(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("share", [0, 0.5, 0.9], ids=["nothing", "half", "most"])
-def test_a_spare_whose_daemon_ends_too_early_runs_nothing(share: float) -> None:
+def test_spare_shell_of_dead_daemon_runs_nothing(share: float) -> None:
     state = ShellState(b"/", {})
     lines = last_lines(state, b"echo wrong", 3, {})
     told = lines[: int(lines.index(b"wrong") * share)]
@@ -349,7 +349,7 @@ def test_a_spare_whose_daemon_ends_too_early_runs_nothing(share: float) -> None:
     assert (done.returncode, done.stdout) == (0, b"")
 
 
-async def test_a_spare_that_has_lost_its_runner_is_not_used(
+async def test_spare_shell_without_runner_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     suits = Spare.suits

@@ -39,7 +39,7 @@ def start_slowly(policy: SparePolicy, name: str, times: float) -> None:
         policy.command_comes(name, math.inf)
 
 
-def test_one_waits_after_a_command(policy: SparePolicy) -> None:
+def test_command_gets_one_spare_shell(policy: SparePolicy) -> None:
     policy.command_ended("a")
     assert policy.wanted("a") == 1
 
@@ -53,7 +53,7 @@ def test_more_wait_only_where_commands_follow_at_once(policy: SparePolicy, clock
     assert policy.wanted_meanwhile("a") == 0
 
 
-def test_where_every_start_takes_long_none_is_slow(policy: SparePolicy) -> None:
+def test_uniformly_long_starts_are_not_slow(policy: SparePolicy) -> None:
     def shares_that_are_slow(usual: float, shares: list[float]) -> list[bool]:
         return [policy._is_slow(usual * share) for share in shares]  # pyright: ignore[reportPrivateUsage]
 
@@ -65,7 +65,7 @@ def test_where_every_start_takes_long_none_is_slow(policy: SparePolicy) -> None:
     assert shares_that_are_slow(quick, [0.1, 7.9, 8.1]) == [False, False, True]
 
 
-def test_where_starts_are_slow_none_wait(policy: SparePolicy) -> None:
+def test_slow_starts_end_spare_shells(policy: SparePolicy) -> None:
     start_slowly(policy, "a", policy.max_slow_starts - 1)
     assert policy.wanted("a") == 1
     start_slowly(policy, "a", 1)
@@ -86,9 +86,7 @@ def test_a_pause_makes_up_for_slow_starts(policy: SparePolicy, clock: Clock) -> 
     assert policy.wanted("a") == 1
 
 
-def test_without_a_pause_one_start_is_tried_after_a_while(
-    policy: SparePolicy, clock: Clock
-) -> None:
+def test_slow_session_tries_one_start_later(policy: SparePolicy, clock: Clock) -> None:
     start_slowly(policy, "a", 2 * policy.max_slow_starts)
     for _ in range(3):
         clock.now += policy.retry_s * 1.1
@@ -99,7 +97,7 @@ def test_without_a_pause_one_start_is_tried_after_a_while(
         assert policy.wanted("a") == 0
 
 
-def test_what_cannot_be_used_is_given_up_after_some_tries(policy: SparePolicy) -> None:
+def test_unusable_spare_shells_are_given_up(policy: SparePolicy) -> None:
     fails = [policy.note_use(succeeded=False) for _ in range(policy.max_failures - 1)]
     assert all(fails)
     assert policy.note_use(succeeded=True)
@@ -107,9 +105,7 @@ def test_what_cannot_be_used_is_given_up_after_some_tries(policy: SparePolicy) -
     assert fails == [True] * (policy.max_failures - 1) + [False]
 
 
-def test_one_that_is_too_many_gives_way_first_then_an_old_one(
-    policy: SparePolicy, clock: Clock
-) -> None:
+def test_surplus_gives_way_before_old_spare_shells(policy: SparePolicy, clock: Clock) -> None:
     old, young = clock.now - policy.min_age_s, clock.now
     assert policy.one_that_gives_way([Spare("a", young), Spare("b", young)]) is None
     waiting = [Spare("a", old), Spare("b", young), Spare("b", young)]
@@ -117,7 +113,7 @@ def test_one_that_is_too_many_gives_way_first_then_an_old_one(
     assert policy.one_that_gives_way(waiting[:2]) is waiting[0]
 
 
-def test_those_that_wait_for_too_long_are_not_needed(policy: SparePolicy, clock: Clock) -> None:
+def test_long_waiting_spare_shells_are_not_needed(policy: SparePolicy, clock: Clock) -> None:
     idle, old = clock.now - policy.idle_s, clock.now - policy.min_age_s
     waiting = [Spare("a", idle), Spare("a", old), Spare("b", old), Spare("b", clock.now)]
     assert policy.not_needed(waiting) == [waiting[1], waiting[0]]
