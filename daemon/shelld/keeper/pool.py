@@ -83,15 +83,16 @@ class RunnerPool:
         self._next_clean_up_ms: int | None = None
         # Each keeper starts here, wherever this process has gone by then.
         self._directory: int | None = None
-        with contextlib.suppress(OSError):
-            self._directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     @property
     def directory(self) -> str:
-        """A path to where commands start that are sent nowhere else.
+        """A path to where commands start that are sent nowhere else: where the first use found us.
 
         It leads there even if that directory was renamed or deleted. "." if there is no such path.
         """
+        if self._directory is None:
+            with contextlib.suppress(OSError):
+                self._directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return "." if self._directory is None else f"/proc/{os.getpid()}/fd/{self._directory}"
 
     def prepare(self) -> None:
