@@ -27,10 +27,10 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 
 from shelld.eventloop.readiness import Watch
+from shelld.eventloop.threadsafe import call_threadsafe
 from shelld.keeper.transient import TRANSIENT
 from shelld.process import faults
 from shelld.server.startup import StartupError
@@ -256,9 +256,9 @@ class Output:
             return 0
 
     def _wake_loop(self) -> None:
-        # RunFinishedError and its kin: the event loop has ended, and nobody waits any more.
+        # If the event loop has ended, nobody waits any more.
         with suppress(RuntimeError):
-            anyio.from_thread.run_sync(self._signal_progress, token=self._token)
+            call_threadsafe(self._token, self._signal_progress)
 
     def _says_client_is_gone(self, error: OSError) -> bool:
         # EIO is how a write fails on a terminal that was closed.
