@@ -97,12 +97,12 @@ def test_the_keeper_needs_nothing_but_the_standard_library(path: Path) -> None:
         assert package in sys.stdlib_module_names or name.startswith("shelld.keeper")
 
 
-def test_jsonrpcserver_is_known_to_one_file() -> None:
+def test_one_file_imports_jsonrpcserver() -> None:
     naming = [path.name for path in SOURCES if '"jsonrpcserver"' in path.read_text()]
     assert naming == ["dispatch.py"]
 
 
-def test_nothing_prints() -> None:
+def test_no_module_prints() -> None:
     for path in SOURCES:
         calls = [
             node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
@@ -131,7 +131,7 @@ def is_catch_all(handler: ast.AST) -> bool:
     return handler.type is None or not {"Exception", "BaseException"}.isdisjoint(caught)
 
 
-def test_exceptions_only_stop_at_boundaries_that_the_document_names() -> None:
+def test_exceptions_stop_only_at_documented_boundaries() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     section = text.partition("## Where an unexpected exception stops")[2].partition("\n## ")[0]
     documented = set(re.findall(r"`([\w.]+)`", section))
@@ -143,7 +143,7 @@ def test_exceptions_only_stop_at_boundaries_that_the_document_names() -> None:
                 assert places & documented, f"{path.name}: {'.'.join(names)}"
 
 
-def test_modules_import_one_another_in_no_circle() -> None:
+def test_imports_have_no_circle() -> None:
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__"): path
         for path in SOURCES
@@ -168,7 +168,7 @@ def modules_imported(path: Path, modules: set[str]) -> Iterator[str]:
             yield from {alias.name for alias in node.names} & modules
 
 
-def test_the_table_of_tests_names_every_room_and_only_what_exists() -> None:
+def test_table_of_tests_names_every_room() -> None:
     table = paths_by_room()
     folders = {path.name for path in (ROOT / "daemon" / "shelld").iterdir() if path.is_dir()}
     expected = folders - {"__pycache__"} | {"shelld_protocol", "shelld_client"}
@@ -178,7 +178,7 @@ def test_the_table_of_tests_names_every_room_and_only_what_exists() -> None:
         assert [path for path in own + others if not (ROOT / path).exists()] == []
 
 
-def test_a_changed_file_leads_to_the_tests_of_its_room() -> None:
+def test_changed_file_leads_to_its_room() -> None:
     assert room_of("daemon/shelld/guard/rules.py") == "guard"
     assert room_of("client/shelld_client/calls.py") == "shelld_client"
     assert room_of("tests/sessions/test_state.py") == "sessions"

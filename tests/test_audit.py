@@ -134,7 +134,7 @@ def test_a_fifo_is_neither_rotated_nor_changed(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-def test_a_fifo_that_is_full_loses_lines_and_never_waits(
+def test_full_fifo_loses_lines_and_never_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "log"
@@ -158,7 +158,7 @@ def test_a_fifo_that_is_full_loses_lines_and_never_waits(
     ]
 
 
-def test_a_shortage_of_memory_loses_a_line_and_is_told(
+def test_shortage_of_memory_loses_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_record: AuditRecord) -> bytes:
@@ -181,7 +181,7 @@ def commands_in(path: Path) -> set[str]:
     return {json.loads(line)["command"] for file in files for line in file.read_text().splitlines()}
 
 
-def test_two_logs_of_one_path_lose_no_line(tmp_path: Path) -> None:
+def test_two_logs_at_one_path_lose_no_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     size = len(encode(record("first"))) + 1
     # Four records in each file.
@@ -199,7 +199,7 @@ def test_two_logs_of_one_path_lose_no_line(tmp_path: Path) -> None:
     assert commands_in(path) == {*expected, "the 0"}
 
 
-def test_a_log_that_another_one_rotates_is_not_rotated_twice(tmp_path: Path) -> None:
+def test_log_is_rotated_once_by_two_daemons(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = AuditLog(path, 1)
     log.write(record("first"))
@@ -212,7 +212,7 @@ def test_a_log_that_another_one_rotates_is_not_rotated_twice(tmp_path: Path) -> 
     assert path.read_text().count("\n") == 1
 
 
-def test_a_log_that_was_deleted_begins_anew(tmp_path: Path) -> None:
+def test_deleted_log_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = AuditLog(path, 10_000)
     log.write(record("first"))

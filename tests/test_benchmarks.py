@@ -23,12 +23,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_documents_and_the_plot_say_what_was_measured() -> None:
+def test_documents_and_plot_show_the_measured_figures() -> None:
     checked = run("compare.report", "--check")
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_all_are_asked_and_have_a_figure_or_a_reason(tmp_path: Path) -> None:
+def test_every_contestant_has_a_figure_or_reason(tmp_path: Path) -> None:
     file = tmp_path / "new" / "results.json"
     figures = ("ping", "apart", "crash_left", "forgotten")
     only = [word for figure in figures for word in ("--only", figure)]

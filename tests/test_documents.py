@@ -126,7 +126,7 @@ def form(value: Any) -> Any:
     return 0 if isinstance(value, int) else value
 
 
-def test_the_pages_that_are_made_from_the_code_are_up_to_date() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
@@ -146,7 +146,7 @@ def test_the_reference_names_every_method_error_and_parameter() -> None:
             assert f"| `{field.encode_name}` |" in reference
 
 
-def test_the_page_on_sessions_has_every_reason_for_not_keeping() -> None:
+def test_sessions_page_has_every_reason() -> None:
     table = (ROOT / "docs" / "sessions.md").read_text().partition("| `stateReason` |")[2]
     rows = re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE)
     assert rows == [reason.value for reason in Unkept]
@@ -179,9 +179,7 @@ def test_the_guard_page_names_every_rule() -> None:
         ("mv /etc x", "allow"),
     ],
 )
-def test_rules_of_the_guard_page_do_what_it_says(
-    command: str, verdict: str, tmp_path: Path
-) -> None:
+def test_rules_of_the_guard_page_work(command: str, verdict: str, tmp_path: Path) -> None:
     (rules,) = re.findall(r"^```toml\n(.*?)^```$", GUARD_PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "rules.toml").write_text(rules)
     policy = load(tmp_path / "rules.toml")

@@ -72,7 +72,7 @@ def test_the_harness_runs() -> None:
     assert shown.endswith("model: It starts, it answers, and it is gone.\n")
 
 
-def test_piped_demo_shows_each_message_on_one_line() -> None:
+def test_piped_demo_shows_messages_on_one_line() -> None:
     shown = run_example("demo.py")
     assert "\x1b" not in shown
     lines = shown.splitlines()
@@ -109,7 +109,7 @@ def test_demo_ends_quietly_when_its_reader_goes() -> None:
         assert demo.wait(50) == -signal.SIGPIPE
 
 
-def test_the_one_for_vscode_follows_a_command_and_ends_as_it_does(tmp_path: Path) -> None:
+def test_vscode_example_follows_a_command(tmp_path: Path) -> None:
     npm_package("vscode-jsonrpc")
     script = shutil.copy(EXAMPLES / "vscode-jsonrpc" / "run.mjs", tmp_path)
     (tmp_path / "node_modules").symlink_to(NODE_MODULES)
@@ -125,7 +125,7 @@ def test_the_one_for_vscode_follows_a_command_and_ends_as_it_does(tmp_path: Path
     assert ended.returncode == 4
 
 
-def test_the_one_for_vscode_says_what_is_missing_without_shelld(tmp_path: Path) -> None:
+def test_vscode_example_names_missing_shelld(tmp_path: Path) -> None:
     npm_package("vscode-jsonrpc")
     script = shutil.copy(EXAMPLES / "vscode-jsonrpc" / "run.mjs", tmp_path)
     (tmp_path / "node_modules").symlink_to(NODE_MODULES)

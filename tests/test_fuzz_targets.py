@@ -30,13 +30,13 @@ SHELL_PIECES = st.sampled_from(
 
 @settings(max_examples=150)
 @given(st.binary(min_size=4, max_size=4), outputs | st.binary(max_size=600))
-def test_the_pipeline_gives_the_same_text_in_every_way(how: bytes, data: bytes) -> None:
+def test_pipeline_gives_the_same_text_in_any_split(how: bytes, data: bytes) -> None:
     text_pipeline.check(how + data)
 
 
 @settings(max_examples=400)
 @given(st.binary(min_size=1, max_size=1), st.lists(JSON_PIECES, max_size=60).map(b"".join))
-def test_messages_are_the_same_in_every_way_they_arrive(how: bytes, data: bytes) -> None:
+def test_messages_are_the_same_in_any_split(how: bytes, data: bytes) -> None:
     messages.check(how + data)
 
 
@@ -48,7 +48,7 @@ def test_the_guard_always_comes_to_a_verdict(command: str) -> None:
 
 @settings(max_examples=200)
 @given(st.binary(max_size=200))
-def test_the_store_is_as_one_that_keeps_everything(program: bytes) -> None:
+def test_store_agrees_with_a_complete_copy(program: bytes) -> None:
     store.check(program)
 
 
@@ -62,5 +62,5 @@ def test_the_store_is_as_one_that_keeps_everything(program: bytes) -> None:
         b"\x07\xff\x20\x01" + bytes(range(256)) * 4,
     ],
 )
-def test_output_that_was_hard_before_still_is_the_same(program: bytes) -> None:
+def test_recorded_hard_output_is_unchanged(program: bytes) -> None:
     text_pipeline.check(program)

@@ -27,7 +27,7 @@ def closed(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
 @pytest.mark.parametrize("closed_later", [False, True])
-def test_commands_run_in_a_directory_that_cannot_be_entered(
+def test_commands_run_in_closed_directory(
     unprivileged: dict[str, Any], closed: Path, mechanism: str, closed_later: bool
 ) -> None:
     options: dict[str, Any] = {**unprivileged, "cwd": closed}
@@ -54,7 +54,7 @@ def test_commands_run_in_a_directory_that_cannot_be_entered(
             assert (result["stdout"], result["status"]) == (f"{closed}\n", "completed")
 
 
-def test_a_failed_start_elsewhere_does_not_move_the_next_command(
+def test_failed_start_elsewhere_leaves_next_directory(
     unprivileged: dict[str, Any], closed: Path
 ) -> None:
     options: dict[str, Any] = {**unprivileged, "cwd": closed}

@@ -80,9 +80,7 @@ def test_a_fork_bomb_delays_nobody_and_is_killed(limited: Path, mechanism: str, 
 
 
 @pytest.mark.parametrize("mechanism", ["subreaper", "cgroup"])
-def test_fifty_shells_of_all_shapes_are_gone_when_the_daemon_is_killed(
-    tmp_path: Path, mechanism: str
-) -> None:
+def test_killed_daemon_ends_fifty_shells_of_all_shapes(tmp_path: Path, mechanism: str) -> None:
     if not Cgroup.is_possible():
         pytest.skip("needs a cgroup v2 directory, to see what is left")
     cgroup, witness = Cgroup(), Witness(tmp_path / "witness")

@@ -123,7 +123,7 @@ def test_a_failing_call_costs_at_most_its_command(
 @pytest.mark.parametrize(
     ("process", "function"), [("keeper", "os.fork"), ("runner", "os.posix_spawn")]
 )
-def test_a_filter_without_a_process_is_told_so(tmp_path: Path, process: str, function: str) -> None:
+def test_filter_without_process_is_reported(tmp_path: Path, process: str, function: str) -> None:
     command = [sys.executable, str(PEER), process, function, str(tmp_path)]
     with raw_daemon("--spare-shells", "0", command=command) as daemon:
         shell = daemon.bash("echo ab; echo b", session=None)
@@ -144,7 +144,7 @@ def test_a_filter_without_a_process_is_told_so(tmp_path: Path, process: str, fun
         assert daemon.call("bash_output", read)["stdout"] == "ab\n"
 
 
-def test_a_keeper_that_fails_after_its_wakeup_looks_at_its_children_again(tmp_path: Path) -> None:
+def test_keeper_failing_after_wakeup_checks_children_again(tmp_path: Path) -> None:
     reap = "shelld.keeper.keeper.Keeper._reap"
     command = [sys.executable, str(PEER), "keeper", reap, str(tmp_path)]
     with raw_daemon("--spare-shells", "0", command=command) as daemon:

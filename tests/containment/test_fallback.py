@@ -37,12 +37,12 @@ def pid_of(daemon: RawDaemon, bash_id: str) -> int:
     return int(shells[bash_id]["pid"])
 
 
-def test_the_daemon_says_so(daemon: RawDaemon) -> None:
+def test_daemon_reports_process_group_containment(daemon: RawDaemon) -> None:
     expected = {"mechanism": "process-group", "cgroupKill": False}
     assert daemon.call("server_info")["containment"] == expected
 
 
-def test_a_command_is_run_and_its_outcome_told(daemon: RawDaemon) -> None:
+def test_command_runs_and_has_an_outcome(daemon: RawDaemon) -> None:
     result = daemon.bash("echo out; echo err >&2; exit 3")
     assert (result["stdout"], result["stderr"], result["exitCode"]) == ("out\n", "err\n", 3)
     assert result["leftover"] == []
@@ -60,7 +60,7 @@ def test_a_command_is_run_and_its_outcome_told(daemon: RawDaemon) -> None:
     ],
 )
 @pytest.mark.parametrize("end", ["kill", "runner", "input", "daemon"])
-def test_what_can_be_traced_is_killed(daemon: RawDaemon, command: str, end: str) -> None:
+def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: str) -> None:
     # Not to be replaced by its last command.
     bash_id = daemon.background(f"{command}; true")
     pid = pid_of(daemon, bash_id)
@@ -91,7 +91,7 @@ def test_what_can_be_traced_is_killed(daemon: RawDaemon, command: str, end: str)
     wait_for(lambda: not any(map(is_alive, family)), "the end of all")
 
 
-def test_nothing_that_can_be_traced_is_alive_when_a_lost_command_is_told_to_be_over(
+def test_lost_command_leaves_no_traceable_process(
     daemon: RawDaemon,
 ) -> None:
     # So many that they take a moment to die.
@@ -132,7 +132,7 @@ def test_leftovers_are_listed_and_the_list_follows_them(daemon: RawDaemon) -> No
     assert not is_alive(second)
 
 
-def test_a_leftover_that_ends_by_itself_frees_its_shell(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_ended_leftover_frees_its_shell(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     result = daemon.bash(f"{gate.wait} & exit 0")
     assert len(result["leftover"]) == 1
@@ -141,7 +141,7 @@ def test_a_leftover_that_ends_by_itself_frees_its_shell(daemon: RawDaemon, tmp_p
     assert daemon.bash("echo next")["stdout"] == "next\n"
 
 
-def test_a_runner_that_its_command_traces_does_not_stop_a_kill(daemon: RawDaemon) -> None:
+def test_traced_runner_does_not_stop_a_kill(daemon: RawDaemon) -> None:
     bash_id, family = start_tracer(daemon)
     try:
         result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})

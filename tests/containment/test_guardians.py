@@ -56,9 +56,7 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_a_command_that_kills_its_runner_ends_as_lost_and_others_go_on(
-    daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_command_killing_its_runner_ends_as_lost(daemon: RawDaemon, tmp_path: Path) -> None:
     other = daemon.background("sleep 300")
     command = f"setsid sleep 300 & echo $! > {tmp_path}/pid; sync; kill -9 $PPID; sleep 300"
     result = daemon.bash(command)
@@ -73,7 +71,7 @@ def test_a_command_that_kills_its_runner_ends_as_lost_and_others_go_on(
     assert daemon.bash("echo next")["stdout"] == "next\n"
 
 
-def test_a_command_that_kills_runner_and_keeper_leaves_nothing(
+def test_command_killing_runner_and_keeper_leaves_nothing(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
     other = daemon.background("sleep 300")
@@ -92,7 +90,7 @@ def test_a_command_that_kills_runner_and_keeper_leaves_nothing(
     assert daemon.bash("echo next")["stdout"] == "next\n"
 
 
-def test_what_was_left_behind_dies_with_its_runner_but_the_outcome_stays(
+def test_leftovers_die_with_their_runner(
     daemon: RawDaemon,
 ) -> None:
     result = daemon.bash("setsid sleep 300 & exit 3")
@@ -110,7 +108,7 @@ def test_output_of_a_lost_shell_is_kept(daemon: RawDaemon) -> None:
     assert (result["stdout"], result["stderr"]) == ("unfinished", "error\n")
 
 
-def test_a_keeper_that_was_killed_comes_back_by_itself(daemon: RawDaemon) -> None:
+def test_killed_keeper_is_replaced(daemon: RawDaemon) -> None:
     busy = daemon.background("sleep 300")
     keeper = keeper_of(daemon)
     os.kill(keeper, signal.SIGKILL)
@@ -131,7 +129,7 @@ def test_a_keeper_that_was_killed_comes_back_by_itself(daemon: RawDaemon) -> Non
         assert daemon.call("kill_shell", {"shell_id": bash_id})["survivors"] == []
 
 
-def test_a_keeper_that_cannot_run_is_started_when_it_is_needed(tmp_path: Path) -> None:
+def test_keeper_is_started_when_needed(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     # It also says more than a pipe holds.
     boot = f"import os; open({str(starts)!r}, 'a').write('x'); os.write(2, bytes(1 << 20)); [][0]"
@@ -156,7 +154,7 @@ def test_a_keeper_killed_again_and_again_stops_nothing(daemon: RawDaemon) -> Non
         assert daemon.bash(f"echo {number}")["stdout"] == f"{number}\n"
 
 
-def test_a_runner_or_keeper_that_was_stopped_is_continued(daemon: RawDaemon) -> None:
+def test_stopped_runner_or_keeper_is_continued(daemon: RawDaemon) -> None:
     keeper = keeper_of(daemon)
     result = daemon.bash(f"kill -STOP $PPID {keeper}; echo on; exit 3")
     assert (result["stdout"], result["exitCode"]) == ("on\n", 3)
@@ -165,7 +163,7 @@ def test_a_runner_or_keeper_that_was_stopped_is_continued(daemon: RawDaemon) -> 
     assert state_of(keeper) != "T"
 
 
-def test_a_keeper_that_is_stopped_when_the_daemon_is_killed_ends_too(mechanism: str) -> None:
+def test_stopped_keeper_ends_with_killed_daemon(mechanism: str) -> None:
     daemon = RawDaemon("--containment", mechanism)
     try:
         daemon.background("setsid sleep 300 & sleep 300")
@@ -239,7 +237,7 @@ def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freeze
     ("background", "kind"),
     [(True, "spawn_failed"), (False, "timeout")],
 )
-def test_a_runner_that_never_says_anything_is_not_waited_for(
+def test_silent_runner_is_given_up(
     daemon: RawDaemon, freezer: Freezer, background: bool, kind: str
 ) -> None:
     (runner,) = runners_of(daemon)
@@ -305,9 +303,7 @@ def test_a_keeper_that_a_command_traces_is_replaced(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("whole_family", [False, True], ids=["daemon alone", "whole family"])
-def test_a_daemon_that_was_stopped_for_long_runs_no_command_twice(
-    tmp_path: Path, whole_family: bool
-) -> None:
+def test_daemon_stopped_for_long_runs_each_command_once(tmp_path: Path, whole_family: bool) -> None:
     hasty = altered_daemon(
         {"shelld.shells.life.START_TIMEOUT_S": 2, "shelld.shells.supervisor.PAUSE_S": 0.2}
     )

@@ -62,7 +62,7 @@ def test_a_runner_without_descriptors_still_kills(mechanism: str) -> None:
 
 
 @MECHANISMS
-def test_a_runner_without_descriptors_tells_the_exit_code(mechanism: str, tmp_path: Path) -> None:
+def test_runner_without_descriptors_reports_exit_code(mechanism: str, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
         request_id = daemon.request("bash", {"command": f"sleep 300 & {gate.wait}; exit 3"})
@@ -80,7 +80,7 @@ def test_a_runner_without_descriptors_tells_the_exit_code(mechanism: str, tmp_pa
 
 
 @MECHANISMS
-def test_a_keeper_without_descriptors_leaves_nothing_of_a_killed_runner(mechanism: str) -> None:
+def test_keeper_without_descriptors_cleans_up_killed_runner(mechanism: str) -> None:
     with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
         daemon.background("sleep 0.1")
         bash_id = daemon.background("sleep 300 & sleep 300; true")
@@ -111,7 +111,7 @@ def test_a_keeper_without_descriptors_refuses_and_works_again(mechanism: str) ->
         assert outputs == ["again\n"] * 4
 
 
-def test_an_environment_of_any_size_is_refused_without_descriptors() -> None:
+def test_environment_is_refused_without_descriptors() -> None:
     # More than fits into a message: it travels as a file, which is left out with the others.
     env = {f"NAME_{number}": "x" * 1000 for number in range(100)}
     with raw_daemon("--spare-shells", "0") as daemon:
@@ -124,7 +124,7 @@ def test_an_environment_of_any_size_is_refused_without_descriptors() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
-def test_a_stopped_keeper_forks_when_it_is_asked(mechanism: str) -> None:
+def test_stopped_keeper_forks_on_request(mechanism: str) -> None:
     with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:
         daemon.bash("true")
         os.kill(keeper_of(daemon), signal.SIGSTOP)

@@ -166,7 +166,7 @@ def test_a_hidden_process_is_followed_without_subreapers(
         wait_for(lambda: has_no_leftover(daemon), "an empty list")
 
 
-def test_a_hidden_process_of_a_killed_runner_is_named(
+def test_hidden_process_of_killed_runner_is_named(
     unprivileged: dict[str, Any], foreign: Foreign, proc_option: str
 ) -> None:
     args, options = hidden_daemon(unprivileged, proc_option, "--containment", "subreaper")
@@ -207,9 +207,7 @@ def test_a_process_without_its_first_thread_is_killed(tmp_path: Path, mechanism:
 
 
 @pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "process-group"])
-def test_a_process_without_its_first_thread_ends_with_the_daemon(
-    tmp_path: Path, mechanism: str
-) -> None:
+def test_process_without_first_thread_ends_with_daemon(tmp_path: Path, mechanism: str) -> None:
     pid_file = tmp_path / "pid"
     with raw_daemon("--containment", mechanism) as daemon:
         daemon.bash(f"{sys.executable} {PEER} {pid_file} & until [ -e {pid_file} ]; do :; done")
@@ -244,12 +242,12 @@ def test_the_daemon_refuses_proc_of_another_namespace() -> None:
     assert refusal(prefix) == sentence
 
 
-def test_the_daemon_names_the_null_device_that_is_missing() -> None:
+def test_daemon_names_missing_null_device() -> None:
     prefix = run_after("mount -t tmpfs none /dev")
     assert refusal(prefix) == "shelld: cannot open /dev/null: No such file or directory\n"
 
 
-def test_a_mount_point_that_is_no_text_changes_nothing(tmp_path: Path) -> None:
+def test_mount_point_with_invalid_bytes_changes_nothing(tmp_path: Path) -> None:
     script = 'd="$1/$(printf \'\\377\\205\\r\')" && mkdir -p "$d" && mount -t tmpfs none "$d"'
     with raw_daemon(prefix=run_after(script, str(tmp_path))) as daemon:
         assert daemon.bash("echo on")["stdout"] == "on\n"

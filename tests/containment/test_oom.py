@@ -91,7 +91,7 @@ def test_a_command_is_killed_before_the_daemon(daemon: RawDaemon) -> None:
     assert {score(pid) for pid in descendants(daemon.pid)} == {ours, theirs}
 
 
-def test_the_count_is_read_from_whatever_keeps_one(tmp_path: Path) -> None:
+def test_oom_count_is_read_from_any_source(tmp_path: Path) -> None:
     counter = tmp_path / "memory.events"
     kills = OomKills(str(counter))
     for number in (3, 4, 12345):
@@ -100,7 +100,7 @@ def test_the_count_is_read_from_whatever_keeps_one(tmp_path: Path) -> None:
     kills.close()
 
 
-def test_where_nothing_is_counted_the_count_stays_zero(tmp_path: Path) -> None:
+def test_oom_count_is_zero_without_source(tmp_path: Path) -> None:
     for content in (None, "", "oom_kill_disable 0\n"):
         path = tmp_path / "counter"
         if content is not None:

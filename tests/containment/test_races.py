@@ -50,7 +50,7 @@ def rounds(short: int, long: int) -> pytest.MarkDecorator:
 
 
 @rounds(200, 10_000)
-def test_kill_twice_and_read_while_it_ends(daemon: RawDaemon, count: int) -> None:
+def test_two_kills_and_a_read_agree_at_the_end(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
     for _ in range(count // AT_ONCE):
         ids = [daemon.background(chance.choice(COMMANDS)) for _ in range(AT_ONCE)]
@@ -74,7 +74,7 @@ def test_kill_twice_and_read_while_it_ends(daemon: RawDaemon, count: int) -> Non
 
 
 @rounds(200, 10_000)
-def test_cancel_while_it_starts_runs_or_ends(daemon: RawDaemon, count: int) -> None:
+def test_cancellation_during_start_runs_or_ends(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
     for _ in range(count // AT_ONCE):
         asked: list[object] = []
@@ -123,9 +123,7 @@ def test_timeout_kill_and_exit_in_the_same_millisecond(daemon: RawDaemon, count:
 
 
 @rounds(100, 10_000)
-def test_runners_and_keepers_killed_while_commands_start_and_end(
-    daemon: RawDaemon, count: int
-) -> None:
+def test_commands_survive_killed_runners_and_keepers(daemon: RawDaemon, count: int) -> None:
     # One command in five kills what guards it, one in fifty the keeper too.
     chance = random.Random(count)
     for _ in range(count // AT_ONCE):

@@ -27,7 +27,7 @@ def start_two_sleeps(daemon: RawDaemon, **params: Any) -> tuple[str, int]:
     return bash_id, descendants(shell["pid"])[0]
 
 
-def test_a_process_in_uninterruptible_sleep_is_named_and_delays_nobody(
+def test_uninterruptible_process_is_named_and_delays_nobody(
     daemon: RawDaemon, freezer: Freezer
 ) -> None:
     bash_id, stuck = start_two_sleeps(daemon)
@@ -58,7 +58,7 @@ def test_the_same_when_the_runner_was_killed(daemon: RawDaemon, freezer: Freezer
 
 
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
-def test_what_a_debugger_keeps_from_being_reaped_is_named(mechanism: str) -> None:
+def test_traced_zombie_is_named(mechanism: str) -> None:
     ptrace, seize = ctypes.CDLL(None, use_errno=True).ptrace, 0x4206
     with raw_daemon("--containment", mechanism) as daemon:
         bash_id = daemon.background("exec sleep 300")
@@ -74,7 +74,7 @@ def test_what_a_debugger_keeps_from_being_reaped_is_named(mechanism: str) -> Non
         wait_for(lambda: listed()["shells"][0]["leftover"] == [], "an empty list")
 
 
-def test_a_timeout_names_what_survived_it(freezer: Freezer) -> None:
+def test_timeout_names_survivors(freezer: Freezer) -> None:
     with raw_daemon("--grace", "100") as daemon:
         request_id = daemon.request("bash", {"command": "sleep 300 & sleep 300", "timeout": 1000})
         wait_for(lambda: daemon.call("list_shells")["shells"][0]["pid"], "the command")
@@ -90,7 +90,7 @@ def test_a_timeout_names_what_survived_it(freezer: Freezer) -> None:
     ("method", "params"),
     [("bash", {}), ("call_tool", {"name": "Bash"})],
 )
-def test_a_cancellation_names_what_survived_it(
+def test_cancellation_names_survivors(
     freezer: Freezer, method: str, params: dict[str, Any]
 ) -> None:
     arguments = {"command": "sleep 300 & sleep 300"}
@@ -109,7 +109,7 @@ def test_a_cancellation_names_what_survived_it(
             assert (error["code"], error["data"]["survivors"]) == (-32800, [stuck])
 
 
-def test_a_closed_session_names_what_survived_it(freezer: Freezer) -> None:
+def test_closed_session_names_survivors(freezer: Freezer) -> None:
     with raw_daemon("--grace", "100") as daemon:
         _, stuck = start_two_sleeps(daemon, session="mine")
         with freezer.holding(stuck):
@@ -148,7 +148,7 @@ def test_a_process_of_another_user_is_named(
         wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "its end")
 
 
-def test_in_a_delegated_cgroup_even_that_is_killed(
+def test_delegated_cgroup_kills_stubborn_processes(
     unprivileged: dict[str, Any], sleep_as_root: str
 ) -> None:
     if not Cgroup.is_possible():
@@ -198,7 +198,7 @@ def command_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_no_process_to_be_had_is_said_and_leaves_nothing_half_started(
+def test_shortage_of_processes_is_reported_and_leaves_nothing(
     unprivileged: dict[str, Any], background: bool
 ) -> None:
     def limit_processes(count: int) -> None:
@@ -228,7 +228,7 @@ def test_no_process_to_be_had_is_said_and_leaves_nothing_half_started(
         assert daemon.bash("echo again")["stdout"] == "again\n"
 
 
-def test_no_memory_to_be_had_is_said_and_leaves_nothing_half_started() -> None:
+def test_shortage_of_memory_is_reported_and_leaves_nothing() -> None:
     with raw_daemon("--spare-shells", "0") as daemon:
         daemon.bash("true")
         (keeper,) = children(daemon.pid)

@@ -118,7 +118,7 @@ lines = st.lists(st.text("ab\r ", max_size=5), max_size=30).map("\n".join)
     lines,
     st.sampled_from(["a", "^$", "b$", "^a*$", "a|$", r"\b", r"a\s*b", "[^a]", "^(a|b)+ ?", "$^"]),
 )
-def test_a_text_of_many_lines_is_matched_as_each_of_them(text: str, pattern: str) -> None:
+def test_lines_are_matched_one_by_one(text: str, pattern: str) -> None:
     linear = filter_module._compile(pattern)  # pyright: ignore[reportPrivateUsage]
     assert linear is not None
     expected = [line for line in split_lines(text) if linear.matching_lines(line)]
@@ -132,7 +132,7 @@ def test_lines_end_at_newlines_alone() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "[z-a]", "(a", "\\", "*", "(?P<a>", "(?<=a*)b", "a{2,1}"])
-async def test_what_no_engine_takes_is_refused(filters: Filters, pattern: str) -> None:
+async def test_invalid_pattern_is_refused(filters: Filters, pattern: str) -> None:
     with pytest.raises(RpcError, match=r"^Invalid filter regex: ."):
         await matching(filters, pattern, "x")
 
@@ -175,7 +175,7 @@ async def runs_beside(work: Awaitable[object]) -> bool:
     return others_ran
 
 
-async def test_a_pattern_that_explodes_is_stopped_and_delays_nobody(
+async def test_exploding_pattern_is_stopped_and_delays_nobody(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 0.5)
@@ -196,7 +196,7 @@ def helpers() -> list[int]:
     return running_below(os.getpid(), "filters/main.py")
 
 
-async def test_the_budget_is_for_all_texts_of_one_look(
+async def test_budget_covers_all_texts_of_one_look(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 0.4)
@@ -214,9 +214,7 @@ def processor_seconds(pid: int) -> float:
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
-async def test_a_budget_that_is_renewed_lasts(
-    filters: Filters, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_renewed_budget_lasts(filters: Filters, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 1)
     text = "a" * 18 + "!\n"
     async with filters.open("^(a+)+(?!a)$") as line_filter:
@@ -230,9 +228,7 @@ async def test_a_budget_that_is_renewed_lasts(
 
 
 @pytest.mark.parametrize("pattern", [r"(?:(?:(?:a{1,99}){1,99}){1,99}){1,99}(?=b)", "(?=a)" * 3000])
-async def test_a_pattern_that_is_large_when_compiled_is_no_danger(
-    filters: Filters, pattern: str
-) -> None:
+async def test_large_compiled_pattern_is_bounded(filters: Filters, pattern: str) -> None:
     try:
         await matching(filters, pattern, "aab\n")
     except RpcError as error:
@@ -242,7 +238,7 @@ async def test_a_pattern_that_is_large_when_compiled_is_no_danger(
     wait_for(lambda: not helpers(), "the end of the processes")
 
 
-async def test_a_backtracking_process_that_is_killed_is_an_answer(filters: Filters) -> None:
+async def test_killed_filter_process_is_an_answer(filters: Filters) -> None:
     async with filters.open("(?=a)") as line_filter:
         assert line_filter is not None
         (pid,) = helpers()
@@ -251,7 +247,7 @@ async def test_a_backtracking_process_that_is_killed_is_an_answer(filters: Filte
             await line_filter.lines("a\n")
 
 
-async def test_who_gives_up_leaves_no_process(filters: Filters) -> None:
+async def test_cancelled_filter_leaves_no_process(filters: Filters) -> None:
     with anyio.move_on_after(0.3) as scope:
         await matching(filters, "(a+)+(?!a)$", "a" * 50 + "!\n")
     assert scope.cancelled_caught
@@ -270,14 +266,14 @@ async def test_only_so_many_may_backtrack_at_once(
     assert await matching(filters, "(?=a)", "a") == ("a", "re")
 
 
-async def test_a_large_text_through_the_backtracking_engine_arrives_whole(filters: Filters) -> None:
+async def test_large_text_survives_the_backtracking_engine(filters: Filters) -> None:
     text = "".join(f"line {number} ä\n" for number in range(300_000))
     found, engine = await matching(filters, r"7(?= ä)", text)
     assert engine == "re"
     assert found.count("\n") == 30_000
 
 
-async def test_without_a_process_to_be_had_the_answer_says_so(
+async def test_missing_filter_process_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_pool: RunnerPool) -> None:
@@ -289,7 +285,7 @@ async def test_without_a_process_to_be_had_the_answer_says_so(
     assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
 
 
-async def test_a_program_that_ends_at_once_is_no_bad_pattern(
+async def test_filter_program_ending_early_is_no_bad_pattern(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_PROGRAM", os.devnull)
@@ -318,7 +314,7 @@ NOISE = base64.b64encode(random.Random(0).randbytes(4_000_000)).decode()
 COSTLY = "(?:[a-q]?){900}[^u-z]{13}~"
 
 
-async def test_a_costly_search_of_a_long_line_is_stopped(
+async def test_costly_search_of_long_line_is_stopped(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 0.5)
@@ -346,7 +342,7 @@ async def test_a_large_pattern_is_compiled_elsewhere(filters: Filters) -> None:
     assert time.thread_time() - began < 0.5
 
 
-async def test_who_gives_up_leaves_no_search_behind(
+async def test_cancelled_search_is_stopped(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_begun, may_end, ended = anyio.Event(), threading.Event(), threading.Event()

@@ -41,7 +41,7 @@ ATOMS = st.sampled_from(
 @settings(max_examples=300)
 @example("x?y:z", [("**", "--y"), ("**", "0")])
 @given(ATOMS, st.lists(st.tuples(st.sampled_from(OPERATORS), ATOMS), max_size=4))
-def test_expression_has_value_that_bash_gives_it(first: str, rest: list[tuple[str, str]]) -> None:
+def test_expression_has_the_value_of_bash(first: str, rest: list[tuple[str, str]]) -> None:
     expression = " ".join([first, *(f"{operator} {atom}" for operator, atom in rest)])
     script = f"x=3 y=0 z=5 l=(7 8 9); v=$(({expression})); echo $v $x $y $z"
     theirs = subprocess.run(
@@ -73,7 +73,7 @@ def test_expression_has_value_that_bash_gives_it(first: str, rest: list[tuple[st
         *(("r", UNKNOWN, "1"), ("9223372036854775807 + 1", "-9223372036854775808", "1")),
     ],
 )
-def test_expression_assigns_also_what_is_not_known(expression: str, value: str, y: str) -> None:
+def test_expression_assigns_unknown_values(expression: str, value: str, y: str) -> None:
     variables = Variables(y="1", n="y=7", u=UNKNOWN, r="r")
     assert arithmetic(expression, variables) == value
     assert variables.values["y"] == y

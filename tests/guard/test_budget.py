@@ -112,7 +112,7 @@ def test_ordinary_commands_are_judged_at_once(judging_threads: list[int]) -> Non
     assert judging_threads == []
 
 
-def test_long_script_of_session_is_followed_in_thread_once(judging_threads: list[int]) -> None:
+def test_long_session_script_is_followed_once(judging_threads: list[int]) -> None:
     script = "".join(f"declare -- v{number}=value\n" for number in range(400))
     assert not is_prepared(script)
     for _ in range(2):
@@ -206,7 +206,7 @@ def test_script_that_parses_slowly_is_still_judged(noise: str) -> None:
     assert judge(f"ls\n{noise}", HERE).verdict != "block"
 
 
-def test_parser_forgets_what_it_gave_up() -> None:
+def test_parser_forgets_abandoned_text() -> None:
     with pytest.raises(parse.TooSlow):
         parse.parse(")" * 40_000, 0.01)
     assert not parse.parse("ls\n" * 400).has_error
@@ -246,7 +246,7 @@ def test_braces_are_looked_at_once(word: str, monkeypatch: pytest.MonkeyPatch) -
     assert len(positions) <= len(word)
 
 
-def test_what_braces_become_is_counted() -> None:
+def test_expanded_braces_are_counted() -> None:
     spent: list[int] = []
     units.expand_braces("{a,b}" * 8 + "x" * 100, spent.append)
     assert sum(spent) > 256 * 100

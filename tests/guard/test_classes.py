@@ -52,17 +52,17 @@ def test_builtin_run_by_name_changes_the_shell(prefix: str, line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["command -v cd /; rm -rf etc", "builtin echo cd /; rm -rf etc"])
-def test_builtin_that_is_only_named_changes_nothing(line: str) -> None:
+def test_mentioned_builtin_changes_nothing(line: str) -> None:
     assert not is_blocked(line)
 
 
 @pytest.mark.parametrize("first", ["ls", "x=1", "cd /tmp", "ls | cat", "x=$(ls)", "! true", "ls\n"])
 @pytest.mark.parametrize("second", [r"\rm -rf /", r"\cd /; rm -rf etc", r"\eval 'rm -rf /'"])
-def test_line_that_begins_with_a_backslash_is_a_command(first: str, second: str) -> None:
+def test_line_beginning_with_backslash_is_a_command(first: str, second: str) -> None:
     assert is_blocked(f"{first}\n{second}")
 
 
-def test_line_that_goes_on_is_still_one_command() -> None:
+def test_continued_line_is_one_command() -> None:
     assert is_blocked("rm \\\n\\\n -rf \\\n/")
     assert not is_blocked("echo \\\nrm -rf /")
     assert not is_blocked("echo 'a\n\\rm -rf /'")

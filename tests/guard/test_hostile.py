@@ -55,7 +55,7 @@ def test_hostile_input_takes_little_time(name: str) -> None:
         'x=a; while read -r l; do x="$x$x"; done < f; ' + "x=$x$x; " * 40,
     ],
 )
-def test_large_value_does_not_hide_what_follows(large: str) -> None:
+def test_large_value_hides_nothing_after_it(large: str) -> None:
     assert judge(f"{large}; rm -rf /".replace("; ;", ";"), HERE).verdict == "block"
     # The end of it is not known, so it could be nothing.
     assert judge(f"{large}; rm -rf /$x".replace("; ;", ";"), HERE).verdict != "block"
@@ -63,7 +63,7 @@ def test_large_value_does_not_hide_what_follows(large: str) -> None:
 
 @settings(max_examples=400)
 @given(st.data())
-def test_no_text_makes_it_fail(data: st.DataObject) -> None:
+def test_no_text_makes_the_guard_fail(data: st.DataObject) -> None:
     line = data.draw(st.sampled_from([line for _, line in BLOCKED_LINES] + ALLOWED_LINES))
     position = data.draw(st.integers(0, len(line)))
     garbage = data.draw(st.text("\\'\"$`(){}[]<>|&;*?~!#\n\0 aé=:/-%@,.", max_size=6))
@@ -92,7 +92,7 @@ def test_no_text_makes_it_fail(data: st.DataObject) -> None:
         *("trap", "eval", ".", "read", "mapfile", "export", "docker run -v", "parallel :::"),
     ],
 )
-def test_commands_that_are_wrong_are_followed_all_the_same(command: str) -> None:
+def test_malformed_commands_are_followed(command: str) -> None:
     for text in (command, f"echo 1 2 3 | {command}", f"$({command})"):
         assert judge(text, HERE).verdict in ("allow", "unresolved")
 
@@ -108,7 +108,7 @@ def test_commands_are_judged_in_many_threads_at_once() -> None:
     in_threads(4, work)
 
 
-def test_a_busy_machine_takes_no_time_from_a_judgement() -> None:
+def test_judgement_is_bounded_by_steps_not_time() -> None:
     budget = Budget(policy=DEFAULT_POLICY, traces=False)
     began, spent = time.monotonic(), time.process_time()
 

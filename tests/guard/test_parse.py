@@ -35,7 +35,7 @@ from shelld.guard import parse
         ("for ((;;)); do a; done", "c_style_for_statement(do_group("),
     ],
 )
-def test_the_parser_has_the_shapes_that_are_relied_on(script: str, kinds: str) -> None:
+def test_parser_yields_the_expected_nodes(script: str, kinds: str) -> None:
     def shape(node: parse.Node) -> str:
         inner = " ".join(shape(child) for child in node.named_children)
         return f"{node.type}({inner})" if inner else str(node.type)
@@ -100,6 +100,6 @@ def test_body_of_here_document_is_found(script: str, body: str) -> None:
         ("while true; do\n# no command\na &\ndone", True),
     ],
 )
-def test_loop_that_waits_for_nothing_is_known(loop: str, expected: bool) -> None:
+def test_endless_loop_without_wait_is_found(loop: str, expected: bool) -> None:
     (statement,) = parse.parse(loop).named_children
     assert parse.only_starts(statement.named_children[-1]) is expected

@@ -13,7 +13,7 @@ from shelld.guard.policy_file import PolicyError, load
 from shelld.guard.quick import is_plainly_harmless
 
 
-def test_a_policy_adds_and_removes_rules_and_allows_commands() -> None:
+def test_policy_adds_and_removes_rules_and_allows_commands() -> None:
     policy = Policy(
         disable=frozenset({"mv-system"}),
         allow=["rm -rf /etc/*"],
@@ -55,7 +55,7 @@ def test_line_that_a_refusal_names_allows_the_command(tmp_path: Path) -> None:
         ('allow = []\n[[block]]\nprogram = "x"\n', 2, "name"),
     ],
 )
-def test_a_broken_policy_says_where(tmp_path: Path, text: str, line: int, word: str) -> None:
+def test_broken_policy_names_the_place(tmp_path: Path, text: str, line: int, word: str) -> None:
     file = tmp_path / "rules.toml"
     file.write_text(text)
     with pytest.raises(PolicyError) as caught:

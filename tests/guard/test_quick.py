@@ -31,7 +31,7 @@ def test_short_way_lets_nothing_dangerous_through(line: str) -> None:
     "program",
     sorted({*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS}),
 )
-def test_short_way_stops_at_every_program_of_a_rule(program: str) -> None:
+def test_quick_check_stops_at_every_judged_program(program: str) -> None:
     for command in (program, f"true; /usr/bin/{program} a", f"x | {program}"):
         assert not is_plainly_harmless(command)
 
@@ -80,7 +80,7 @@ def test_short_way_stops_at_other_expansions(command: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["python3.12", "perl5", "/usr/bin/pypy3", "node20", "lua5.4"])
-def test_short_way_stops_at_every_version_of_an_interpreter(program: str) -> None:
+def test_quick_check_stops_at_every_interpreter_version(program: str) -> None:
     assert not is_plainly_harmless(f"{program} x")
 
 
@@ -97,9 +97,7 @@ def test_short_way_stops_at_every_version_of_an_interpreter(program: str) -> Non
         ("nosuchprogram", "command_not_found_handle"),
     ],
 )
-def test_the_short_way_is_not_for_names_that_stand_for_something_else(
-    command: str, name: str
-) -> None:
+def test_quick_check_stops_at_redefined_names(command: str, name: str) -> None:
     assert is_plainly_harmless(command)
     assert not is_plainly_harmless(command, defined=frozenset((b"other", name.encode())))
     assert is_plainly_harmless(command, defined=frozenset((b"other", b"ff", b"fx")))

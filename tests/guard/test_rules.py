@@ -104,7 +104,7 @@ SYNCED = "it removes what is not in its source from the whole file system"
         ],
     ],
 )
-def test_what_must_not_run_is_found(command: str, rule: str, reason: str) -> None:
+def test_dangerous_arguments_are_found(command: str, rule: str, reason: str) -> None:
     program, *arguments = command.split()
     finding = check(program, arguments, PLACE)
     assert finding is not None
@@ -120,7 +120,7 @@ def test_what_must_not_run_is_found(command: str, rule: str, reason: str) -> Non
         (f"chown -R me {UNKNOWN}", "chown-root", UNKNOWN_CHANGED),
     ],
 )
-def test_what_could_be_everything_is_not_certain(command: str, rule: str, reason: str) -> None:
+def test_possible_root_is_uncertain(command: str, rule: str, reason: str) -> None:
     program, *arguments = command.split()
     finding = check(program, arguments, PLACE)
     assert finding is not None
@@ -128,7 +128,7 @@ def test_what_could_be_everything_is_not_certain(command: str, rule: str, reason
 
 
 @pytest.mark.parametrize("command", ["rm -r", "chmod -R 777", "chown -R me"])
-def test_unknown_operand_hides_no_certain_one(command: str) -> None:
+def test_unknown_operand_hides_no_known_one(command: str) -> None:
     program, *arguments = command.split()
     for operands in ([UNKNOWN, "/"], ["/", UNKNOWN], [UNKNOWN, "/etc"]):
         finding = check(program, [*arguments, *operands], PLACE)
@@ -178,7 +178,7 @@ def test_unknown_operand_hides_no_certain_one(command: str) -> None:
         *("ls /", "mkfsx /dev/sda", "cat /dev/sda"),
     ],
 )
-def test_what_is_nothing_of_that_is_not(command: str) -> None:
+def test_harmless_arguments_pass(command: str) -> None:
     program, *arguments = command.split()
     assert check(program, arguments, PLACE) is None
 
@@ -252,7 +252,7 @@ def test_paths_are_from_the_root_and_without_detours(field: str, path: str) -> N
         ("", False, False),
     ],
 )
-def test_everything_is_told_from_what_could_be(path: str, certain: bool, possible: bool) -> None:
+def test_certain_root_differs_from_possible_root(path: str, certain: bool, possible: bool) -> None:
     assert (is_everything(path), may_be_everything(path)) == (certain, possible)
 
 
@@ -277,7 +277,7 @@ def test_disks_are_known(path: str) -> None:
         *("/dev/mapper/", "/dev/disk/", "/dev/nvme", "dev/sda", f"/dev/{UNKNOWN}", "/dev/random"),
     ],
 )
-def test_what_else_is_in_dev_is_no_disk(path: str) -> None:
+def test_other_devices_are_no_disks(path: str) -> None:
     assert not is_disk(path)
 
 

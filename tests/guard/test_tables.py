@@ -54,7 +54,7 @@ MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends", "bash"}
         for line in lines.split(";")
     ],
 )
-def test_line_of_table_says_what_is_known(program: str, line: str) -> None:
+def test_table_lines_are_parsed(program: str, line: str) -> None:
     spec = specification(line)
     assert spec.options.keys() <= KINDS | {"key"}, program
     assert spec.marks <= MARKS, program
@@ -126,7 +126,7 @@ def test_wrapper_is_taken_off(command: str, inner: Inner | None) -> None:
         ("partclone.ext4 -r -s a -o b", ["b"]),
     ],
 )
-def test_files_that_are_written_are_found(command: str, targets: list[str]) -> None:
+def test_written_files_are_found(command: str, targets: list[str]) -> None:
     program, *arguments = command.split()
     assert targets_of(program, arguments) == targets
 
@@ -218,7 +218,7 @@ def test_continued_lines_are_joined_as_in_bash(text: str, joined: str) -> None:
         r"""mkfs.ext4 "my disk.img"; echo 'a\b' [*?]""",
     ],
 )
-def test_refusal_of_mkfs_on_file_quotes_line_that_allows_it(command: str) -> None:
+def test_mkfs_refusal_on_file_quotes_the_allowing_line(command: str) -> None:
     reason = judge(command, HERE).reason
     assert reason is not None
     line = reason.partition("with the line ")[2].removesuffix(" allows it")
@@ -228,7 +228,7 @@ def test_refusal_of_mkfs_on_file_quotes_line_that_allows_it(command: str) -> Non
 
 
 @pytest.mark.parametrize("target", ["/dev/sda1", "$(cat name)", "disk*.img"])
-def test_refusal_of_mkfs_on_what_may_be_disk_suggests_nothing(target: str) -> None:
+def test_mkfs_refusal_on_possible_disk_suggests_nothing(target: str) -> None:
     reason = judge(f"mkfs.ext4 {target}", HERE).reason
     assert reason is not None
     assert "allow" not in reason
@@ -242,7 +242,7 @@ def test_refusal_of_mkfs_on_what_may_be_disk_suggests_nothing(target: str) -> No
         *("mkfs.exfat -h", "mkfs.minix -h", "mkfs.vfat --help", "mkfs -t ext4 -h", "mkfs.odd -V"),
     ],
 )
-def test_mkfs_that_is_asked_for_help_is_allowed(command: str) -> None:
+def test_mkfs_help_is_allowed(command: str) -> None:
     assert judge(command, HERE).verdict == "allow"
 
 

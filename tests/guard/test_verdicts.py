@@ -121,7 +121,7 @@ def loaded() -> None:
 
 
 @pytest.mark.parametrize(("rule", "line"), BLOCKED_LINES)
-def test_what_destroys_a_machine_is_blocked(rule: str, line: str) -> None:
+def test_destructive_commands_are_blocked(rule: str, line: str) -> None:
     verdict = judge(line, HERE)
     assert (verdict.verdict, verdict.rule) == ("block", rule)
     assert verdict.reason
@@ -129,7 +129,7 @@ def test_what_destroys_a_machine_is_blocked(rule: str, line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ALLOWED_LINES)
-def test_what_only_looks_like_it_is_not(line: str) -> None:
+def test_lookalikes_are_allowed(line: str) -> None:
     assert judge(line, HERE).verdict != "block"
 
 
@@ -141,7 +141,7 @@ def test_a_blocked_line_stays_blocked_behind_every_wrapper(wrapper: str, line: s
 
 @pytest.mark.parametrize("line", [*PLAIN_LINES, "echo x > /dev/sda", ":(){ :|:& };:"])
 @pytest.mark.parametrize("shell", lines_of(AS_SCRIPT))
-def test_a_blocked_line_stays_blocked_as_what_a_shell_runs(shell: str, line: str) -> None:
+def test_blocked_line_stays_blocked_inside_a_shell(shell: str, line: str) -> None:
     assert judge(shell.replace("Q", shlex.quote(line)), HERE).verdict == "block"
 
 
@@ -190,7 +190,7 @@ def test_a_blocked_line_stays_blocked_in_every_code(line: str) -> None:
         ("make && ./run", "allow"),
     ],
 )
-def test_what_cannot_be_known_is_told_from_what_can(command: str, verdict: str) -> None:
+def test_unknown_commands_are_unresolved(command: str, verdict: str) -> None:
     assert judge(command, HERE).verdict == verdict
 
 
@@ -215,7 +215,7 @@ def test_the_answer_names_rule_segment_and_trace() -> None:
     assert verdict.trace == ["cd /tmp", "sudo sh -c rm -rf /", "sh -c rm -rf /", "rm -rf /"]
 
 
-def test_what_a_command_defines_is_not_there_for_others() -> None:
+def test_definitions_end_with_their_command() -> None:
     assert judge("a(){ b|b& }", HERE).verdict == "allow"
     assert judge("b(){ a|a& }", HERE).verdict == "allow"
     assert judge("f() { rm -rf /; }; alias g=f", HERE).verdict == "allow"

@@ -54,12 +54,12 @@ def test_cgroups_of_both_versions_are_found_in_order() -> None:
     "line",
     ["1", "-", "1 2 3 4 5 -", "1 2 - 4 5 6", "1 2 3 4 5 6 7 -", "\udcff \x85 \r", "a b c d e f -"],
 )
-def test_lines_that_are_no_mounts_are_passed_over(line: str) -> None:
+def test_malformed_mount_lines_are_skipped(line: str) -> None:
     found = list(find(f"0::/\n{line}\n", f"{line}\n{PLAIN}{line}\n"))
     assert found == [OwnCgroup("", "/sys/fs/cgroup")]
 
 
-def test_a_limit_that_cannot_be_read_counts_as_one(
+def test_unreadable_limit_counts_as_a_limit(
     directory: Path,
 ) -> None:
     (directory / "memory.max").mkdir()
@@ -91,14 +91,12 @@ def test_a_writable_directory_without_limits_is_used(directory: Path) -> None:
     ("name", "limit"),
     [("memory.max", "1073741824"), ("memory.high", "4096"), ("cpu.max", "50000 100000")],
 )
-def test_one_with_limits_is_not_as_programs_would_not_find_them(
-    directory: Path, name: str, limit: str
-) -> None:
+def test_cgroup_with_limits_is_not_divided(directory: Path, name: str, limit: str) -> None:
     (directory / name).write_text(f"{limit}\n")
     assert not is_usable(str(directory), under_systemd=False)
 
 
-def test_under_systemd_it_must_be_delegated(directory: Path) -> None:
+def test_systemd_cgroup_must_be_delegated(directory: Path) -> None:
     assert not is_usable(str(directory), under_systemd=True)
     try:
         os.setxattr(directory, "user.delegate", b"1")
@@ -107,12 +105,12 @@ def test_under_systemd_it_must_be_delegated(directory: Path) -> None:
     assert is_usable(str(directory), under_systemd=True)
 
 
-def test_what_is_no_cgroup_is_not_used(tmp_path: Path) -> None:
+def test_other_directories_are_no_cgroups(tmp_path: Path) -> None:
     assert not is_usable(str(tmp_path), under_systemd=False)
     assert not is_usable(str(tmp_path / "missing"), under_systemd=False)
 
 
-def test_a_directory_that_is_no_cgroup_cannot_be_divided(tmp_path: Path) -> None:
+def test_plain_directory_cannot_be_divided(tmp_path: Path) -> None:
     assert Cgroup.create(str(tmp_path), 1) is None
     assert list(tmp_path.iterdir()) == []
     assert Cgroup.create(str(tmp_path / "missing"), 1) is None
@@ -129,14 +127,14 @@ def parent() -> str:
     return directory
 
 
-def test_a_name_is_given_to_one_only(parent: str) -> None:
+def test_cgroup_names_are_unique(parent: str) -> None:
     first = Cgroup.create(parent, 1)
     assert first is not None
     assert Cgroup.create(parent, 1) is None
     assert first.remove()
 
 
-def test_what_a_killed_keeper_left_is_removed_but_not_what_is_in_use(parent: str) -> None:
+def test_unused_cgroups_of_killed_keepers_are_removed(parent: str) -> None:
     stale = Path(parent, "shelld-999999999-1")
     stale.mkdir()
     mine = Cgroup.create(parent, 2)
@@ -162,7 +160,7 @@ def enclosed() -> Iterator[tuple[RawDaemon, Enclosure]]:
         cgroup.close()
 
 
-def test_a_runner_is_in_one_of_its_own_and_commands_are_with_it(
+def test_runner_and_command_share_their_own_cgroup(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:
     daemon, cgroup = enclosed
@@ -174,7 +172,7 @@ def test_a_runner_is_in_one_of_its_own_and_commands_are_with_it(
     assert f"shelld-{keeper}-" in runner
 
 
-def test_a_runner_that_stepped_out_to_kill_goes_back_in(
+def test_runner_returns_to_its_cgroup_after_a_kill(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:
     daemon, cgroup = enclosed
@@ -188,7 +186,7 @@ def test_a_runner_that_stepped_out_to_kill_goes_back_in(
     assert len(runners) == 1
 
 
-def test_what_killed_runners_and_keepers_leave_is_removed_in_the_end(
+def test_cgroups_of_killed_runners_are_removed(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:
     daemon, cgroup = enclosed
@@ -201,7 +199,7 @@ def test_what_killed_runners_and_keepers_leave_is_removed_in_the_end(
     wait_for(lambda: not stale.exists(), "its removal")
 
 
-def test_none_is_used_where_that_is_asked_for() -> None:
+def test_cgroups_can_be_switched_off() -> None:
     with raw_daemon("--containment", "subreaper") as daemon:
         expected = {"mechanism": "subreaper", "cgroupKill": False}
         assert daemon.call("server_info")["containment"] == expected

@@ -69,7 +69,7 @@ def test_a_message_sent_in_part_ends_the_channel() -> None:
     theirs.close()
 
 
-def test_a_socket_that_blocks_sends_all_of_a_message() -> None:
+def test_blocking_socket_sends_whole_messages() -> None:
     ours, theirs = small_pair(blocking=True)
     message = (RUN, b"x" * (INLINE_BYTES - 100))
     sender = threading.Thread(target=ours.send, args=(message,))
@@ -85,7 +85,7 @@ def test_a_socket_that_blocks_sends_all_of_a_message() -> None:
     theirs.close()
 
 
-def test_a_message_whose_file_did_not_arrive_is_lost() -> None:
+def test_message_without_its_file_is_lost() -> None:
     ours, theirs = Channel.pair()
     other = Channel(theirs)
     with open(os.devnull, "rb") as null:
@@ -115,7 +115,7 @@ def test_a_message_whose_file_did_not_arrive_is_lost() -> None:
         (errno.EBADF, None),
     ],
 )
-def test_what_can_be_received_later_is_not_the_end(
+def test_transient_error_is_not_the_end(
     monkeypatch: pytest.MonkeyPatch, number: int, expected: list[object] | None
 ) -> None:
     ours, theirs = Channel.pair()

@@ -119,7 +119,7 @@ def test_a_runner_is_used_again(pool: RunnerPool) -> None:
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_command_whose_channel_ends_before_its_runner_appears_never_runs(
+def test_command_abandoned_before_its_runner_never_runs(
     pool: RunnerPool, tmp_path: Path, is_killed: bool
 ) -> None:
     pool.prepare()
@@ -140,7 +140,7 @@ def test_command_whose_channel_ends_before_its_runner_appears_never_runs(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_late_kill_does_not_end_the_next_command(pool: RunnerPool) -> None:
+def test_late_kill_spares_the_next_command(pool: RunnerPool) -> None:
     run = Run(pool, b"true")
     run.until_empty()
     # Both, as the keeper continues a runner. So the kill and the next command arrive together.
@@ -162,7 +162,7 @@ def is_stopped(pid: int) -> bool:
     return look(pid).state == "T"
 
 
-def test_an_idle_runner_that_was_killed_is_not_used(pool: RunnerPool) -> None:
+def test_killed_idle_runner_is_not_used(pool: RunnerPool) -> None:
     run = Run(pool, b"true")
     run.until_empty()
     runner = run.runner
@@ -175,7 +175,7 @@ def test_an_idle_runner_that_was_killed_is_not_used(pool: RunnerPool) -> None:
     again.channel.close()
 
 
-def test_runners_that_are_not_needed_any_more_end_but_for_two(pool: RunnerPool) -> None:
+def test_all_but_two_unneeded_runners_end(pool: RunnerPool) -> None:
     runs = [Run(pool, b"true") for _ in range(6)]
     for run in runs:
         run.until_empty()
@@ -198,7 +198,7 @@ def test_runners_that_are_not_needed_any_more_end_but_for_two(pool: RunnerPool) 
     run.channel.close()
 
 
-def test_what_cannot_be_started_is_told_and_the_runner_goes_on(pool: RunnerPool) -> None:
+def test_runner_reports_failed_start_and_continues(pool: RunnerPool) -> None:
     channel = pool.acquire()
     null = os.open(os.devnull, os.O_RDWR)
     failures: list[Message] = []
@@ -224,7 +224,7 @@ def test_what_cannot_be_started_is_told_and_the_runner_goes_on(pool: RunnerPool)
     channel.close()
 
 
-def test_a_command_whose_descriptors_did_not_all_arrive_is_not_started(pool: RunnerPool) -> None:
+def test_command_missing_descriptors_is_not_started(pool: RunnerPool) -> None:
     channel = pool.acquire()
     with open(os.devnull, "rb") as null:
         channel.send((RUN, b"/bin/bash", [b"bash"], {}, b"", 3), (null.fileno(),) * 2)
@@ -238,7 +238,7 @@ def test_a_command_whose_descriptors_did_not_all_arrive_is_not_started(pool: Run
     channel.close()
 
 
-def test_a_keeper_that_cannot_be_forked_is_not_taken_for_a_busy_one(
+def test_failed_keeper_start_is_not_a_busy_keeper(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_arguments: object, **_options: object) -> int:
@@ -306,7 +306,7 @@ def _replace_a_silent_keeper() -> None:
     pool.close()
 
 
-def test_a_keeper_that_does_not_listen_is_replaced_and_keeps_its_runners() -> None:
+def test_deaf_keeper_is_replaced_and_keeps_its_runners() -> None:
     # In a process whose children are all of the pool.
     process = multiprocessing.get_context("fork").Process(target=_replace_a_silent_keeper)
     process.start()
@@ -408,7 +408,7 @@ def names_below(pid: int) -> list[str]:
         b"(env -i setsid sh -c 'sleep 300 & exec sleep 300' &) ; sleep 300",
     ],
 )
-def test_the_end_of_the_socket_is_the_end_of_the_tree(pool: RunnerPool, command: bytes) -> None:
+def test_closed_socket_ends_the_tree(pool: RunnerPool, command: bytes) -> None:
     run = Run(pool, command)
     pid, runner = run.until(STARTED)[1], run.runner
     run.channel.close()
@@ -435,7 +435,7 @@ while not os.path.exists(sys.argv[1]):
 
 
 @pytest.mark.parametrize("end", ["kill", "close", "runner"])
-def test_a_double_fork_that_closes_everything_does_not_get_away(
+def test_double_fork_closing_everything_is_killed(
     pool: RunnerPool, tmp_path: Path, end: str
 ) -> None:
     script, pid_file = tmp_path / "escape.py", tmp_path / "pid"
@@ -487,7 +487,7 @@ def _take_over_from_a_keeper() -> None:
     pool.close()
 
 
-def test_what_a_runner_left_is_looked_for_when_that_and_the_keeper_have_ended() -> None:
+def test_orphans_are_found_after_runner_and_keeper_end() -> None:
     # In a process whose children are all of the pool.
     process = multiprocessing.get_context("fork").Process(target=_take_over_from_a_keeper)
     process.start()
@@ -546,9 +546,7 @@ def test_importing_the_keeper_brings_in_little() -> None:
     assert not modules & {"asyncio", "anyio", "msgspec", "subprocess", "threading", "json", "ssl"}
 
 
-def test_a_script_does_not_go_on_when_its_children_are_killed(
-    pool: RunnerPool, tmp_path: Path
-) -> None:
+def test_script_dies_before_it_sees_killed_children(pool: RunnerPool, tmp_path: Path) -> None:
     command = f"for i in {{1..50}}; do setsid sleep 300 & done; wait; touch {tmp_path}/went-on"
     run = Run(pool, command.encode())
     wait_for(functools.partial(are_sleeping, run.runner, 50), "the sleeps")
@@ -605,7 +603,7 @@ both_floods = pytest.mark.parametrize(
 
 
 @both_floods
-def test_a_command_is_killed_while_others_of_its_processes_end(altered_pool: RunnerPool) -> None:
+def test_command_is_killed_while_its_processes_end(altered_pool: RunnerPool) -> None:
     run = Run(altered_pool, b"for i in {1..10}; do (sleep 300 &); done; wait; sleep 300")
     run.until(STARTED)
     run.channel.send((KILL, int(signal.SIGKILL), 0))
@@ -615,7 +613,7 @@ def test_a_command_is_killed_while_others_of_its_processes_end(altered_pool: Run
 
 
 @both_floods
-def test_a_lost_runner_is_told_while_its_processes_end(altered_pool: RunnerPool) -> None:
+def test_lost_runner_is_reported_while_processes_end(altered_pool: RunnerPool) -> None:
     run = Run(altered_pool, b"for i in {1..10}; do (sleep 300 &); done; wait; sleep 300")
     os.kill(run.runner, signal.SIGKILL)
     run.until(LOST)
@@ -636,7 +634,7 @@ _IMPATIENT = "import shelld.keeper.keeper as s; s._GIVE_UP_INTERVAL_S = 0.01"
 
 
 @pytest.mark.parametrize("altered_pool", [_IMPATIENT], indirect=True)
-def test_a_keeper_that_hears_nothing_ends_no_runner_that_does(altered_pool: RunnerPool) -> None:
+def test_deaf_keeper_ends_no_working_runner(altered_pool: RunnerPool) -> None:
     run = Run(altered_pool, b"sleep 0.3; exit 7")
     run.until(STARTED)
     keeper: Channel = getattr(altered_pool, "_keeper")  # noqa: B009 - private
@@ -672,9 +670,7 @@ tree.Descendants.kill = weak(tree.Descendants.kill)
     ids=["few", "many"],
     indirect=["altered_pool"],
 )
-def test_a_runner_tells_survivors_after_many_rounds_only(
-    altered_pool: RunnerPool, is_told: bool
-) -> None:
+def test_runner_names_survivors_after_many_rounds(altered_pool: RunnerPool, is_told: bool) -> None:
     run = Run(altered_pool, b"sleep 300; true")
     run.until(STARTED)
     run.channel.send((KILL, int(signal.SIGKILL), 0))
@@ -698,7 +694,7 @@ def test_the_daemon_reaps_a_part_and_comes_back(monkeypatch: pytest.MonkeyPatch)
     pool.abandon()
 
 
-def test_nobody_gives_up_on_a_kill_after_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_is_not_given_up_after_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
 

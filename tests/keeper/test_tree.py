@@ -25,7 +25,7 @@ def below() -> dict[int, int]:
 
 
 @pytest.mark.parametrize("missing", ["children", "stat"])
-def test_descendants_are_found_without_the_kernels_list_of_children(
+def test_descendants_are_found_without_children_file(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     # A kernel without CONFIG_PROC_CHILDREN, and a system without /proc, where ps(1) has to do.
@@ -46,7 +46,7 @@ def test_descendants_are_found_without_the_kernels_list_of_children(
         tree.kill_descendants()
 
 
-def test_what_is_spared_is_spared_with_all_below_it() -> None:
+def test_spared_process_spares_its_descendants() -> None:
     command = ["/bin/bash", "-c", "sleep 300 & wait"]
     with subprocess.Popen(command) as spared, subprocess.Popen(command) as other:
         wait_for(lambda: len(below()) == 4, "the processes")
@@ -70,7 +70,7 @@ def test_of_many_children_the_newest_are_killed(monkeypatch: pytest.MonkeyPatch)
         tree.kill_descendants({*pids[:2], *pids[3:]}.__contains__)
 
 
-def test_nothing_is_looked_for_below_a_zombie(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zombies_have_no_descendants(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["/bin/true"]) as ended, subprocess.Popen(["/bin/sleep", "300"]) as runs:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         looked: list[str] = []
@@ -86,7 +86,7 @@ def test_nothing_is_looked_for_below_a_zombie(monkeypatch: pytest.MonkeyPatch) -
         assert f"/proc/{ended.pid}/task" not in looked
 
 
-def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:
+def test_reused_pid_is_not_signalled() -> None:
     # Its parent is another one than that below which it was found.
     script = "sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
@@ -99,7 +99,7 @@ def test_a_pid_that_was_reused_meanwhile_is_not_signalled() -> None:
         tree.kill_descendants()
 
 
-def test_a_signal_reaches_each_process_once_wherever_it_is(tmp_path: Path) -> None:
+def test_signal_reaches_each_process_once(tmp_path: Path) -> None:
     counting = tmp_path / "counting.sh"
     counting.write_text(
         f"trap 'echo >> {tmp_path}/count' TERM; echo >> {tmp_path}/ready\n"
@@ -144,7 +144,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, function: str, error: str, word: st
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("function", ["os.open", "os.listdir"])
-def test_a_process_that_cannot_be_looked_at_is_alive(
+def test_unreadable_process_counts_as_alive(
     monkeypatch: pytest.MonkeyPatch, function: str, error: str
 ) -> None:
     with subprocess.Popen(["/bin/bash", "-c", "sleep 300 & wait"]) as process:
@@ -162,7 +162,7 @@ def test_a_process_that_cannot_be_looked_at_is_alive(
         wait_for(lambda: not tree.living_descendants(), "the end of all")
 
 
-def test_children_of_a_process_whose_threads_are_all_gone_are_not_known(
+def test_children_of_threadless_process_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failing(monkeypatch, "os.open", "ENOENT", "/children")
@@ -179,7 +179,7 @@ def test_children_of_a_process_whose_threads_are_all_gone_are_not_known(
         ("os.listdir", "/proc"),
     ],
 )
-def test_own_children_that_cannot_be_listed_are_not_none(
+def test_unlistable_children_are_unknown(
     monkeypatch: pytest.MonkeyPatch, function: str, error: str, word: str
 ) -> None:
     failing(monkeypatch, function, error, word)
@@ -195,9 +195,7 @@ def test_own_children_that_cannot_be_listed_are_not_none(
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_session_that_cannot_be_listed_is_not_empty(
-    monkeypatch: pytest.MonkeyPatch, error: str
-) -> None:
+def test_unlistable_session_is_not_empty(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
     failing(monkeypatch, "os.listdir", error, "/proc")
     members = tree.SessionMembers()
     # A session that there is not.

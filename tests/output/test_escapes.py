@@ -61,7 +61,7 @@ def test_no_escape_is_ever_left(data: bytes) -> None:
 
 
 @given(st.binary(max_size=200).map(lambda data: data.replace(b"\x1b", b"").replace(b"\xc2", b"")))
-def test_what_has_no_escape_is_untouched(data: bytes) -> None:
+def test_text_without_escapes_is_unchanged(data: bytes) -> None:
     assert stripped(data) == data
 
 
@@ -111,12 +111,12 @@ def test_an_unfinished_unit_at_the_end_is_left(data: bytes, whole: int) -> None:
 
 
 @pytest.mark.parametrize("data", FINISHED)
-def test_what_is_whole_is_not_waited_with(data: bytes) -> None:
+def test_complete_units_are_not_held_back(data: bytes) -> None:
     assert whole_units(data) == len(data)
 
 
 @pytest.mark.parametrize(("data", "whole"), UNFINISHED)
-def test_an_unfinished_unit_is_no_first_one(data: bytes, whole: int) -> None:
+def test_unfinished_unit_is_not_returned(data: bytes, whole: int) -> None:
     assert first_unit(data[whole:]) == 0
 
 
@@ -139,7 +139,7 @@ def test_an_unfinished_unit_is_no_first_one(data: bytes, whole: int) -> None:
         (b"\x1b[31\nm", 1),
     ],
 )
-def test_the_first_unit_is_a_character_or_a_sequence(data: bytes, size: int) -> None:
+def test_first_unit_is_character_or_sequence(data: bytes, size: int) -> None:
     assert first_unit(data) == size
 
 
@@ -165,7 +165,7 @@ def test_a_cut_between_units_changes_nothing(data: bytes, position: int) -> None
 
 
 @given(noise | st.binary(max_size=60))
-def test_units_one_by_one_are_the_text_of_all(data: bytes) -> None:
+def test_units_add_up_to_the_text(data: bytes) -> None:
     text, rest = "", data
     while size := first_unit(rest):
         text += text_of(rest[:size], is_end=False)
@@ -175,14 +175,14 @@ def test_units_one_by_one_are_the_text_of_all(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("opener", [b"\x1b]0;", b"\x1bP", b"\x1b_", b"\x1b[", b"\x1b("])
-def test_what_never_ends_is_not_waited_for_for_ever(opener: bytes) -> None:
+def test_endless_sequence_is_given_up(opener: bytes) -> None:
     endless = opener + b"1" * MAX_SEQUENCE_BYTES if opener != b"\x1b(" else opener + b" " * 100
     assert whole_units(endless) == len(endless)
     assert first_unit(endless) == 1
 
 
 @pytest.mark.parametrize("end", [b"\x07", b"\x1b\\"])
-def test_how_long_a_control_string_may_be_does_not_depend_on_the_cut(end: bytes) -> None:
+def test_control_string_limit_is_independent_of_cuts(end: bytes) -> None:
     longest = MAX_SEQUENCE_BYTES - 4
     for size, is_sequence in ((longest, True), (longest + 1, False)):
         data = b"\x1b]" + b"x" * size + end

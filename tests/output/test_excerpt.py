@@ -37,12 +37,12 @@ async def excerpt(
     return read.text, output
 
 
-async def test_what_has_room_is_returned_as_it_is() -> None:
+async def test_fitting_text_is_returned_unchanged() -> None:
     assert (await excerpt(b"0123456789", 10))[0] == "0123456789"
     assert (await excerpt(b"", 10))[0] == ""
 
 
-async def test_what_was_read_before_it_was_dropped_is_not_missing() -> None:
+async def test_read_output_is_not_missing_once_dropped() -> None:
     output = ShellOutput(1 << 26)
     output.append(output.stdout, b"x" * 100_000)
     reader = excerpt_reader(output, 200_000)
@@ -59,13 +59,13 @@ async def test_what_was_read_before_it_was_dropped_is_not_missing() -> None:
     assert (len(reads[0].text), reads[0].dropped) == (100_000, 0)
 
 
-async def test_of_more_there_are_head_and_tail_and_what_is_between() -> None:
+async def test_excerpt_has_head_tail_and_a_notice() -> None:
     text, output = await excerpt(b"x" * 50 + b"y" * 50, 20)
     assert text == "x" * 10 + "\n<10 90>\n" + "y" * 10
     assert output.stdout.read_position == 100
 
 
-async def test_head_and_tail_are_whole_lines_where_that_costs_little() -> None:
+async def test_head_and_tail_are_whole_lines_if_cheap() -> None:
     data = "".join(f"line {number:03}\n" for number in range(100)).encode()
     text, _ = await excerpt(data, 100)
     head, start, end, tail = re.split(r"<(\d+) (\d+)>\n", text)
@@ -76,7 +76,7 @@ async def test_head_and_tail_are_whole_lines_where_that_costs_little() -> None:
     assert 80 <= len(head) + len(tail) <= 100
 
 
-async def test_a_tail_does_not_lose_much_to_begin_with_a_line() -> None:
+async def test_tail_loses_little_to_begin_at_a_line() -> None:
     text, _ = await excerpt(b"x" * 1_000 + b"\nyy", 100)
     assert text.endswith("x" * 47 + "\nyy")
     text, _ = await excerpt(b"yy\n" + b"x" * 1_000, 100)
@@ -101,7 +101,7 @@ async def test_escape_sequences_take_no_room() -> None:
     assert 400 <= text.count("x") <= 500
 
 
-async def test_of_a_line_that_was_overwritten_only_the_last_state_takes_room() -> None:
+async def test_overwritten_line_takes_room_of_last_state() -> None:
     data = b"".join(b"\rprogress %06d" % number for number in range(100_000)) + b"\ndone\n"
     assert (await excerpt(data, 100))[0] == "progress 099999\ndone\n"
 
@@ -125,7 +125,7 @@ async def test_a_gap_is_between_head_and_tail(limit: int) -> None:
     assert output.stdout.store.dropped > 0
 
 
-async def test_what_is_cut_off_by_a_gap_is_told_however_small_it_is() -> None:
+async def test_every_gap_is_reported() -> None:
     output = ShellOutput(4_096)
     output.append(output.stdout, b"a" * 100_000)
     reader = excerpt_reader(output, 1 << 20)
@@ -135,7 +135,7 @@ async def test_what_is_cut_off_by_a_gap_is_told_however_small_it_is() -> None:
     assert NOTICE.search(read.text)
 
 
-async def test_what_begins_in_a_gap_begins_behind_it() -> None:
+async def test_excerpt_beginning_in_gap_begins_after_it() -> None:
     output = ShellOutput(4_096)
     output.append(output.stdout, b"first\n" * 400)
     reader = excerpt_reader(output, 10_000)
@@ -159,7 +159,7 @@ async def test_an_unfinished_character_is_left_for_later() -> None:
     assert (read.end, read.text[-1]) == (100, "x")
 
 
-async def test_the_next_excerpt_is_of_what_came_since() -> None:
+async def test_next_excerpt_has_only_new_output() -> None:
     output = ShellOutput()
     output.append(output.stdout, b"a" * 100)
     for data, text in ((b"", "aa\n<2 98>\naa"), (b"bbb", "bbb"), (b"", "")):
@@ -180,7 +180,7 @@ async def test_the_next_excerpt_is_of_what_came_since() -> None:
     ).map(b"".join),
     limit=st.integers(0, 40),
 )
-async def test_an_excerpt_is_never_longer_and_leaves_out_nothing_in_silence(
+async def test_excerpt_is_bounded_and_reports_every_omission(
     final: bool, data: bytes, limit: int
 ) -> None:
     text, output = await excerpt(data, limit, final=final)
@@ -217,7 +217,7 @@ async def test_an_excerpt_is_never_longer_and_leaves_out_nothing_in_silence(
         (b"a\n" * 100_000 + b"last\n", "last"),
     ],
 )
-def test_the_last_line_says_what_goes_on(data: bytes, line: str) -> None:
+def test_last_line_shows_the_progress(data: bytes, line: str) -> None:
     output = ShellOutput()
     output.append(output.stdout, data)
     assert last_line(output.stdout.store, 20) == line
@@ -245,7 +245,7 @@ async def test_last_lines_are_whole_and_counted(
     assert last_lines(output.stdout.store, start, end, 0) == ""
 
 
-async def test_lines_that_are_gone_are_not_counted() -> None:
+async def test_dropped_lines_are_not_counted() -> None:
     output = ShellOutput(400)
     output.append(output.stdout, b"".join(b"%09d\n" % number for number in range(1_000)))
     assert await count_lines(output.stdout.store, 0, 10_000) == 40

@@ -65,9 +65,7 @@ def take(made: StreamReader, *, final: bool = True) -> Read:
 
 @pytest.mark.usefixtures("small_steps")
 @given(outputs, st.integers(20, 60), st.booleans())
-def test_a_head_fits_and_the_rest_follows_where_it_was_cut(
-    data: bytes, limit: int, strip: bool
-) -> None:
+def test_rest_begins_where_the_head_was_cut(data: bytes, limit: int, strip: bool) -> None:
     store = stream_of(data).store
     whole = text_of(data, strip=strip)
     text, end, cut = head_of(store, limit, strip=strip)
@@ -84,7 +82,7 @@ def test_a_head_fits_and_the_rest_follows_where_it_was_cut(
 
 
 @pytest.mark.parametrize("size", [65_536, 1_048_576, 3_000_000])
-def test_a_text_of_the_limits_size_is_not_cut(size: int) -> None:
+def test_text_of_exactly_the_limit_is_not_cut(size: int) -> None:
     store = stream_of(b"x" * size).store
     assert head_of(store, size) == ("x" * size, size, False)
     text, end, cut = head_of(store, size - 1)
@@ -100,14 +98,14 @@ def test_the_gap_is_never_inside_a_head() -> None:
     assert head_of(store, 50) == ("h" * 35 + TRUNCATED_SUFFIX, 35, True)
 
 
-def test_what_is_stripped_or_overwritten_takes_no_room() -> None:
+def test_stripped_or_overwritten_text_takes_no_room() -> None:
     states = b"".join(b"%d%%\r" % number for number in range(200_000))
     data = b"\x1b[31m" * 100_000 + b"a\n" + states + b"done\n" + b"b" * 1000
     store = stream_of(data).store
     assert head_of(store, 2000) == ("a\ndone\n" + "b" * 1000, len(data), False)
 
 
-def test_a_head_of_a_character_that_has_no_room_is_the_suffix() -> None:
+def test_head_without_room_is_the_suffix_only() -> None:
     data = "😀".encode() * 10
     assert head_of(stream_of(data).store, 18) == (TRUNCATED_SUFFIX, 0, True)
     assert head_of(stream_of(data).store, 19) == ("😀" + TRUNCATED_SUFFIX, 4, True)
@@ -116,7 +114,7 @@ def test_a_head_of_a_character_that_has_no_room_is_the_suffix() -> None:
 # -- what is new ------------------------------------------------------------------------------
 
 
-def test_a_plain_read_moves_the_shared_position_and_an_offset_does_not() -> None:
+def test_only_plain_reads_move_the_position() -> None:
     stream = stream_of(b"0123456789")
     assert take(reader_of(stream, offset=3, max_bytes=4)) == ("3456", 3, 7, 0, True)
     assert stream.read_position == 0
@@ -165,7 +163,7 @@ def test_a_first_unit_is_returned_whole() -> None:
     assert take(reader_of(stream_of("世a".encode()), offset=0, max_bytes=1)).text == "世"
 
 
-def test_a_read_ends_at_the_gap_and_the_next_tells_its_size() -> None:
+def test_read_ends_at_gap_and_next_reports_it() -> None:
     stream = stream_of(b"h" * 10 + b"-" * 100 + b"t" * 10, head_limit=10)
     stream.store.drop(100)
     assert take(reader_of(stream)) == ("h" * 10, 0, 10, 0, True)
@@ -174,7 +172,7 @@ def test_a_read_ends_at_the_gap_and_the_next_tells_its_size() -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_what_is_dropped_while_it_is_read_ends_the_read() -> None:
+def test_output_dropped_during_read_ends_it() -> None:
     data = bytes(range(65, 91)) * 4
     stream = stream_of(data, head_limit=0)
     made = reader_of(stream, strip=False)
@@ -201,7 +199,7 @@ def test_what_is_dropped_while_it_is_read_ends_the_read() -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_who_was_overtaken_starts_again_behind() -> None:
+def test_overtaken_read_restarts_after_the_other() -> None:
     stream = stream_of(b"0123456789" * 3)
     slow, quick = reader_of(stream), reader_of(stream, max_bytes=20)
 
@@ -219,7 +217,7 @@ def test_who_was_overtaken_starts_again_behind() -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_a_gap_takes_nothing_from_what_may_be_read() -> None:
+def test_gap_takes_no_room_of_the_read() -> None:
     stream = stream_of(b"-" * 100 + b"0123456789" * 5, head_limit=0)
     stream.store.drop(100)
     assert take(reader_of(stream, max_bytes=20)) == ("0123456789" * 2, 0, 120, 100, True)
@@ -243,7 +241,7 @@ async def turns_during(action: Callable[[], Awaitable[object]]) -> int:
     return turns
 
 
-async def test_others_go_first_between_the_steps_of_what_is_large() -> None:
+async def test_large_read_yields_between_steps() -> None:
     stream = stream_of(b"some line of a log\n" * 200_000)
     steps = stream.store.written // reader.STEP_BYTES
     everything = stream.store.written
@@ -350,7 +348,7 @@ async def take_lines(
 
 
 @pytest.mark.usefixtures("small_steps")
-async def test_an_unfinished_line_is_held_back_until_it_or_the_shell_ends(
+async def test_unfinished_line_is_held_until_its_end(
     everything: LineFilter,
 ) -> None:
     stream = stream_of(b"one\ntwo is longer than a step")
@@ -376,7 +374,7 @@ async def test_only_max_bytes_cuts_a_line(everything: LineFilter) -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-async def test_lines_go_on_behind_the_gap(everything: LineFilter) -> None:
+async def test_lines_continue_after_the_gap(everything: LineFilter) -> None:
     stream = stream_of(b"head\nhalf" + b"-" * 100 + b"other\ntail\nopen", head_limit=9)
     stream.store.drop(100)
     assert await take_lines(stream, everything) == ("head\nhalf", 0, 9, 0, True)
@@ -384,7 +382,7 @@ async def test_lines_go_on_behind_the_gap(everything: LineFilter) -> None:
     assert await take_lines(stream, everything, final=True) == ("open", 120, 124, 0, False)
 
 
-async def test_a_line_end_inside_a_sequence_ends_no_line(everything: LineFilter) -> None:
+async def test_line_end_inside_sequence_ends_no_line(everything: LineFilter) -> None:
     stream = stream_of(b"one\n\x1b]0;a\nb\nc")
     assert await take_lines(stream, everything) == ("one\n", 0, 4, 0, False)
     stream.store.append(b"\x07two\n")
@@ -403,7 +401,7 @@ async def test_a_line_is_matched_in_its_last_state() -> None:
 
 @pytest.mark.usefixtures("small_steps")
 @given(outputs, st.integers(1, 40))
-def test_filtered_reads_of_any_arrival_give_the_lines_of_all(data: bytes, arrived: int) -> None:
+def test_filtered_reads_are_independent_of_arrival(data: bytes, arrived: int) -> None:
     async def read() -> str:
         stream = stream_of(b"")
         texts: list[str] = []

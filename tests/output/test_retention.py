@@ -51,7 +51,7 @@ def test_both_streams_of_a_shell_share_its_room(
             assert store.kept >= min(store.written, limit // 4)
 
 
-def test_a_quiet_stream_keeps_everything_beside_a_loud_one() -> None:
+def test_quiet_stream_keeps_all_beside_loud_one() -> None:
     output = ShellOutput(100_000)
     output.append(output.stderr, b"important")
     for _ in range(100):
@@ -61,7 +61,7 @@ def test_a_quiet_stream_keeps_everything_beside_a_loud_one() -> None:
     assert output.stdout.store.kept == 100_000 - 19
 
 
-def test_what_replaces_a_stream_is_all_that_it_has_ever_written() -> None:
+def test_replaced_stream_has_only_the_new_text() -> None:
     blocks = MemoryBlocks()
     output = ShellOutput(4 * BLOCK_BYTES + 2, blocks)
     fill(output, 3)
@@ -79,7 +79,7 @@ def test_what_replaces_a_stream_is_all_that_it_has_ever_written() -> None:
     assert (output.stderr.store.written, output.stdout.store) == (0, store)
 
 
-def test_who_gives_up_room_gives_that_of_the_longer_stream_first() -> None:
+def test_longer_stream_gives_up_room_first() -> None:
     def output() -> ShellOutput:
         output = ShellOutput(MANY, MemoryBlocks())
         fill(output, 2)
@@ -98,7 +98,7 @@ def test_who_gives_up_room_gives_that_of_the_longer_stream_first() -> None:
     assert {each.stderr.store.error for each in (few, enough, more)} == {"ENOSPC"}
 
 
-def test_the_room_of_all_is_taken_first_from_who_ended_the_longest_ago(
+def test_oldest_ended_shell_gives_up_room_first(
     spool_directory: str,
 ) -> None:
     retention = retention_of(spool_directory, total=10 * BLOCK_BYTES)
@@ -118,7 +118,7 @@ def test_the_room_of_all_is_taken_first_from_who_ended_the_longest_ago(
     retention.close()
 
 
-def test_who_ended_and_is_read_gives_last_but_before_who_runs(spool_directory: str) -> None:
+def test_ended_shell_being_read_gives_up_room_late(spool_directory: str) -> None:
     retention = retention_of(spool_directory, total=10 * BLOCK_BYTES)
     running, first, second = (retention.open() for _ in range(3))
     fill(first, 3)
@@ -133,7 +133,7 @@ def test_who_ended_and_is_read_gives_last_but_before_who_runs(spool_directory: s
     retention.close()
 
 
-def test_what_went_to_the_disk_is_read_back(spool_directory: str) -> None:
+def test_spooled_output_is_read_back(spool_directory: str) -> None:
     retention = retention_of(spool_directory)
     first, second = retention.open(), retention.open()
     for number in range(3):
@@ -148,7 +148,7 @@ def test_what_went_to_the_disk_is_read_back(spool_directory: str) -> None:
     retention.close()
 
 
-def test_the_last_one_keeps_in_memory_what_there_is_no_room_for_at_its_end(
+def test_last_shell_keeps_its_end_in_memory(
     spool_directory: str,
 ) -> None:
     retention = retention_of(spool_directory, total=BLOCK_BYTES)
@@ -160,7 +160,7 @@ def test_the_last_one_keeps_in_memory_what_there_is_no_room_for_at_its_end(
     retention.close()
 
 
-def test_who_is_at_its_own_limit_takes_no_room_from_others(spool_directory: str) -> None:
+def test_shell_at_its_limit_takes_no_other_room(spool_directory: str) -> None:
     retention = retention_of(spool_directory, shell=8 * BLOCK_BYTES, total=13 * BLOCK_BYTES)
     ended, running = retention.open(), retention.open()
     fill(ended, 5)
@@ -171,7 +171,7 @@ def test_who_is_at_its_own_limit_takes_no_room_from_others(spool_directory: str)
     retention.close()
 
 
-def test_who_ended_gives_all_of_both_streams(spool_directory: str) -> None:
+def test_ended_shell_gives_up_both_streams(spool_directory: str) -> None:
     retention = retention_of(spool_directory, total=6 * BLOCK_BYTES)
     ended, running = retention.open(), retention.open()
     fill(ended, 2)
@@ -186,7 +186,7 @@ def test_who_ended_gives_all_of_both_streams(spool_directory: str) -> None:
     retention.close()
 
 
-def test_then_from_the_one_that_holds_the_most(spool_directory: str) -> None:
+def test_largest_running_shell_gives_up_room_next(spool_directory: str) -> None:
     retention = retention_of(spool_directory, total=32 * BLOCK_BYTES)
     large, small = retention.open(), retention.open()
     fill(large, 24)
@@ -201,7 +201,7 @@ def test_then_from_the_one_that_holds_the_most(spool_directory: str) -> None:
     retention.close()
 
 
-def test_what_is_forgotten_is_room_for_others_and_given_back_to_the_disk(
+def test_forgotten_output_frees_disk_space(
     spool_directory: str,
 ) -> None:
     retention = retention_of(spool_directory, total=10 * BLOCK_BYTES)
@@ -223,7 +223,7 @@ def test_what_is_forgotten_is_room_for_others_and_given_back_to_the_disk(
     retention.close()
 
 
-def test_a_full_disk_takes_from_who_ended_and_says_so(
+def test_full_disk_takes_room_of_ended_shells(
     spool_directory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     retention = retention_of(spool_directory)
@@ -269,7 +269,7 @@ def test_a_broken_disk_takes_nothing_from_others(
     retention.close()
 
 
-def test_without_any_room_little_is_kept_and_all_is_counted(spool_directory: str) -> None:
+def test_output_without_room_is_counted(spool_directory: str) -> None:
     retention = retention_of(spool_directory, total=4096)
     output = retention.open()
     fill(output, 50)

@@ -39,7 +39,7 @@ def test_blocks_come_back_as_they_were_put(spool: Spool) -> None:
         assert spool.get(block, 1000, 10) == content[1000:1010]
 
 
-def test_a_full_spool_takes_no_more_until_something_is_freed(spool: Spool) -> None:
+def test_full_spool_waits_for_freed_space(spool: Spool) -> None:
     blocks = [put(spool, b"x") for _ in range(8)]
     assert spool.put(b"y") is None
     assert spool.size == 8 * BLOCK_BYTES
@@ -48,7 +48,7 @@ def test_a_full_spool_takes_no_more_until_something_is_freed(spool: Spool) -> No
     assert spool.put(b"z") is None
 
 
-def test_room_at_the_end_is_given_back_to_the_disk(spool: Spool) -> None:
+def test_free_space_at_end_is_truncated(spool: Spool) -> None:
     blocks = [put(spool, b"x" * BLOCK_BYTES) for _ in range(8)]
     for block in blocks[2:]:
         spool.free(block)
@@ -65,13 +65,13 @@ def test_room_at_the_end_is_given_back_to_the_disk(spool: Spool) -> None:
     assert disk_bytes(spool) == spool.size == 0
 
 
-def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
+def test_spool_file_is_made_on_first_use(tmp_path: Path) -> None:
     spool = Spool(BLOCK_BYTES, str(tmp_path / "missing"))
     spool.shrink()
     spool.close()
 
 
-def test_a_directory_that_is_not_there_is_an_error_each_time_and_no_more(tmp_path: Path) -> None:
+def test_missing_directory_is_an_error_each_time(tmp_path: Path) -> None:
     spool = Spool(BLOCK_BYTES, str(tmp_path / "later"))
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
@@ -81,7 +81,7 @@ def test_a_directory_that_is_not_there_is_an_error_each_time_and_no_more(tmp_pat
     spool.close()
 
 
-def test_what_was_cut_off_by_somebody_is_an_error_and_not_other_bytes(spool: Spool) -> None:
+def test_foreign_truncation_is_an_error(spool: Spool) -> None:
     block = put(spool, b"x" * 100)
     descriptor = spool._descriptor  # pyright: ignore[reportPrivateUsage]
     assert descriptor is not None
@@ -91,9 +91,7 @@ def test_what_was_cut_off_by_somebody_is_an_error_and_not_other_bytes(spool: Spo
     assert caught.value.errno == errno.EIO
 
 
-def test_a_write_that_was_cut_short_is_finished_or_an_error(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_write_is_finished_or_an_error(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwrite
     sizes: list[int] = []
 
@@ -120,7 +118,7 @@ def test_a_write_that_was_cut_short_is_finished_or_an_error(
 
 
 @pytest.mark.parametrize("unnamed_from_birth", [True, False])
-def test_the_file_has_no_name_and_is_nobody_elses(
+def test_spool_file_is_nameless_and_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnamed_from_birth: bool
 ) -> None:
     if not unnamed_from_birth:
@@ -137,7 +135,7 @@ def test_the_file_has_no_name_and_is_nobody_elses(
     spool.close()
 
 
-def test_a_named_beginning_is_in_a_directory_of_ones_own(
+def test_named_file_begins_in_private_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("os.O_TMPFILE", raising=False)
@@ -155,9 +153,7 @@ def test_a_named_beginning_is_in_a_directory_of_ones_own(
     spool.close()
 
 
-def test_temporary_files_belong_where_the_environment_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_files_follow_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     spool = Spool(BLOCK_BYTES)
     put(spool, b"x")

@@ -146,7 +146,7 @@ TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=25)
     st.integers(0, 600),
     st.integers(1, 200),
 )
-def test_a_read_gives_what_was_written_there(
+def test_read_returns_the_written_bytes(
     written: list[bytes], limit: int, start: int, size: int
 ) -> None:
     store = StreamStore(limit)
@@ -169,7 +169,7 @@ def test_the_head_stays_and_the_tail_slides() -> None:
     assert read_all(store, 77) == (_PATTERN[:100] + _PATTERN[1200:1500], 1100)
 
 
-def test_a_read_never_joins_the_two_sides_of_the_gap() -> None:
+def test_read_never_crosses_the_gap() -> None:
     store = StreamStore(100)
     store.append(_PATTERN[:1000])
     store.drop(300)
@@ -186,7 +186,7 @@ def test_a_read_never_joins_the_two_sides_of_the_gap() -> None:
         *((399, 500, 1), (400, 500, 0), (300, 250, 0), (100, 100, 0), (5000, 6000, 0)),
     ],
 )
-def test_what_is_dropped_of_a_range_is_counted(start: int, end: int, dropped: int) -> None:
+def test_dropped_bytes_of_range_are_counted(start: int, end: int, dropped: int) -> None:
     store = StreamStore(100)
     store.append(_PATTERN[:1000])
     assert store.dropped_between(start, end) == 0
@@ -194,7 +194,7 @@ def test_what_is_dropped_of_a_range_is_counted(start: int, end: int, dropped: in
     assert store.dropped_between(start, end) == dropped
 
 
-def test_offsets_go_past_what_32_bits_hold() -> None:
+def test_offsets_exceed_32_bits() -> None:
     store = StreamStore(1 << 20)
     chunk = bytes(1 << 20)
     # As if it had run for long; to write so much would take a minute.
@@ -218,9 +218,7 @@ def test_a_read_at_the_end_finds_nothing() -> None:
 
 @pytest.mark.parametrize("finish", [True, False])
 @pytest.mark.parametrize("count", [5, 6, 7, 8, 20])
-def test_what_has_no_room_elsewhere_is_kept_in_memory_as_head_and_tail(
-    count: int, finish: bool
-) -> None:
+def test_memory_keeps_head_and_tail_without_other_room(count: int, finish: bool) -> None:
     blocks = FaultyBlocks()
     blocks.failing = True
     store = StreamStore(1 << 20, blocks)
@@ -236,7 +234,7 @@ def test_what_has_no_room_elsewhere_is_kept_in_memory_as_head_and_tail(
     assert (dropped, store.error) == (size - len(data), "ENOSPC")
 
 
-def test_what_could_not_be_stored_but_is_kept_is_not_an_error() -> None:
+def test_failed_block_kept_in_memory_is_no_error() -> None:
     blocks = FaultyBlocks()
     blocks.failing = True
     store = StreamStore(1 << 20, blocks)
@@ -253,7 +251,7 @@ def test_what_could_not_be_stored_but_is_kept_is_not_an_error() -> None:
     assert store.error == "ENOSPC"
 
 
-def test_no_room_by_the_limits_is_not_an_error() -> None:
+def test_limit_reached_is_no_error() -> None:
     blocks = FaultyBlocks()
     blocks.full = True
     store = StreamStore(1 << 20, blocks)
@@ -263,7 +261,7 @@ def test_no_room_by_the_limits_is_not_an_error() -> None:
     assert len(store._in_memory) == MEMORY_BLOCKS  # pyright: ignore[reportPrivateUsage]
 
 
-def test_an_error_without_a_number_has_a_name_all_the_same() -> None:
+def test_error_without_errno_has_a_name() -> None:
     class BrokenBlocks(MemoryBlocks):
         def put(self, data: bytes | bytearray | memoryview) -> int | None:
             raise OSError
@@ -284,7 +282,7 @@ def lose_tail(store: StreamStore, blocks: FaultyBlocks) -> None:
 @pytest.mark.parametrize(
     ("lose", "gap"), [(lose_head, (1, 2)), (lose_tail, (4, 7))], ids=["head", "tail"]
 )
-def test_what_cannot_be_read_back_is_dropped_and_counted(
+def test_unreadable_blocks_are_dropped_and_counted(
     lose: Callable[[StreamStore, FaultyBlocks], None], gap: tuple[int, int]
 ) -> None:
     blocks = FaultyBlocks()
@@ -300,7 +298,7 @@ def test_what_cannot_be_read_back_is_dropped_and_counted(
     assert store.error == "EIO"
 
 
-def test_little_is_held_in_memory_when_nothing_more_comes() -> None:
+def test_ended_stream_holds_little_memory() -> None:
     blocks = MemoryBlocks()
     short, long = StreamStore(1 << 20, blocks), StreamStore(1 << 20, blocks)
     short.append(_PATTERN[:WINDOW_BYTES])
@@ -311,7 +309,7 @@ def test_little_is_held_in_memory_when_nothing_more_comes() -> None:
     assert read_all(long, 1000) == (_PATTERN[: WINDOW_BYTES + 1], 0)
 
 
-def test_what_gives_up_room_gives_the_oldest_of_the_tail_then_the_newest_of_the_head() -> None:
+def test_room_comes_from_old_tail_then_new_head() -> None:
     store = StreamStore(3 * BLOCK_BYTES, MemoryBlocks())
     store.append(_PATTERN[: 6 * BLOCK_BYTES + 10])
     store.give_up(1, "ENOSPC")

@@ -36,7 +36,7 @@ STRIP = pytest.mark.parametrize("strip", [True, False])
         (b"\xe2\x82\x1b[m\xac", "\ufffd\ufffd"),
     ],
 )
-def test_what_is_no_text_is_replaced_and_controls_are_not(data: bytes, text: str) -> None:
+def test_invalid_bytes_are_replaced_and_controls_kept(data: bytes, text: str) -> None:
     assert text_of(data) == text
     assert json.loads(json.dumps(text_of(data))) == text
 
@@ -58,11 +58,11 @@ def test_what_is_no_text_is_replaced_and_controls_are_not(data: bytes, text: str
         ("no return\n", "no return\n"),
     ],
 )
-def test_a_line_that_is_overwritten_is_left_in_its_last_state(text: str, left: str) -> None:
+def test_overwritten_line_shows_last_state(text: str, left: str) -> None:
     assert last_states(text) == left
 
 
-def test_what_overwrites_an_earlier_text_says_so() -> None:
+def test_overwriting_text_is_marked() -> None:
     assert last_states("\r50%\r60%\n70%\r80%", continues=True) == "\r60%\n80%"
     assert last_states(" more\r60%", continues=True) == "\r60%"
     assert last_states(" more\n1\r2", continues=True) == " more\n2"
@@ -83,14 +83,14 @@ def test_states_are_found_once(text: str) -> None:
     assert last_states(last_states(text)) == last_states(text)
 
 
-def test_a_million_states_of_one_line_take_linear_time() -> None:
+def test_million_line_states_take_linear_time() -> None:
     text = "".join(f"{number}%\r" for number in range(1_000_000)) + "done\n"
     assert last_states(text) == "done\n"
     assert last_states("\r" * 1_000_000 + "\n") == "\r" * 1_000_000 + "\n"
 
 
 @pytest.mark.parametrize("data", [b"\xe0\xa0", b"\x1b[31", b"\x1b]0;title", b"\xf0\x9f\x98", b"\r"])
-def test_what_is_unfinished_at_the_very_end_is_returned_in_the_end(data: bytes) -> None:
+def test_unfinished_unit_is_returned_at_the_end(data: bytes) -> None:
     store = stored(data)
     waiting = read_text(store, 0, len(data), 1, strip=True, final=False)
     assert waiting == ("", 0, 0)
@@ -121,13 +121,11 @@ def test_only_carriage_returns_wait(data: bytes, final: bool, piece: tuple[str, 
         *((b"X", True, True), (b"", True, False), (b"\ra", True, True)),
     ],
 )
-def test_there_is_text_if_there_is_more_than_what_waits(
-    data: bytes, strip: bool, expected: bool
-) -> None:
+def test_text_exists_beyond_unfinished_unit(data: bytes, strip: bool, expected: bool) -> None:
     assert has_text(stored(data), 0, len(data), strip=strip, final=False) == expected
 
 
-def test_a_carriage_return_waits_for_what_it_is_for() -> None:
+def test_carriage_return_waits_for_next_byte() -> None:
     store = stored(b"50%\r")
     first = read_text(store, 0, 4, 100, strip=True, final=False)
     assert first == ("50%", 3, 0)
@@ -142,9 +140,7 @@ def test_a_carriage_return_waits_for_what_it_is_for() -> None:
 @pytest.mark.parametrize(
     ("before", "continues"), [(b"", False), (b"x\n", False), (b"x", True), (b"x\ny", True)]
 )
-def test_only_what_begins_within_a_line_says_that_it_overwrites(
-    before: bytes, continues: bool
-) -> None:
+def test_only_text_within_a_line_is_marked_overwriting(before: bytes, continues: bool) -> None:
     store = stored(before + b"1\r2\n3\r4")
     start = len(before)
     assert begins_within_line(store, start) is continues
@@ -152,7 +148,7 @@ def test_only_what_begins_within_a_line_says_that_it_overwrites(
     assert piece.text == "\r" * continues + "2\n4"
 
 
-def test_nothing_is_known_of_a_line_behind_the_gap() -> None:
+def test_line_state_is_unknown_after_the_gap() -> None:
     store = stored(b"a" + b"-" * 10 + b"1\r2", head_limit=1)
     store.drop(10)
     assert not begins_within_line(store, 11)
@@ -161,7 +157,7 @@ def test_nothing_is_known_of_a_line_behind_the_gap() -> None:
 
 
 @STRIP
-def test_nothing_beyond_the_end_that_is_asked_for_is_read(strip: bool) -> None:
+def test_nothing_beyond_the_end_is_read(strip: bool) -> None:
     store = stored(b"0123456789" * 3, head_limit=10)
     store.drop(10)
     assert read_text(store, 0, 5, 100, strip=strip, final=False) == ("01234", 5, 0)
@@ -174,7 +170,7 @@ def test_nothing_beyond_the_end_that_is_asked_for_is_read(strip: bool) -> None:
     assert not has_text(unfinished, 0, 2, strip=strip, final=False)
 
 
-def test_bytes_pass_through_unless_they_are_to_be_stripped() -> None:
+def test_unstripped_bytes_pass_through() -> None:
     data = b"1%\r2%\r\x1b[31mx\x1b]0;t\x07\r\n\r"
     assert text_of(data, strip=False).encode() == data
     store = stored(data)
@@ -198,7 +194,7 @@ def read_to_end(store: StreamStore, size: int, *, strip: bool) -> list[str]:
 
 
 @given(outputs, st.integers(1, 9), st.booleans())
-def test_reads_of_any_size_give_the_text_of_one(data: bytes, size: int, strip: bool) -> None:
+def test_reads_of_any_size_give_the_same_text(data: bytes, size: int, strip: bool) -> None:
     texts = read_to_end(stored(data), size, strip=strip)
     whole = text_of(data, strip=strip)
     text = joined(texts, strip=strip)
@@ -207,9 +203,7 @@ def test_reads_of_any_size_give_the_text_of_one(data: bytes, size: int, strip: b
 
 
 @given(outputs, st.lists(st.integers(0, 60), max_size=5), st.booleans())
-def test_what_arrives_in_pieces_reads_as_what_arrives_at_once(
-    data: bytes, arrivals: list[int], strip: bool
-) -> None:
+def test_text_is_independent_of_arrival(data: bytes, arrivals: list[int], strip: bool) -> None:
     store = StreamStore(1 << 20)
     texts: list[str] = []
     position = 0
@@ -237,7 +231,7 @@ def test_there_is_text_when_a_read_finds_some(
 
 
 @STRIP
-def test_a_unit_that_has_no_room_is_returned_whole(strip: bool) -> None:
+def test_overlong_unit_is_returned_whole(strip: bool) -> None:
     title = b"\x1b]0;" + b"x" * 20_000 + b"\x07"
     data = title + "€".encode() + b"y"
     store = stored(data)
@@ -259,7 +253,7 @@ def test_a_sequence_that_never_ends_hides_nothing() -> None:
     assert "".join(texts) == data[1:].decode()
 
 
-def test_nothing_is_put_together_across_the_gap() -> None:
+def test_units_never_span_the_gap() -> None:
     euro = "€".encode()
     store = stored(b"a" + euro + b"b" * 10 + b"\x1b[1" + b"3mx" + euro, head_limit=2)
     store.drop(15)
@@ -269,13 +263,13 @@ def test_nothing_is_put_together_across_the_gap() -> None:
     assert tail == ("3mx€", store.written, 15)
 
 
-def test_a_gap_at_the_end_is_told() -> None:
+def test_gap_at_the_end_is_reported() -> None:
     store = stored(b"head" + b"x" * 10, head_limit=4)
     store.drop(10)
     assert has_text(store, 4, 14, strip=True, final=False)
     assert read_text(store, 4, 14, 100, strip=True, final=True) == ("", 14, 10)
 
 
-def test_plain_text_of_a_beginning_may_be_unfinished_only_at_the_end() -> None:
+def test_plain_head_may_end_unfinished() -> None:
     assert plain_text(b"x\x1b[3", strip=True, is_end=True) == "x"
     assert plain_text(b"x\x1b[3", strip=True, is_end=False) == "x[3"

@@ -248,7 +248,7 @@ def scripts_of(suite: Path) -> Iterator[Script]:
 
 
 @pytest.mark.timeout(3600)
-def test_the_suite_of_bash_shows_what_it_shows_in_bash(tmp_path: Path) -> None:
+def test_bash_suite_output_equals_bash(tmp_path: Path) -> None:
     suite = fetched(tmp_path)
     scripts = list(scripts_of(suite))
     assert len(scripts) > 100

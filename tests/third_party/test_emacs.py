@@ -35,7 +35,7 @@ def report_of(tmp_path: Path, *options: str) -> Any:
     return json.loads(report.read_text())
 
 
-def test_emacs_gets_all_it_asks_for(tmp_path: Path) -> None:
+def test_emacs_gets_every_answer(tmp_path: Path) -> None:
     assert report_of(tmp_path, "-l", str(HERE / "emacs.el")) == {
         "ping": True,
         "foreground": ["out\n", "err\n", 3],

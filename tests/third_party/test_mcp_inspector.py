@@ -27,7 +27,7 @@ def inspect(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "auto"])
-def test_the_descriptions_of_the_tools_have_nothing_to_warn_of(era: str) -> None:
+def test_inspector_finds_no_fault_in_descriptions(era: str) -> None:
     ended = inspect("--protocol-era", era, "--method", "tools/list", "--strict")
     assert ended.returncode == 0, ended.stderr
     assert "warning" not in ended.stderr.lower(), ended.stderr

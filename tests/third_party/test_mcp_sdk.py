@@ -60,7 +60,7 @@ def text_of(result: CallToolResult) -> str:
     return content.text
 
 
-async def test_it_lists_the_tools(mode: str) -> None:
+async def test_sdk_lists_the_tools(mode: str) -> None:
     async with connected(mode) as host:
         tools = (await host.client.list_tools()).tools
         assert [tool.name for tool in tools] == ["Bash", "BashOutput", "KillShell"]
@@ -68,7 +68,7 @@ async def test_it_lists_the_tools(mode: str) -> None:
         assert tools[0].annotations.destructive_hint
 
 
-async def test_it_calls_one_and_checks_the_result_against_the_schema(mode: str) -> None:
+async def test_sdk_validates_a_tool_result(mode: str) -> None:
     async with connected(mode) as host:
         await host.client.list_tools()
         result = await host.bash("echo hi")
@@ -77,7 +77,7 @@ async def test_it_calls_one_and_checks_the_result_against_the_schema(mode: str) 
         assert result.structured_content["metadata"]["exit_code"] == 0
 
 
-async def test_what_fails_is_told(mode: str) -> None:
+async def test_sdk_sees_failed_command(mode: str) -> None:
     async with connected(mode) as host:
         result = await host.bash("echo no; exit 3")
         assert result.is_error
@@ -87,7 +87,7 @@ async def test_what_fails_is_told(mode: str) -> None:
             await host.call("Nope")
 
 
-async def test_what_times_out_is_told(mode: str) -> None:
+async def test_sdk_sees_timeout(mode: str) -> None:
     async with connected(mode) as host:
         result = await host.bash("echo so far; sleep 300", timeout=1000)
         assert result.is_error
@@ -108,7 +108,7 @@ async def test_a_cancelled_call_kills_its_command(mode: str) -> None:
         assert text_of(await host.bash("echo alive")) == "alive\n"
 
 
-async def test_a_call_that_its_client_gives_up_kills_its_command(mode: str) -> None:
+async def test_sdk_cancellation_kills_the_command(mode: str) -> None:
     async with connected(mode) as host:
         with pytest.raises(MCPError):
             await host.client.call_tool("Bash", {"command": "sleep 3141"}, read_timeout_seconds=0.5)
@@ -116,7 +116,7 @@ async def test_a_call_that_its_client_gives_up_kills_its_command(mode: str) -> N
             await anyio.sleep(0.01)
 
 
-async def test_it_hears_of_progress(mode: str, tmp_path: Path) -> None:
+async def test_sdk_receives_progress(mode: str, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     reports: list[tuple[float, str | None]] = []
 
@@ -163,7 +163,7 @@ async def test_a_background_shell_is_read_and_killed(mode: str) -> None:
         assert not (await host.call("KillShell", shell_id=bash_id)).is_error
 
 
-async def test_it_closes_at_once_whatever_still_runs(mode: str) -> None:
+async def test_sdk_closes_beside_running_command(mode: str) -> None:
     async with connected(mode) as host:
         for _ in range(3):
             await host.bash("setsid sleep 300 & sleep 300", run_in_background=True)

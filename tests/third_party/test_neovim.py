@@ -38,7 +38,7 @@ def report_of(tmp_path: Path, *scripts: Path) -> Any:
     return json.loads(report.read_text())
 
 
-def test_neovim_gets_all_it_asks_for(tmp_path: Path) -> None:
+def test_neovim_gets_every_answer(tmp_path: Path) -> None:
     assert report_of(tmp_path, HERE / "neovim.lua") == {
         "ping": True,
         "foreground": ["out\n", "err\n", 3],

@@ -12,7 +12,7 @@ from support import DAEMON_COMMAND
 SCRIPT = Path(__file__).with_name("vscode_jsonrpc.mjs")
 
 
-def test_vscode_jsonrpc_gets_all_it_asks_for() -> None:
+def test_vscode_jsonrpc_gets_every_answer() -> None:
     npm_package("vscode-jsonrpc")
     ended = subprocess.run(
         [node(), str(SCRIPT), *DAEMON_COMMAND],

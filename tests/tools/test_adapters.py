@@ -60,7 +60,7 @@ def test_the_schemas_are_json_schema() -> None:
             assert isinstance(parameter["type"], str)
 
 
-async def test_a_tool_is_one_of_langchains() -> None:
+async def test_tool_becomes_a_langchain_tool() -> None:
     tool = read_tool().to_langchain_tool()
     assert isinstance(tool, LangChainTool)
     assert (tool.name, tool.description) == ("Read", "Read contents of a file")
@@ -107,7 +107,7 @@ async def test_langchain_gets_a_failed_result_beside_the_message() -> None:
     assert tool.invoke({"message": "no"}) == "no"
 
 
-async def test_langchain_tells_calls_apart_that_run_at_once() -> None:
+async def test_langchain_keeps_concurrent_calls_apart() -> None:
     async def fail(_context: ExecutionContext, message: str) -> ToolResult:
         await anyio.lowlevel.checkpoint()
         return ToolResult.fail(message)
@@ -135,7 +135,7 @@ async def test_langchain_shares_the_shells_of_the_program(manager: None) -> None
     assert await tool.ainvoke({"command": "echo $A", "timeout": None}) == "1\n"
 
 
-def test_without_an_event_loop_a_background_shell_lives_on() -> None:
+def test_background_shell_outlives_sync_call() -> None:
     tool = BashTool().to_langchain_tool()
     text = tool.invoke({"command": "sleep 300", "run_in_background": True})
     assert text.startswith("Started background shell")
@@ -156,7 +156,7 @@ async def test_langchain_gets_the_tools_of_a_daemon() -> None:
         assert (await dry[0].ainvoke({"command": "ls"})).startswith("[Dry Run]")
 
 
-def test_langchain_gets_the_tools_of_a_daemon_without_an_event_loop() -> None:
+def test_langchain_uses_daemon_tools_without_event_loop() -> None:
     with Client.spawn() as client:
         bash, *_ = client.langchain_tools(context={"working_dir": "/usr"})
         assert bash.invoke({"command": "pwd"}) == "/usr\n"
@@ -181,7 +181,7 @@ def test_error_names_the_extra_without_langchain(call: str) -> None:
     )
 
 
-def test_a_context_without_timeout_is_none_on_the_wire() -> None:
+def test_context_without_timeout_is_absent_on_the_wire() -> None:
     with Client.spawn(args=["--default-timeout", "1000"]) as client:
         context = ExecutionContext("/", timeout=float("inf"))
         result = client.call_tool("Bash", {"command": "sleep 300"}, context=context)

@@ -14,7 +14,7 @@ from tool_results import background, ended, failed, ok
 from tool_samples import Tools
 
 
-async def test_a_background_start_returns_at_once_with_an_id(call: Tools) -> None:
+async def test_background_start_returns_an_id(call: Tools) -> None:
     result = await call("Bash", command="sleep 300", run_in_background=True)
     bash_id = result.metadata["bash_id"]
     assert re.fullmatch(r"shell_\w+", bash_id)
@@ -57,7 +57,7 @@ async def test_output_of_a_shell_that_has_ended(call: Tools) -> None:
     assert isinstance(result.metadata["duration_ms"], int)
 
 
-async def test_only_what_is_new_comes(call: Tools) -> None:
+async def test_second_read_returns_only_new_output(call: Tools) -> None:
     bash_id = await background(call, "for i in $(seq 1000000); do echo $i; sleep 0.001; done")
     seen: list[int] = []
     for _ in range(5):
@@ -94,7 +94,7 @@ async def test_lines_that_do_not_match_are_counted(call: Tools) -> None:
     assert ok(result).startswith("(no new output)")
 
 
-async def test_without_a_match_the_last_lines_tell_why_it_ended(call: Tools) -> None:
+async def test_read_without_match_shows_last_lines(call: Tools) -> None:
     command = "seq 10000; echo 'Error: port in use' >&2; exit 1"
     bash_id = await background(call, command)
     result = await call(
@@ -112,7 +112,7 @@ async def test_without_a_match_the_last_lines_tell_why_it_ended(call: Tools) -> 
     assert status.startswith("[Status: failed, exit code 1.")
 
 
-async def test_of_many_lines_that_match_head_and_tail_are_shown(call: Tools) -> None:
+async def test_many_matching_lines_show_head_and_tail(call: Tools) -> None:
     bash_id = await background(call, "for i in $(seq 10000); do printf 'x%04d\\n' $((i - 1)); done")
     await ended(call, bash_id)
     result = await call("BashOutput", bash_id=bash_id, filter="x", stdout_offset=0)
@@ -182,13 +182,13 @@ async def test_of_many_lines_that_match_head_and_tail_are_shown(call: Tools) -> 
         ("KillShell", {"bash_id": None}, "Missing required parameter: shell_id"),
     ],
 )
-async def test_what_is_not_there_is_a_failed_result(
+async def test_unknown_shell_is_failed_result(
     call: Tools, tool: str, params: dict[str, Any], sentence: str
 ) -> None:
     assert failed(await call(tool, **params)) == sentence
 
 
-async def test_a_shell_that_is_gone_is_told_from_one_that_never_was(call: Tools) -> None:
+async def test_expired_shell_differs_from_unknown_shell(call: Tools) -> None:
     result = await call("BashOutput", bash_id="shell_nonexistent")
     assert result.metadata == {
         "kind": "shell_not_found",
@@ -233,7 +233,7 @@ async def test_killing_ends_a_shell(call: Tools) -> None:
 
 
 @pytest.mark.parametrize("name", ["KillShell", "KillBash", "kill_shell"])
-async def test_killing_what_has_ended_says_so(call: Tools, name: str) -> None:
+async def test_killing_ended_shell_is_reported(call: Tools, name: str) -> None:
     bash_id = await background(call, "true")
     await ended(call, bash_id)
     result = await call(name, shell_id=bash_id)
@@ -252,7 +252,7 @@ async def test_a_job_is_followed_to_its_end(call: Tools) -> None:
     assert text == "step 1\nstep 2\nstep 3\n"
 
 
-async def test_shells_are_told_apart(call: Tools) -> None:
+async def test_shells_keep_their_own_output(call: Tools) -> None:
     ids = [await background(call, f"echo {number}; sleep 300") for number in range(5)]
     assert len(set(ids)) == 5
     for number, bash_id in enumerate(ids):
@@ -260,7 +260,7 @@ async def test_shells_are_told_apart(call: Tools) -> None:
         assert text.splitlines()[0] == str(number)
 
 
-async def test_the_timeout_of_one_is_nothing_to_another(call: Tools) -> None:
+async def test_timeouts_of_shells_are_independent(call: Tools) -> None:
     other = await background(call, "while true; do echo tick; sleep 0.05; done")
     failed(await call("Bash", command="sleep 300", timeout=1_000))
     result = await call("BashOutput", bash_id=other, wait=10_000)

@@ -13,7 +13,7 @@ from shelld.tools import BaseTool, ExecutionContext, ToolCategory, ToolParameter
 from tool_samples import CONTEXT, Sample, everything, read_tool, write_tool
 
 
-def test_a_tool_is_what_its_class_says() -> None:
+def test_tool_has_the_attributes_of_its_class() -> None:
     tool = Sample(
         "test_tool",
         ToolParameter(name="message", type="string", required=True, description="Message to echo"),
@@ -24,7 +24,7 @@ def test_a_tool_is_what_its_class_says() -> None:
     assert [parameter.name for parameter in tool.parameters] == ["message"]
 
 
-def test_a_tool_that_does_not_say_what_it_is_cannot_be_made() -> None:
+def test_incomplete_tool_class_cannot_be_made() -> None:
     class Half(BaseTool):
         name = "half"  # pyright: ignore
 
@@ -84,17 +84,17 @@ async def test_defaults_are_filled_in() -> None:
     assert isinstance(tool.calls[-1]["timeout"], int)
 
 
-async def test_a_number_stays_what_it_is() -> None:
+async def test_number_keeps_its_type() -> None:
     tool = Sample("Scale", ToolParameter("factor", "number"), work=everything)
     assert (await tool.execute(CONTEXT, factor=2.5)).output == {"factor": 2.5}
 
 
-async def test_an_execution_comes_to_what_the_tool_returns() -> None:
+async def test_execution_returns_the_tool_result() -> None:
     result = await Sample().execute(ExecutionContext("/home/user"), message="Hello")
     assert result == ToolResult.ok("Hello")
 
 
-async def test_what_is_not_valid_is_not_executed() -> None:
+async def test_invalid_arguments_are_not_executed() -> None:
     tool = read_tool()
     result = await tool.execute(CONTEXT)
     assert result == ToolResult.fail("Missing required parameter: file_path")
@@ -103,7 +103,7 @@ async def test_what_is_not_valid_is_not_executed() -> None:
     assert tool.calls == []
 
 
-async def test_an_execution_ends_at_the_timeout_of_its_context() -> None:
+async def test_execution_ends_at_context_timeout() -> None:
     ended: list[str] = []
 
     async def slow(_context: ExecutionContext, message: str) -> ToolResult:
@@ -119,11 +119,11 @@ async def test_an_execution_ends_at_the_timeout_of_its_context() -> None:
     assert ended == ["x"]
 
 
-async def test_a_context_without_timeout_lets_it_take_its_time() -> None:
+async def test_execution_without_timeout_is_unlimited() -> None:
     assert (await Sample().execute(ExecutionContext("/", timeout=math.inf), message="x")).success
 
 
-async def test_who_is_cancelled_gets_no_result() -> None:
+async def test_cancelled_execution_has_no_result() -> None:
     async def slow(_context: ExecutionContext, message: str) -> ToolResult:
         await anyio.sleep(300)
         return ToolResult.ok(message)
@@ -181,7 +181,7 @@ WRONG_RESULTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("returned", "problem"), WRONG_RESULTS)
-async def test_a_wrong_result_is_a_failed_one(returned: Any, problem: str) -> None:
+async def test_malformed_result_is_failed_result(returned: Any, problem: str) -> None:
     async def wrong(_context: ExecutionContext, message: str) -> Any:
         return returned
 
@@ -189,7 +189,7 @@ async def test_a_wrong_result_is_a_failed_one(returned: Any, problem: str) -> No
     assert (result.success, result.error) == (False, f"Tool 'Echo' returned {problem}")
 
 
-async def test_long_output_is_cut_at_what_the_context_allows() -> None:
+async def test_long_output_is_cut_at_context_limit() -> None:
     context = ExecutionContext("/", max_output_size=10)
     result = await Sample().execute(context, message="0123456789ABC")
     assert result.output == "0123456789\n[Output truncated: 10 of 13 characters]"
@@ -272,7 +272,7 @@ async def test_a_context_whose_directory_is_none_fails(directory: Any) -> None:
 
 
 @pytest.mark.parametrize("timeout", [math.nan, -1, -0.001, -math.inf])
-async def test_a_timeout_that_is_no_time_fails(timeout: float) -> None:
+async def test_invalid_timeout_fails(timeout: float) -> None:
     tool = Sample()
     result = await tool.execute(ExecutionContext("/", timeout=timeout), message="hi")
     assert result.error == "Invalid value for timeout: must be 0 or more seconds"
@@ -280,12 +280,12 @@ async def test_a_timeout_that_is_no_time_fails(timeout: float) -> None:
 
 
 @pytest.mark.parametrize("timeout", [1e308, math.inf])
-async def test_a_timeout_can_be_as_long_as_one_likes(timeout: float) -> None:
+async def test_timeout_may_be_of_any_length(timeout: float) -> None:
     result = await Sample().execute(ExecutionContext("/", timeout=timeout), message="hi")
     assert result.output == "hi"
 
 
-async def test_a_changed_default_is_not_that_of_the_next_call() -> None:
+async def test_changed_default_ends_with_its_call() -> None:
     async def change(_context: ExecutionContext, names: list[Any], table: dict[str, Any]) -> Any:
         seen = (len(names), len(table["inner"]))
         names.append("changed")

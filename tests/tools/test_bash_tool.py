@@ -16,7 +16,7 @@ from tool_results import ended, failed, ok
 from tool_samples import Tools
 
 
-async def test_a_command_returns_what_it_wrote(call: Tools) -> None:
+async def test_command_returns_its_output(call: Tools) -> None:
     result = await call("Bash", command="echo hello")
     assert ok(result) == "hello\n"
     assert (
@@ -35,7 +35,7 @@ async def test_a_command_returns_what_it_wrote(call: Tools) -> None:
     assert "description" not in result.metadata
 
 
-async def test_a_command_runs_where_the_context_says(call: Tools, tmp_path: Path) -> None:
+async def test_command_runs_in_context_directory(call: Tools, tmp_path: Path) -> None:
     (tmp_path / "some_file").touch()
     (tmp_path / "below").mkdir()
     context = {"working_dir": str(tmp_path)}
@@ -46,25 +46,25 @@ async def test_a_command_runs_where_the_context_says(call: Tools, tmp_path: Path
     assert ok(await call("Bash", context=context, command="pwd", cwd="/usr")) == "/usr\n"
 
 
-async def test_a_failed_command_is_a_failed_result_with_its_output(call: Tools) -> None:
+async def test_failed_command_is_failed_result_with_output(call: Tools) -> None:
     result = await call("Bash", command="echo out; echo err >&2; exit 3")
     assert failed(result) == "Command failed with exit code 3\nout\n[stderr]\nerr\n"
     assert result.metadata.items() >= {"exit_code": 3, "status": "failed"}.items()
     assert failed(await call("Bash", command="exit 1")) == "Command failed with exit code 1"
 
 
-async def test_a_command_that_a_signal_ended_says_so(call: Tools) -> None:
+async def test_result_names_the_ending_signal(call: Tools) -> None:
     result = await call("Bash", command="kill -9 $$")
     assert failed(result) == "Command was ended by SIGKILL"
     assert result.metadata.items() >= {"exit_code": None, "signal": "SIGKILL"}.items()
 
 
-async def test_stderr_is_below_a_line_that_says_so(call: Tools) -> None:
+async def test_stderr_follows_a_marker_line(call: Tools) -> None:
     assert ok(await call("Bash", command="echo error >&2")) == "[stderr]\nerror\n"
     assert ok(await call("Bash", command="printf out; echo error >&2")) == "out\n[stderr]\nerror\n"
 
 
-async def test_a_command_without_output_says_so(call: Tools) -> None:
+async def test_command_without_output_is_reported(call: Tools) -> None:
     assert ok(await call("Bash", command="true")) == "(no output)"
 
 
@@ -78,7 +78,7 @@ async def test_a_command_within_its_timeout_ends_by_itself(call: Tools) -> None:
     assert ok(result) == "done\n"
 
 
-async def test_a_command_over_its_timeout_is_killed_and_shows_what_it_wrote(call: Tools) -> None:
+async def test_timed_out_command_shows_its_output(call: Tools) -> None:
     result = await call("Bash", command="echo $$; sleep 300", timeout=1_000)
     first, pid, last = failed(result).splitlines()
     assert first == "Command timed out after 1000ms"
@@ -87,7 +87,7 @@ async def test_a_command_over_its_timeout_is_killed_and_shows_what_it_wrote(call
     assert result.metadata["status"] == "timeout"
 
 
-async def test_the_timeout_of_the_context_is_that_of_a_command_without_one(call: Tools) -> None:
+async def test_context_timeout_is_the_default_timeout(call: Tools) -> None:
     context = {"timeout": 0.25}
     result = await call("Bash", context=context, command="sleep 300")
     assert failed(result).splitlines()[0] == "Command timed out after 250ms"
@@ -120,7 +120,7 @@ async def test_a_subclass_has_timeouts_of_its_own() -> None:
     assert ok(await patient.execute(context, command="true", timeout=3_600_000))
 
 
-async def test_a_command_can_go_on_after_its_timeout(call: Tools, tmp_path: Path) -> None:
+async def test_command_may_continue_after_timeout(call: Tools, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     command = f"echo one; {gate.wait}; echo two"
     result = await call("Bash", command=command, timeout=1_000, on_timeout="background")
@@ -139,7 +139,7 @@ async def test_a_description_comes_back(call: Tools) -> None:
     assert result.metadata["description"] == "Install dependencies"
 
 
-async def test_of_long_output_head_and_tail_are_shown_and_how_to_read_the_rest(
+async def test_long_output_shows_head_tail_and_next_offset(
     call: Tools,
 ) -> None:
     command = "for i in $(seq 10000); do printf '%04d\\n' $((i - 1)); done"
@@ -203,7 +203,7 @@ async def test_escape_sequences_are_stripped(call: Tools) -> None:
     assert ok(await call("Bash", command=r"printf '\e[31mred\e[0m\n'")) == "red\n"
 
 
-async def test_what_a_command_leaves_running_is_told(call: Tools) -> None:
+async def test_result_names_leftovers(call: Tools) -> None:
     result = await call("Bash", command="sleep 300 & echo up")
     bash_id = result.metadata["bash_id"]
     assert ok(result) == (f"up\n[Left running: 1 of its processes; KillShell {bash_id} ends them]")
@@ -263,7 +263,7 @@ async def test_a_dry_run_validates_first(call: Tools) -> None:
         ),
     ],
 )
-async def test_what_cannot_be_run_is_a_failed_result(
+async def test_unstartable_command_is_failed_result(
     call: Tools, params: dict[str, Any], sentence: str
 ) -> None:
     assert failed(await call("Bash", **params)) == sentence
@@ -286,7 +286,7 @@ async def test_a_dangerous_command_is_blocked(call: Tools, command: str, rule: s
     assert command.startswith(result.metadata["segment"])
 
 
-async def test_commands_of_a_session_share_what_they_set(call: Tools) -> None:
+async def test_commands_of_session_share_their_state(call: Tools) -> None:
     ok(await call("Bash", command="cd /usr; export A=b; f() { echo $A; }"))
     assert ok(await call("Bash", command="pwd; f")) == "/usr\nb\n"
     assert ok(await call("Bash", command="echo ${A-unset}", session="other")) == "unset\n"
@@ -296,7 +296,7 @@ async def test_commands_of_a_session_share_what_they_set(call: Tools) -> None:
     assert ok(await call("Bash", context=context, command="echo $A", session="main")) == "b\n"
 
 
-async def test_a_command_reads_what_it_is_given(call: Tools) -> None:
+async def test_command_reads_its_stdin(call: Tools) -> None:
     assert ok(await call("Bash", command="tr a-z A-Z", stdin="hello")) == "HELLO"
 
 
@@ -311,7 +311,7 @@ async def test_honest_commands_are_not_blocked(call: Tools, tmp_path: Path) -> N
     ("command", "output"),
     [("git init -q . && git status", r"On branch \w+"), ("npm --version", r"\d+\.\d+")],
 )
-async def test_what_developers_run_is_not_blocked(
+async def test_everyday_commands_are_not_blocked(
     call: Tools, tmp_path: Path, command: str, output: str
 ) -> None:
     program = command.split(maxsplit=1)[0]
@@ -332,7 +332,7 @@ async def test_the_names_of_the_methods_are_known(call: Tools) -> None:
         ("f() { local -; exit; }; f", "local_options", "a function with local - has called exit"),
     ],
 )
-async def test_result_tells_that_the_session_kept_nothing(
+async def test_result_reports_state_not_kept(
     call: Tools, tmp_path: Path, command: str, reason: str, text: str
 ) -> None:
     await call("Bash", command=f"cd {tmp_path}")
@@ -342,14 +342,14 @@ async def test_result_tells_that_the_session_kept_nothing(
     assert result.metadata["session_cwd"] == str(tmp_path)
 
 
-async def test_result_tells_where_the_next_command_starts(call: Tools, tmp_path: Path) -> None:
+async def test_result_names_next_directory(call: Tools, tmp_path: Path) -> None:
     result = await call("Bash", command=f"cd {tmp_path}")
     assert result.metadata["session_cwd"] == str(tmp_path)
     assert "state_kept" not in result.metadata
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_result_tells_that_the_directory_is_gone(
+async def test_result_reports_deleted_directory(
     call: Tools, tmp_path: Path, background: bool
 ) -> None:
     gone = tmp_path / "gone"

@@ -73,7 +73,7 @@ def test_schemas_of_a_category(executor: ToolExecutor) -> None:
     assert [schema["function"]["name"] for schema in schemas] == ["Read", "Write"]
 
 
-async def test_what_was_executed_is_remembered_in_order() -> None:
+async def test_history_is_in_order() -> None:
     ToolRegistry().register_many([Sample("Read", *read_tool().parameters, work=reading), Sample()])
     executor = ToolExecutor()
     before = datetime.now(UTC)
@@ -92,7 +92,7 @@ async def test_what_was_executed_is_remembered_in_order() -> None:
     assert executor.get_executions() == []
 
 
-async def test_what_is_remembered_is_bounded_in_number_and_in_size(
+async def test_history_is_bounded_in_number_and_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ToolRegistry().register(Sample())
@@ -138,7 +138,7 @@ async def test_parameters_are_logged_at_debug_alone(caplog: pytest.LogCaptureFix
     assert "Executing tool: Echo" in caplog.text
 
 
-async def test_a_failure_is_a_warning_with_the_first_line_of_its_error(
+async def test_failure_is_logged_with_first_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def failing(_context: ExecutionContext, message: str) -> ToolResult:
@@ -155,7 +155,7 @@ async def test_a_failure_is_a_warning_with_the_first_line_of_its_error(
     ]
 
 
-def test_ten_threads_execute_and_nothing_is_lost_or_torn() -> None:
+def test_ten_threads_execute_without_loss() -> None:
     registry = ToolRegistry()
     registry.register(Sample())
     executor = ToolExecutor(registry)

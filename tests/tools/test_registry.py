@@ -46,7 +46,7 @@ def test_of_many_all_or_none_are_registered(registry: ToolRegistry) -> None:
     assert registry.list_names() == ["Read"]
 
 
-def test_what_is_not_there_is_none_or_an_error(registry: ToolRegistry) -> None:
+def test_unknown_tool_is_none_or_an_error(registry: ToolRegistry) -> None:
     assert registry.get("Unknown") is None
     assert registry.exists("Unknown") is False
     with pytest.raises(ToolError, match="not found") as caught:
@@ -62,7 +62,7 @@ def test_a_tool_is_deregistered(registry: ToolRegistry) -> None:
     registry.register(read_tool())
 
 
-def test_a_tool_has_other_names_that_no_list_shows(registry: ToolRegistry) -> None:
+def test_aliases_find_tools_and_stay_unlisted(registry: ToolRegistry) -> None:
     tool = Sample("KillShell", aliases=("KillBash", "kill_shell"))
     registry.register(tool)
     assert [registry.get(name) for name in ("KillShell", "KillBash", "kill_shell")] == [tool] * 3
@@ -88,7 +88,7 @@ def test_clearing_forgets_all(registry: ToolRegistry) -> None:
     assert (registry.count(), registry.list_all(), registry.exists("say")) == (0, [], False)
 
 
-def test_there_is_one_registry_until_it_is_reset(registry: ToolRegistry) -> None:
+def test_registry_is_one_until_reset(registry: ToolRegistry) -> None:
     registry.register(read_tool())
     assert ToolRegistry() is registry
     ToolRegistry.reset()
@@ -96,7 +96,7 @@ def test_there_is_one_registry_until_it_is_reset(registry: ToolRegistry) -> None
     assert ToolRegistry().count() == 0
 
 
-def test_ten_threads_register_look_and_deregister_and_nothing_is_lost() -> None:
+def test_ten_threads_register_and_deregister_without_loss() -> None:
     registries: list[ToolRegistry] = []
 
     def work(number: int) -> None:
@@ -120,7 +120,7 @@ def test_ten_threads_register_look_and_deregister_and_nothing_is_lost() -> None:
     assert registry.count() == 5_000
 
 
-def test_of_ten_threads_that_want_one_name_one_gets_it() -> None:
+def test_one_of_ten_threads_gets_a_name() -> None:
     refused: list[int] = []
 
     def work(number: int) -> None:
