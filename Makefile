@@ -60,6 +60,8 @@ sync: $(READY) ## Make the methods of `Client` from those of `AsyncClient`
 T ?=
 
 test: $(READY) ## Run all tests, or those of a path: make test T=tests/guard
+	@# Hundreds of daemons start: do not compile them each time where Python writes no bytecode.
+	@$(BIN)/python -m compileall -q daemon client protocol
 	$(BIN)/python -m pytest $(if $(T),$(T),-n $(WORKERS) --dist worksteal)
 
 # Rooms to check. Without any, those in which files differ from the last commit.
