@@ -136,7 +136,7 @@ class AuditLog:
 
     def _rotate(self) -> None:
         try:
-            # Until the old file is closed. Nobody waits: the one that has it rotates for all.
+            # Hold it until the old file is closed. Do not wait for it: its holder rotates for all.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return

@@ -99,7 +99,7 @@ class OwnerLoop:
         self._do_all()
 
     def abandon(self) -> None:
-        """Nobody is here, in a process that was forked from the one that has the shells."""
+        """In a forked child: the event loop of the shells is the parent's."""
         # Another thread may have held it.
         self._lock = threading.Lock()
         self._closed = True

@@ -1,6 +1,6 @@
 """Which revision of MCP a request is of. Pure.
 
-Each request tells: one that names its revision in ``_meta`` is of the modern era, whatever came
+Each request decides: one with a revision in ``_meta`` is of the modern era, whatever came
 before it; any other is of what the last ``initialize`` has agreed on. So both eras can share a
 stream.
 """

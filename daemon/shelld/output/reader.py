@@ -220,7 +220,7 @@ class StreamReader:
         self._position, self._dropped = read.end, read.dropped
 
     def take(self, read: Read) -> None:
-        """Make `read` the one that is returned."""
+        """Return `read` in the end."""
         if self._offset is None:
             self._stream.read_position = read.end
 

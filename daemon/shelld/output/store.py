@@ -234,7 +234,7 @@ class StreamStore:
     def read(self, start: int, max_bytes: int) -> Kept:
         """Return up to `max_bytes` that are contiguous and kept, from `start` or after the gap.
 
-        A read never joins the two sides of the gap: one that begins before it ends there.
+        A read never joins the two sides of the gap: a read that begins before the gap ends there.
         `start` may lie beyond what was written; nothing is found there.
         """
         while True:

@@ -60,7 +60,7 @@ Method = Callable[[Any, bytes], Awaitable[Any]]
 
 
 def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> Method:
-    """Make a method body (context, params) one that jsonrpcserver can call with raw params."""
+    """Wrap a method body (context, params), so that jsonrpcserver can call it with raw params."""
 
     async def method(context: C, raw_params: bytes) -> Any:
         try:

@@ -270,7 +270,7 @@ class Server:
         return self._at_end or self.exit_code is not None or self._output.is_broken
 
     def _receive(self) -> bool:
-        """Read, and start what has arrived; True if nothing is to be read, at least for now."""
+        """Read, and start what has arrived. Return whether nothing is left to read for now."""
         self._received = self._source.read()
         self._frame_received()
         has_room = self._start_requests()

@@ -215,7 +215,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
 
 
 def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
-    """Return the options that are on, of those that bash has listed in BASHOPTS and SHELLOPTS.
+    """Return the options that are on, from the values of BASHOPTS and SHELLOPTS.
 
     These are not always right. Posix mode turns inherit_errexit on, and it stays on afterwards. And
     GLOBIGNORE turns dotglob on and off: `shopt -p`, the listing, tells whether it is on.

@@ -1,4 +1,4 @@
-"""Recognises remote directories: those that another machine, or a program, serves.
+"""Recognises remote directories, which another machine or a program serves.
 
 If that does not answer, every look at such a directory blocks, and the event loop with it. Reading
 the list of mounts never blocks. So a directory is recognised by its path, without a look at it.

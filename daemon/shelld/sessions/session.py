@@ -76,7 +76,7 @@ class Session:
         # Checked, but not parsed: the next use of `state` does that, after the answer.
         self._unread: Left | None = None
         self._has_failed = False
-        # The numbers of the last command that left something, and of the last one that was kept.
+        # The numbers of the last command that left a state, and of the last kept state.
         self._ended = self._kept = 0
         # A remote directory in which a start has failed.
         self._lost_directory: bytes | None = None

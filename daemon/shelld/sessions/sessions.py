@@ -46,13 +46,13 @@ class Sessions:
         return session.name is None or self._sessions.get(session.name) is session
 
     def known(self, name: str) -> Session:
-        """Return a session. Raises `RpcError` (session_not_found) for one that was never used."""
+        """Return a session. Raises `RpcError` (session_not_found) if it was never used."""
         if name not in self._sessions and name != DEFAULT_SESSION:
             raise session_not_found(name)
         return self.get(name)
 
     def look_at(self, name: str | None) -> Session:
-        """Return a session; for one that was never used, what it would start from."""
+        """Return a session. If it was never used, return the session that it would start from."""
         return self._none if name is None else self._sessions.get(name, self._none)
 
     def all(self) -> dict[str, Session]:

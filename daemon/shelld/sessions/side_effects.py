@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
-# Of the builtins and reserved words, those that leave bash as it was.
+# The builtins and reserved words that leave bash as it was.
 _HARMLESS: Final = frozenset(
     ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
 )

@@ -33,7 +33,7 @@ class ShellState(Struct, frozen=True):
 
     cwd: bytes
     env: dict[bytes, bytes]
-    # By the name of the variable, the line that makes it, or unsets one that each bash has.
+    # For each variable, the line that sets it, or that unsets a variable which each bash has.
     declarations: dict[bytes, bytes] = {}
     # Options of shopt, without which bash cannot parse some functions; the umask and the directory
     # stack.

@@ -127,7 +127,7 @@ class Action(enum.StrEnum):
     NOTE_START = enum.auto()
     """The command runs, or has run."""
     NOTE_FAILURE = enum.auto()
-    """The command could not be started for want of a process."""
+    """The command could not be started, because no process could be had."""
     SEND_KILL = enum.auto()
     """Ask the runner for a kill: set KILL_DUE."""
     DISCARD = enum.auto()
@@ -137,7 +137,7 @@ class Action(enum.StrEnum):
     TIME_OUT = enum.auto()
     """Kill the command, or move it to the background."""
     TIME_OUT_IDLE = enum.auto()
-    """The same, for want of output."""
+    """Kill the command, or move it to the background, because it is silent."""
     AWAIT_OUTPUT = enum.auto()
     """Give what bash has left a moment to write: set OUTPUT_DUE."""
     ASSUME_KILLED = enum.auto()
@@ -223,7 +223,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.BASH_EXITED: Step(State.EXITED, (Action.AWAIT_OUTPUT,)),
         Event.EXITED_EMPTY: Step(State.OVER, (Action.END,)),
         Event.EMPTY: Step(State.OVER, _KILLED),
-        # Bash is among those that survive.
+        # Bash is among the survivors.
         Event.SURVIVED: Step(State.LEFTOVER, _KILLED),
         Event.ORPHANS_KILLED: Step(State.OVER, _KILLED),
         Event.TIMEOUT_DUE: Step(State.RUNNING, (Action.TIME_OUT,)),
@@ -259,7 +259,7 @@ TABLE: Final[dict[State, dict[Event, Step]]] = {
 
 
 def next_step(state: State, event: Event) -> Step:
-    """Return the state after `event`, and what is to be done. Raises ValueError if it cannot be."""
+    """Return the next state and the actions. Raises ValueError if the event is impossible."""
     try:
         return TABLE[state][event]
     except KeyError:

@@ -23,7 +23,7 @@ class ShellIds:
         self._salt = os.urandom(8)
 
     def next(self) -> str:
-        """Return one that no shell has had."""
+        """Return an id that no shell has had."""
         self.given += 1
         number = f"{self.given:x}"
         return f"{_PREFIX}{number}{self._check_digits(number)}"
@@ -35,5 +35,5 @@ class ShellIds:
         return len(shell_id) < _MAX_LENGTH and bool(number) and digits == self._check_digits(number)
 
     def _check_digits(self, number: str) -> str:
-        # Not a secret: it only tells an id that was given from one that was made up.
+        # Not a secret: it only distinguishes ids that were given out from invented ones.
         return f"{zlib.crc32(self._salt + number.encode()):08x}"

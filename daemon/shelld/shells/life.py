@@ -123,7 +123,7 @@ class Life:
             self.take(Event.CHANNEL_ENDED)
 
     def orphans_killed(self, survivors: list[int]) -> None:
-        """What was left without a runner was killed, but for `survivors`."""
+        """The leftover processes of a lost runner were killed, except `survivors`."""
         self.has_orphans = False
         self.shell.survivors = self.shell.leftover = survivors
         self.take(Event.NEVER_STARTED if self._nobody_came else Event.ORPHANS_KILLED)

@@ -1,4 +1,4 @@
-"""Whether the kernel has killed something for want of memory.
+"""Whether the kernel has killed a process because memory was short.
 
 wait4(2) tells of a SIGKILL, not of who sent it. The kernel counts the processes that it kills when
 memory runs out: for our own memory cgroup, or else for the machine. A command that died of a

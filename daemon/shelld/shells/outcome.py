@@ -15,8 +15,8 @@ from shelld.shells.shell import Shell
 
 logger = logging.getLogger("shelld.shells")
 
-# What a command that was killed for want of memory exits with: by itself, or as what bash says of
-# the last process that it waited for.
+# How a command ends that the kernel killed because memory was short: by the signal, or with the
+# exit code that bash gives for the last process that it waited for.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 

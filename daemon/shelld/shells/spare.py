@@ -66,10 +66,10 @@ def arguments_address(stat: bytes) -> int | None:
 
 
 def has_signals(status: bytes) -> bool:
-    """Whether a process has still to take signals that can end it, from its /proc/PID/status.
+    """Whether signals that can end a process are pending, from its /proc/PID/status.
 
-    For most of them the kernel has made SIGKILL of that, for each thread; but not for those that
-    write a core file, which the whole process has.
+    For most of these signals the kernel makes SIGKILL pending for each thread. Signals that write a
+    core file stay pending for the process.
     """
     found = _PENDING.search(status)
     pending = 0 if found is None else int(found[1], 16) | int(found[2], 16)
@@ -88,7 +88,7 @@ class SpareLaunch(Launch):
         # When it was started, as of time.monotonic(), and how long that took.
         self.since = time.monotonic()
         self.start_took = math.inf
-        # Bash runs; and it can be told its command. Asked for while a command is to be started.
+        # Whether bash runs, and whether it can be told its command.
         self.has_started = False
         self.is_ready = False
         self._pid = 0

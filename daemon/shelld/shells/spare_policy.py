@@ -92,7 +92,7 @@ class SparePolicy(Struct, eq=False):
         return seconds > limit or math.isinf(seconds)
 
     def note_use(self, *, succeeded: bool) -> bool:
-        """Learn whether one could be used; returns whether more are to be tried."""
+        """Note whether a spare shell could be used. Return whether to try more."""
         self._failures = 0 if succeeded else self._failures + 1
         return self._failures < self.max_failures
 
@@ -106,7 +106,7 @@ class SparePolicy(Struct, eq=False):
             session = self._sessions[name] = _Session()
         return session
 
-    # -- what is to be done -----------------------------------------------------------------
+    # -- decisions -----------------------------------------------------------------
 
     def wanted(self, name: str | None) -> int:
         """How many are to wait after a command of a session has ended."""
@@ -118,7 +118,7 @@ class SparePolicy(Struct, eq=False):
         return self.in_a_row if follows_at_once and self.wanted(name) else 0
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
-        """Return one that may be ended for a session that has none."""
+        """Return the spare shell that may end in favour of a session that has none."""
         old = self._older_than(self.min_age_s, waiting)
         return next(iter([*_extra(waiting), *old]), None)
 

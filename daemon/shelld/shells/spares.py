@@ -82,7 +82,7 @@ class Spares:
         return len(self._waiting) < self._limit
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
-        """Return one that can run this request now; it is the caller's."""
+        """Return a spare shell that can run this request now. The caller owns it."""
         for spare in self._waiting:
             if spare.suits(session, request):
                 if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
@@ -132,13 +132,13 @@ class Spares:
         self._waiting.remove(spare)
 
     def close_session(self, name: str) -> None:
-        """End those that wait for a session's next command."""
+        """End the spare shells of a session."""
         for spare in self._of(name):
             self._end(spare)
         self.policy.forget(name)
 
     def trim(self) -> None:
-        """End those that are not needed any more."""
+        """End the spare shells that are no longer needed."""
         for spare in self.policy.not_needed(self._waiting):
             self._end(spare)
 

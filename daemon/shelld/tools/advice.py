@@ -29,7 +29,7 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
         if error.data["expired"]:
             return "It ended long ago, and its output is no longer kept"
         ids = [shell.id for shell in request.daemon.manager.list_shells()]
-        # The newest are those that a model means.
+        # A model means the newest shells.
         return f"Shells: {listed(reversed(ids))}" if ids else "There are no shells"
     cwd = params.get("cwd")
     if error.kind is ErrorKind.SPAWN_FAILED and "working directory" in error.message and cwd:

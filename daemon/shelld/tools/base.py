@@ -54,7 +54,7 @@ class BaseTool(abc.ABC):
     @property
     @abc.abstractmethod
     def description(self) -> str:
-        """What a model is told."""
+        """The description for models."""
 
     @property
     @abc.abstractmethod
@@ -137,7 +137,7 @@ class BaseTool(abc.ABC):
         shown = ToolResult.ok(params).to_display()
         return ToolResult.ok(f"[Dry Run] Would execute {self.name}: {shown}", dry_run=True)
 
-    # -- what models are told ---------------------------------------------------------------
+    # -- descriptions for models ------------------------------------------------------------
 
     def to_schema(self, format: ToolFormat) -> dict[str, Any]:  # noqa: A002
         """Return the tool as that API has it in its list of tools."""

@@ -31,7 +31,7 @@ Body = Callable[[RequestContext, ExecutionContext, dict[str, Any]], Awaitable[To
 
 
 class ExecutionTool(BaseTool):
-    """`taken` are the fields of `params_type` that a model may set, with what it is told of them.
+    """`taken`: the fields of `params_type` that a model may set, with their descriptions.
 
     `daemon` None: commands run in this program.
     """
