@@ -181,7 +181,7 @@ def _exit_code(server: Server, output: Output) -> int:
     """Return the exit code once all answers are written, or cannot be."""
     if output.failure is None:
         return server.exit_code or 0
-    # Not in the log file: whoever redirected stdout looks at stderr.
+    # Not in the log file: a user who redirected stdout looks at stderr.
     write_without_waiting(2, f"shelld: cannot write to stdout: {output.failure}\n".encode())
     return STDOUT_FAILED
 

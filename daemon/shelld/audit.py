@@ -118,7 +118,7 @@ class AuditLog:
 
     def _follow(self) -> None:
         """See what others have written, and go on in the new file if one has rotated the log."""
-        # Where nothing can be opened, the old file goes on.
+        # If no file can be opened, the old file stays in use.
         with contextlib.suppress(OSError):
             try:
                 status = os.stat(self._path, follow_symlinks=False)
@@ -141,7 +141,7 @@ class AuditLog:
         except BlockingIOError:
             return
         except OSError:
-            # Where there are no locks, nobody else is noticed.
+            # Without locks, other daemons go unnoticed.
             pass
         try:
             self._begin_new_file()

@@ -125,7 +125,7 @@ async def _patient(options: Options) -> AsyncGenerator[Patient]:
         pool.close()
 
 
-# -- what is there ----------------------------------------------------------------------------
+# -- the machine ------------------------------------------------------------------------------
 
 
 def _system() -> Diagnosis:
@@ -209,7 +209,7 @@ def _files(options: Options) -> list[Diagnosis]:
 def _environment() -> list[Diagnosis]:
     if "BASH_ENV" not in os.environ:
         return []
-    # Only for the trials: what it prints would be taken for their output.
+    # Only for the trials: its output would be taken for theirs.
     path = os.environ.pop("BASH_ENV")
     meaning = "each bash reads it first, and none is started ahead of need"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]

@@ -1,4 +1,4 @@
-"""``shelld mcp-config [HOST] [-- OPTION ...]``: what a host of MCP needs to be told, to start this.
+"""``shelld mcp-config [HOST] [-- OPTION ...]``: how an MCP host starts shelld.
 
 The configuration goes to stdout, ready to be merged into the host's file; which file that is, to
 stderr. Exit codes: 0, and 2 for arguments that cannot be used.

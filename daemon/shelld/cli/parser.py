@@ -84,7 +84,7 @@ def _size(minimum: int, maximum: int) -> Callable[[str], int]:
 
 
 def _shown(value: object, metavar: object) -> object:
-    """Return a default as somebody would write it."""
+    """Return a default value as a user would write it."""
     if metavar == "SIZE" and isinstance(value, int):
         for unit, factor in reversed(_UNITS.items()):
             if value % factor == 0:

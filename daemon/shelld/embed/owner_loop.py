@@ -88,12 +88,12 @@ class OwnerLoop:
         return outcome.result()
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """Have something done here, unless nobody is here any more."""
+        """Call `action` on this event loop, unless it has ended."""
         with suppress(RpcError):
             self._add(action)
 
     def close(self) -> None:
-        """Take no more calls; what was taken begins, and ends with the task group."""
+        """Take no more calls. Those already taken begin, and end with the task group."""
         with self._lock:
             self._closed = True
         self._do_all()

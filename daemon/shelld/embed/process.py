@@ -84,7 +84,7 @@ class ShellProcess:
         self._owner = owner
         self._end_is_hidden = False
 
-    # -- what it is -------------------------------------------------------------------------
+    # -- attributes -------------------------------------------------------------------------
 
     @property
     def status(self) -> ShellStatus:
@@ -144,7 +144,7 @@ class ShellProcess:
         raised.
         """
         if self.has_ended:
-            # Even if nobody owns it any more.
+            # This works after the manager has ended, too.
             await checkpoint()
             return self._known_returncode()
         return await self._run_on_owner(self._wait, timeout)
@@ -198,7 +198,7 @@ class ShellProcess:
     # -- output -----------------------------------------------------------------------------
 
     async def read_output(self) -> bool:
-        """Let arrive what has been written by now; return whether there is anything unread."""
+        """Let written output arrive. Return whether there is unread output."""
         return await self._run_on_owner(self._read_output)
 
     async def _read_output(self) -> bool:
@@ -207,7 +207,7 @@ class ShellProcess:
         return self.record.stdout.unread_bytes + self.record.stderr.unread_bytes > 0
 
     def get_new_output(self, include_stderr: bool = True) -> str:
-        """Return what was written since the last call, and was not read in any other way.
+        """Return the output since the last read, by this or another call.
 
         What stderr has follows a line ``[stderr]``. An unfinished character or escape sequence of a
         running shell is left for later, as `bash_output` does.
@@ -223,7 +223,7 @@ class ShellProcess:
         return join_streams(*texts)
 
     def get_all_output(self, include_stderr: bool = True) -> str:
-        """Return all that is kept of what was written; changes nothing for others."""
+        """Return all output that is kept. The position of other reads does not move."""
         return self._here(self._all_output, include_stderr)
 
     def _all_output(self, include_stderr: bool) -> str:
@@ -239,7 +239,7 @@ class ShellProcess:
 
     @property
     def stdout_buffer(self) -> str:
-        """All that is kept of what was written, as it was written."""
+        """All output that is kept, with escape sequences."""
         return self._here(lambda: self._text(self.record.stdout, 0, strip=False)[0])
 
     @stdout_buffer.setter

@@ -100,7 +100,7 @@ class McpMethods:
         tools = [_as_of(revision, tool) for tool in await self._toolbox.schemas("mcp")]
         result = ListToolsMcpResult(tools=tools)
         if is_modern(revision):
-            # Which they are depends on what is installed beside the daemon.
+            # The list depends on the plug-ins that are installed beside the daemon.
             result.ttl_ms, result.cache_scope = TTL_MS, "private"
             return _complete(result)
         return result

@@ -1,4 +1,4 @@
-"""``notifications/progress``: what a client hears while a call takes long.
+"""``notifications/progress``: the notifications about a call that takes long.
 
 Hosts give up on a call that is silent for a minute, and people wonder sooner. So whoever has sent
 a token is told about twice a second for how long the call has run, and the last line that its
@@ -76,7 +76,7 @@ class _Reports:
             faults.report("a progress report")
 
     def _last_line(self) -> str:
-        """Return the last line of the stream that has grown since, else what it was before."""
+        """Return the last line of the stream that has grown, else the previous line."""
         shell = self._context.shell
         if shell is None:
             return ""

@@ -137,7 +137,7 @@ def is_answerable(shell: Shell) -> bool:
     if shell.has_ended:
         # After a timeout only once it is known not to die.
         return shell.status is not ShellStatus.TIMEOUT or bool(shell.survivors)
-    # A command that goes on in the background may not have been started yet.
+    # A command that moves to the background may not have started yet.
     return shell.released and shell.pid is not None
 
 
@@ -170,7 +170,7 @@ async def _foreground_result(
 
     async def head(stream: OutputStream) -> tuple[str, bool]:
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
-        # What the answer holds has been read: bash_output goes on behind it.
+        # The output in the answer counts as read: bash_output continues after it.
         stream.read_position = max(stream.read_position, head.end)
         return head.text, head.is_cut
 

@@ -1,4 +1,4 @@
-"""``bash_output``: what a shell wrote since the last read, or from a given offset."""
+"""``bash_output``: the output of a shell since the last read, or from an offset."""
 
 from __future__ import annotations
 

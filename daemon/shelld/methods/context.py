@@ -77,7 +77,7 @@ class LargeAnswers:
 
 
 def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> None:
-    """Of a request that nobody has sent."""
+    """Used where no client has sent a request."""
 
 
 def _always() -> bool:

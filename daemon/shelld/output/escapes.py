@@ -42,7 +42,7 @@ _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.patter
 
 
 def without_escapes(data: bytes, *, is_end: bool) -> list[bytes]:
-    """Return what is left of `data`, a whole number of units, in pieces to be decoded apart.
+    """Return `data`, a whole number of units, without sequences, in pieces to decode apart.
 
     `is_end`: nothing follows, so that the last unit may be unfinished.
     """
@@ -67,7 +67,7 @@ def whole_units(data: bytes) -> int:
 
 
 def open_string(data: bytes, line_end: int) -> int | None:
-    """Return where the control string begins that goes on after `line_end`; None if none does.
+    """Return the start of the control string that continues after `line_end`, or None.
 
     `line_end` is the position after a "\\n". Takes as long as it is from there to the last ESC.
     """
@@ -106,7 +106,7 @@ def _unfinished_character(data: bytes) -> int:
         if byte < 0x80:
             return 0
         if byte >= 0xC0:
-            # Only what a decoder would still wait for: ED A0 can never become a character.
+            # Only bytes that a decoder would wait for: ED A0 can never become a character.
             try:
                 data[-length:].decode()
             except UnicodeDecodeError as error:

@@ -25,7 +25,7 @@ _WINDOW_BYTES: Final = 1024 * 1024
 # Attempts to find as much text as there is room for, where it has fewer characters than bytes.
 _ATTEMPTS: Final = 5
 
-# How near the end a line is that says what goes on.
+# How near the end the line is that shows the progress.
 _GLANCE_BYTES: Final = 4096
 
 

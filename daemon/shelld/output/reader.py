@@ -1,4 +1,4 @@
-"""What one call gets of a stream: the head for a foreground answer, or what is new.
+"""The part of a stream for one call: the head for a foreground answer, or new output.
 
 A plain read takes from the position that all plain readers of a stream share. Looking moves
 nothing and may be interrupted; taking is one step without an await, and only what was looked at
@@ -144,7 +144,7 @@ def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tup
         position = piece.end
 
 
-# -- what is new ------------------------------------------------------------------------------
+# -- new output -------------------------------------------------------------------------------
 
 
 class Read(NamedTuple):
@@ -216,7 +216,7 @@ class StreamReader:
         return await self._look_at_lines(self._filter, stop, final=final)
 
     def skip(self, read: Read) -> None:
-        """Remember that `read` holds nothing to return, while the call goes on waiting."""
+        """Remember that `read` has nothing to return. The call continues to wait."""
         self._position, self._dropped = read.end, read.dropped
 
     def take(self, read: Read) -> None:

@@ -162,7 +162,7 @@ class Retention:
     # -- Blocks -----------------------------------------------------------------------------
 
     def put(self, data: bytes | bytearray | memoryview) -> int | None:
-        """Store a block, taking the room from somebody if there is none."""
+        """Store a block. If there is no room, take it from another shell."""
         try:
             block = self._spool.put(data)
         except OSError as error:

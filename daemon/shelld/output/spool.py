@@ -136,7 +136,7 @@ def _born_unnamed(directory: str) -> int:
 
 
 def _unlinked(directory: str) -> int:
-    # In a directory of our own, so that nobody can have put anything in the file's place.
+    # In a directory of our own, where no other user can put anything in the file's place.
     own = os.path.join(directory, f"shelld-{os.urandom(8).hex()}")
     os.mkdir(own, 0o700)
     path = os.path.join(own, "spool")

@@ -19,10 +19,10 @@ from typing import Final, NamedTuple, Protocol
 
 from shelld.output.spool import BLOCK_BYTES
 
-# Of a stream whose blocks nobody takes: the first, and the last ones.
+# Bytes kept of a stream whose blocks cannot be stored: the first, and the last.
 MEMORY_BLOCKS: Final = 4
 
-# Of a stream that has ended, what is not worth a block.
+# The rest of an ended stream stays in memory if it is smaller than this.
 WINDOW_BYTES: Final = 4 * 1024
 
 
@@ -154,9 +154,9 @@ class StreamStore:
         return True
 
     def _hold(self, number: int, data: bytes) -> None:
-        """Keep in memory what nobody takes: this is now the last block of a short tail."""
+        """Keep a block in memory that cannot be stored, as the last one of a short tail."""
         if not self.dropped:
-            # The head ends with what is stored of it, or with the first block.
+            # The head ends with its last stored block, or with the first block.
             end = max(number, 1) * BLOCK_BYTES
             if end < self._gap_start:
                 self._gap_start = self._gap_end = end

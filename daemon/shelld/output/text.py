@@ -45,13 +45,13 @@ def plain_text(data: bytes, *, strip: bool, is_end: bool) -> str:
     """Decode whole units, replacing what is not UTF-8; `strip`: without escape sequences."""
     if not strip:
         return data.decode("utf-8", "replace")
-    # Decoded apart: what a sequence stands between does not belong together.
+    # Decode them apart: text on both sides of a sequence does not belong together.
     pieces = without_escapes(data, is_end=is_end)
     return "".join([piece.decode("utf-8", "replace") for piece in pieces])
 
 
 def last_states(text: str, *, continues: bool = False) -> str:
-    """Return what a progress bar leaves of each line: what follows its last carriage return.
+    """Return each line as a progress bar leaves it: the text after its last carriage return.
 
     `continues`: the text begins within a line. If that is overwritten, the text begins with a
     carriage return, as what it overwrites was in a text before.

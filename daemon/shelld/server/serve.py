@@ -141,7 +141,7 @@ class InFlight:
         self.settled = False
 
     def stop(self) -> None:
-        """Cancel what it does, which then settles it if nobody has."""
+        """Cancel its task, which then settles it unless it is settled."""
         if self.worker is not None:
             self.worker.cancel()
 

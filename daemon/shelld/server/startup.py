@@ -1,4 +1,4 @@
-"""What comes before everything else: the streams claimed, the environment as it was given.
+"""The first steps of the program: claim the streams, restore the environment.
 
 After `claim_stdio` fd 0 is the null device and fd 1 is stderr, so nothing in this process or below
 it can read a request or write into an answer by accident, and nothing that the parent left open
@@ -19,7 +19,7 @@ from shelld.keeper.tree import proc_is_usable
 
 _EXAMPLE: Final = '{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo hello"}}'
 
-# What somebody sees who starts the daemon by hand.
+# The hint for a person who starts the daemon on a terminal.
 _GREETING: Final = """\
 shelld {version} serves JSON-RPC 2.0 on stdin and stdout, one message per line.
 Programs start it, but you can also type. Paste this line to run a command:
@@ -30,7 +30,7 @@ Ctrl-D ends the daemon. `shelld --help` lists its options, and `shelld doctor`
 checks what works on this machine.
 """
 
-# What somebody sees who types something else, such as "help".
+# The hint after a line that is no request, such as "help".
 _HINT: Final = """\
 That is no JSON-RPC request. Paste this line to run a command:
 

@@ -38,7 +38,7 @@ from shelld.server.startup import StartupError
 # What a pipe holds; more would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
 
-# How a write fails once nobody reads.
+# How a write fails once the reader has closed its end.
 _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 # What is handed to the kernel in one go by the thread: many small answers in one call.
@@ -290,7 +290,7 @@ class Output:
 
     async def wait_empty(self) -> None:
         """Wait until the queue has been emptied or the stream has broken."""
-        # Again and again: what woke us may be older than what was written last.
+        # Loop: the wake-up may be older than the last write.
         while self.backlog and not self.is_broken:
             await self._progress.wait()
 

@@ -45,7 +45,7 @@ class Told(NamedTuple):
 
 
 def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
-    """Return what a call with `changes` starts from: its own variables take precedence."""
+    """Return the state that a call with `changes` starts from: its variables take precedence."""
     if not changes:
         return state
     options = state.options
@@ -139,7 +139,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
 
 
 def split_told(written: bytes) -> tuple[Told, bytes]:
-    """Return what was told before a command, and what its bash wrote after that."""
+    """Return what bash told before its command, and what it wrote after that."""
     options, _, rest = written.partition(b"\0")
     variables, _, dump = rest.partition(b"\0")
     return Told(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump

@@ -41,7 +41,7 @@ _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
 
-# Attributes that change what is assigned: to a number, or to upper or lower case.
+# Attributes that change an assigned value: to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
 # Attributes that do not tell what kind of value there is: an array or the name of a variable.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")

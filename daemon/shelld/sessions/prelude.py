@@ -102,7 +102,7 @@ def prelude(
     *,
     before_options: bytes = b"",
 ) -> bytes:
-    """Return what a bash runs before its command, from `descriptor`, as its BASH_ENV.
+    """Return the lines that a bash runs before its command, from `descriptor`, as its BASH_ENV.
 
     `withheld` as from `startable`. `startup_file`: the BASH_ENV that it would have run instead, if
     any; it may not be there. `recording`: from `dump_at_exit`. `before_options`: more lines, which
@@ -119,7 +119,7 @@ def prelude(
 def waiting_prelude(
     state: ShellState, descriptor: int, withheld: dict[bytes, bytes], last_word: bytes
 ) -> bytes:
-    """Return what a bash runs that makes a state, and then waits for `last_lines`.
+    """Return the lines with which a spare shell makes a state and waits for `last_lines`.
 
     It runs this from `descriptor`. The last lines come from a pipe, the next descriptor: bash reads
     it to its end before it runs any of them. `last_word` is what its command will find in ``$_``.
@@ -147,7 +147,7 @@ def last_lines(
     withheld: dict[bytes, bytes],
     recording: bytes = b"",
 ) -> bytes:
-    """Return what a bash that waits, with its prelude on `descriptor`, runs before `command`."""
+    """Return the lines that a spare shell, whose prelude is on `descriptor`, runs last."""
     return b"".join(
         (
             # Only a bash that could not open these lines was to end.

@@ -80,7 +80,7 @@ class Session:
         self._ended = self._kept = 0
         # A remote directory in which a start has failed.
         self._lost_directory: bytes | None = None
-        # How many dumps are being parsed in threads. Meanwhile the session is as it was before.
+        # The number of dumps that threads are parsing. Until then the session is unchanged.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
 
@@ -174,7 +174,7 @@ class Session:
         return cwd, is_daemons and cwd == self.base.cwd
 
     def environment(self, changes: dict[str, str | None] | None) -> dict[bytes, bytes]:
-        """Return what a command is started with: the exported variables, with `changes`."""
+        """Return the environment of a command: the exported variables, with `changes`."""
         state = self.state
         if state is self.base and not changes:
             return state.env
@@ -199,7 +199,7 @@ class Session:
         return env
 
     def keep(self, left: Left) -> Left | Unkept | None:
-        """Keep what a command left.
+        """Keep the state that a command left.
 
         Returns None if it is kept, the reason if it cannot be, or a long dump for `settle` to
         parse. The answer to the command waits for this, so a short dump is only checked: that takes

@@ -49,7 +49,7 @@ BUILTINS: Final = frozenset(
 
 
 def changes_nothing(command: str, names: Container[bytes]) -> bool:
-    """Whether a command surely leaves what a session remembers as it was.
+    """Whether a command surely leaves the state of its session unchanged.
 
     `names`: those of functions and aliases, which may do anything.
 

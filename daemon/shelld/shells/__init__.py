@@ -1,1 +1,1 @@
-"""The shells: what runs, what has run, and what belongs together."""
+"""The shells: commands that run or have run, and the spare shells."""

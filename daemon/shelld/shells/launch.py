@@ -111,7 +111,7 @@ class Launch:
         """The runner has started bash. Raises OSError if bash cannot be used."""
 
     def close(self) -> None:
-        """Close what is not needed once bash runs, or never will.
+        """Close the descriptors that are not needed once bash runs, or never will.
 
         That includes our copies of the pipes' write ends. Closing them late saves a wake-up: while
         they are open, the end of the last writer wakes nobody who waits for the end of bash.

@@ -85,7 +85,7 @@ class Life:
         self.take(Event.KILL_ASKED)
 
     def discard(self) -> None:
-        """Kill what nobody wants: a spare shell, or a command whose caller was cancelled."""
+        """Kill a spare shell, or a command whose caller was cancelled."""
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def end_as_lost(self) -> None:

@@ -38,7 +38,7 @@ class Limits:
             self._deadlines.set(Event.IDLE_DUE, policy.timeout_ms / 1000)
 
     def policy(self, name: Event) -> TimeoutPolicy:
-        """Return what is to happen at that deadline."""
+        """Return what happens at that deadline."""
         return self._policies[name]
 
     def lift(self) -> None:

@@ -152,7 +152,7 @@ class Manager:
         return self.runtime.retention.spool_bytes
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Return what a runner said of itself, once one can be had; None if none can."""
+        """Return what a runner reports about itself. Waits for a runner; None if there is none."""
         return await self.runtime.runner_info()
 
     # -- starting ---------------------------------------------------------------------------

@@ -34,7 +34,7 @@ _EVENTS: Final[Mapping[int, Event]] = {
 
 
 def note(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
-    """Note a message in the record. Returns what has happened; None if that changes no course."""
+    """Note a message in the record. Return its event; None if the message causes none."""
     kind = message[0]
     if kind == STARTED:
         shell.pid = message[1]

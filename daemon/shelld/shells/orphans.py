@@ -1,4 +1,4 @@
-"""Kills what a command has left when its runner is gone, and the keeper cannot do it.
+"""Kills the leftover processes of a command when its runner is gone and the keeper cannot.
 
 If the system is so short of something that nobody can tell what is left, it says so by naming the
 command's own process as a survivor.

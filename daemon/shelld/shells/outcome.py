@@ -1,4 +1,4 @@
-"""How bash ended, and why: what the runner reported, and what is assumed where nobody can tell."""
+"""How bash ended, and why: as the runner reported, or as assumed where that is unknown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Outcome:
                 shell.reason = "oom"
 
     def assume_killed(self) -> None:
-        """Bash was sent SIGKILL. Either nobody can tell how it ended, or it survives."""
+        """Bash was sent SIGKILL. Either its end is unknown, or it survives."""
         self._wait_status, self._was_signalled = signal.SIGKILL, True
 
     def settle(self, shell: Shell, recorder: Recorder | None) -> None:

@@ -43,7 +43,7 @@ class Pipe:
         self._is_large = False
 
     def pump(self, max_bytes: int = PUMP_BYTES) -> bool:
-        """Move what is there, without blocking; False at end of file, or if it cannot be read."""
+        """Move the bytes that have arrived, never blocking. False at end of file or on an error."""
         try:
             count = os.readv(self.descriptor, (_buffer[:max_bytes],))
         except OSError as error:
@@ -66,7 +66,7 @@ class Pipe:
                 fcntl.fcntl(self.descriptor, fcntl.F_SETPIPE_SZ, _LARGE_PIPE_BYTES)
 
     def drain(self) -> None:
-        """Move what is in the pipe at this moment; writers that go on cannot make it endless."""
+        """Move the bytes that are in the pipe at this moment, not those that arrive meanwhile."""
         size = bytearray(4)
         try:
             fcntl.ioctl(self.descriptor, termios.FIONREAD, size)

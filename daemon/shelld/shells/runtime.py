@@ -142,7 +142,7 @@ class Runtime:
             return None
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Return what a runner said of itself, once one can be had; None if none can."""
+        """Return what a runner reports about itself. Waits for a runner; None if there is none."""
         if self._runner_info is None:
             with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
                 channel = self.pool.acquire()

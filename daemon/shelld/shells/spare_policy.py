@@ -65,7 +65,7 @@ class SparePolicy(Struct, eq=False):
     _fastest_start_s: float = math.inf
     _failures: int = 0
 
-    # -- what has happened ------------------------------------------------------------------
+    # -- observations -----------------------------------------------------------------------
 
     def command_ended(self, name: str | None) -> None:
         self._session(name).used_at = self.clock()

@@ -58,7 +58,7 @@ class Supervisor:
             self._finish()
 
     def give_up(self, _error: BaseException) -> None:
-        """Report that `run` has failed, and do what it has not done; the runner kills the tree."""
+        """Report that `run` has failed, and finish its work. The runner kills the tree."""
         faults.report("the supervision of a shell")
         if not self.life.moments.is_told(Moment.EMPTY):
             self.life.runner_is_lost = True
@@ -90,7 +90,7 @@ class Supervisor:
             self.life.take(Event.ORPHANS_KILLED)
 
     def _advance(self) -> bool:
-        """Take what has arrived; True if there is nothing more to wait for."""
+        """Take what has arrived. Return whether there is nothing more to wait for."""
         life = self.life
         if not life.is_over:
             self._read()

@@ -1,4 +1,4 @@
-"""The tool layer: what a language model is given, on top of the methods."""
+"""The tool layer: tools for language models, on top of the methods."""
 
 from shelld.methods.context import Daemon
 from shelld.tools.base import BaseTool

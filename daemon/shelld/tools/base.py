@@ -115,12 +115,12 @@ class BaseTool(abc.ABC):
             return ToolResult.fail(_message_of(error), exception=type(error).__name__)
 
     def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what was given, and the defaults of what was not."""
+        """Return the given arguments, and defaults for the missing ones."""
         filled: dict[str, Any] = {}
         for parameter in self.parameters:
             value = params.get(parameter.name)
             if value is None:
-                # A copy: the tool may change what it is given.
+                # A copy: the tool may change its arguments.
                 value = copy.deepcopy(parameter.default)
             elif parameter.type == "integer" and isinstance(value, float):
                 value = int(value)
@@ -133,7 +133,7 @@ class BaseTool(abc.ABC):
         return context.timeout
 
     async def _dry_run(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
-        """Say what would be done, and do none of it."""
+        """Describe the effect, and do nothing."""
         shown = ToolResult.ok(params).to_display()
         return ToolResult.ok(f"[Dry Run] Would execute {self.name}: {shown}", dry_run=True)
 
@@ -172,7 +172,7 @@ class BaseTool(abc.ABC):
 
 
 def _problem_with(context: ExecutionContext) -> str | None:
-    """Return what is wrong with a context, which a program may have made of anything."""
+    """Return the fault of a context, in which a program may have put any values."""
     # The comparison is false for NaN, too.
     if not context.timeout >= 0:
         return "Invalid value for timeout: must be 0 or more seconds"
@@ -188,7 +188,7 @@ def _problem_with(context: ExecutionContext) -> str | None:
 
 
 def checked(tool_name: str, result: object) -> ToolResult:
-    """Return what a tool has returned, or a failure that says why it is no result."""
+    """Return the result of a tool, or a failure that says why it is no valid result."""
     problem = None
     if not isinstance(result, ToolResult):
         problem = "no ToolResult"

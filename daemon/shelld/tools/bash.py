@@ -1,4 +1,4 @@
-"""``Bash``: run a command, and show a model what came of it."""
+"""``Bash``: run a command, and show the result to a model."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _started(shell: Shell, params: BashParams, lines: list[str]) -> ToolResult:
 async def _ended(
     shell: Shell, params: BashParams, limit: int, more_lines: list[str], session_cwd: str
 ) -> ToolResult:
-    """What came of a command that has ended, or goes on in the background."""
+    """The result of a command that has ended or moved to the background."""
     readers = excerpt_readers(shell, limit)
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
     output = join_streams(reads["stdout"].text, reads["stderr"].text)

@@ -1,4 +1,4 @@
-"""``BashOutput``: what a shell has written since the last read, and how it is doing."""
+"""``BashOutput``: the output of a shell since the last read, and its status."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def _lines(request: RequestContext, read_params: BashOutputParams, limit: 
 async def _without_match(
     request: RequestContext, read_params: BashOutputParams, result: BashOutputResult, limit: int
 ) -> str:
-    """Return what is said if no line matched: how many did not, and of an ended shell the last.
+    """Return the text if no line matched: how many did not, and the last of an ended shell.
 
     `limit` is that of the characters of each stream.
     """

@@ -108,7 +108,7 @@ class ExecutionTool(BaseTool):
         """Do the work, on the event loop of the shells. May raise `RpcError`."""
 
     def _discard(self, request: RequestContext) -> None:
-        """Undo what was done, as its caller was cancelled before the result came."""
+        """Undo the execution: its caller was cancelled before the result arrived."""
 
     async def _with_daemon(self, body: Body, context: ExecutionContext, params: Any) -> ToolResult:
         try:

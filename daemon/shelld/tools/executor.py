@@ -1,4 +1,4 @@
-"""Executes tools by name, and remembers what came of it. For any number of threads.
+"""Executes tools by name, and remembers the results. For any number of threads.
 
 What is remembered is bounded, by number and by size.
 """
@@ -79,7 +79,7 @@ class ToolExecutor:
                 self._characters -= _characters_of(self._executions.popleft())
 
     def get_executions(self) -> list[ToolExecution]:
-        """Return what is remembered, the oldest first."""
+        """Return the history, oldest first."""
         with self._lock:
             return list(self._executions)
 

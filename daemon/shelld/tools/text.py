@@ -42,7 +42,7 @@ def _notice(bash_id: str, stream: str) -> Notice:
 
 
 def dropped_notice(reads: dict[str, Read]) -> list[str]:
-    """Return a line about what is no longer kept, if there is such."""
+    """Return a line about output that is no longer kept, if any."""
     dropped = sum(read.dropped for read in reads.values())
     return [f"[{dropped} bytes were dropped, as only so much output is kept]"] if dropped else []
 
