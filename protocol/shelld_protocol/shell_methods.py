@@ -94,7 +94,9 @@ class BashParams(Params):
     ] = False
     on_timeout: Annotated[
         Literal["kill", "background"],
-        Meta(description="At the timeout, kill the command, or return and let it go on running."),
+        Meta(
+            description="At the timeout, kill the command, or return and let it run on. A background command is always killed."
+        ),
     ] = "kill"
     idle_timeout: (
         Annotated[

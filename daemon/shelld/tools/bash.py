@@ -73,10 +73,10 @@ class BashTool(ExecutionTool):
         "description": "Clear, concise description (5-10 words)",
         "timeout": "Timeout in milliseconds",
         "run_in_background": "Run in background",
-        "on_timeout": "At the timeout, kill the command, or let it go on in the background",
-        "cwd": "Directory to run this one command in",
-        "stdin": "What the command reads from its standard input",
-        "session": "Which terminal to use; main unless given",
+        "on_timeout": "At the timeout, kill the command, or move it to the background",
+        "cwd": "Working directory of this command only",
+        "stdin": "Text for the command's standard input",
+        "session": "Name of the terminal to use (default: main)",
     }
     without_default = frozenset({"session"})
 

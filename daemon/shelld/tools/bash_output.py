@@ -46,7 +46,7 @@ class BashOutputTool(ExecutionTool):
     taken: ClassVar[Mapping[str, str]] = {
         "bash_id": "ID of the background shell",
         "filter": "Regex to filter output lines",
-        "wait": "Milliseconds to wait, at most, for what until says",
+        "wait": "Maximum milliseconds to wait for what until names",
         "until": "Wait for new output, or for the end of the shell",
         "stdout_offset": "Read stdout again from this byte offset",
         "stderr_offset": "Read stderr again from this byte offset",

@@ -31,8 +31,8 @@ class KillShellTool(ExecutionTool):
     params_type = KillShellParams
     taken: ClassVar[Mapping[str, str]] = {
         "shell_id": "ID of the shell to kill",
-        "signal": "The signal to begin with",
-        "grace": "Milliseconds until SIGKILL follows; 1000 unless given",
+        "signal": "First signal to send",
+        "grace": "Milliseconds until SIGKILL (default: 1000)",
     }
 
     @property
