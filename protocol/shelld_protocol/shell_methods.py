@@ -95,7 +95,8 @@ class BashParams(Params):
     on_timeout: Annotated[
         Literal["kill", "background"],
         Meta(
-            description="At the timeout, kill the command, or return and let it run on. A background command is always killed."
+            description="At the timeout, kill the command, or return and let it run on. "
+            "A background command is always killed."
         ),
     ] = "kill"
     idle_timeout: (
