@@ -14,7 +14,7 @@ from support import Json
 
 CHECKS = [
     *("system", "open files", "processes", "spool", "guard"),
-    *("bash", "sessions", "waiting", "containment", "cgroup"),
+    *("bash", "sessions", "spare shells", "containment", "cgroup"),
 ]
 
 
@@ -39,8 +39,8 @@ def test_doctor_passes_on_a_test_machine() -> None:
     code, found = examine()
     assert code == 0
     assert problems(found) == set()
-    assert found["waiting"]["state"] == "ok"
-    assert found["containment"]["found"] == "nothing outlives its command's kill"
+    assert found["spare shells"]["state"] == "ok"
+    assert found["containment"]["found"] == "a kill ends every process of a command"
     assert found["bash"]["found"].startswith("/bin/bash, 5")
 
 
@@ -48,13 +48,18 @@ def test_doctor_reports_and_ends_survivors() -> None:
     code, found = examine("--containment", "process-group", "--spare-shells", "0")
     assert code == 1
     assert problems(found) == {"containment"}
-    assert found["waiting"] == {"check": "waiting", "state": "note", "found": "off", "meaning": ""}
+    assert found["spare shells"] == {
+        "check": "spare shells",
+        "state": "note",
+        "found": "off",
+        "meaning": "",
+    }
 
 
 def test_doctor_reports_a_bash_that_is_not_bash(tmp_path: Path) -> None:
     code, found = examine("--bash", str(tmp_path))
     assert code == 1
-    assert problems(found) == {"bash", "sessions", "waiting", "containment"}
+    assert problems(found) == {"bash", "sessions", "spare shells", "containment"}
     assert found["bash"]["found"] == f"{tmp_path}: not a file"
 
 
@@ -119,8 +124,8 @@ def test_doctor_is_readable_without_json() -> None:
     command = [sys.executable, "-P", "-m", "shelld", "doctor"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(lines) == len(CHECKS) + 1
-    assert lines[0].startswith("ok      system      Linux")
-    assert lines[-1] == "all holds here"
+    assert lines[0].startswith("ok      system        Linux")
+    assert lines[-1] == "all checks passed"
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--", "--nope"]])

@@ -1,8 +1,8 @@
-"""``shelld doctor [--json] [-- OPTION ...]``: which promises hold on this machine, found by trying.
+"""``shelld doctor [--json] [-- OPTION ...]``: check what works on this machine.
 
-Runs a few harmless commands as the daemon would, with the daemon's options, and looks at what it
-needs besides. Whatever it starts is gone afterwards. Exit codes: 0 if all holds, 1 if something
-does not, 2 for arguments that cannot be used. A note is something to know that breaks no promise.
+Runs a few harmless commands as the daemon would, with the daemon's options, and checks limits and
+files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not, 2 for bad
+arguments. A note is worth knowing, but breaks no promise.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from shelld_protocol.shell_methods import BashParams, BashResult, KillShellParam
 
 State = Literal["ok", "note", "problem"]
 
-# Of the daemon for each running command: pipes, files, the connection to its runner.
+# What the daemon opens for each running command: pipes, files, the connection to its runner.
 _DESCRIPTORS_PER_SHELL: Final = 12
-# A runner, a bash, and what that starts.
+# A runner, a bash, and one process that bash starts.
 _PROCESSES_PER_SHELL: Final = 3
-# For a bash to be started ahead of need.
+# For a spare shell to start.
 _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.02
 
 
 class Diagnosis(NamedTuple):
-    """`found` is what there is, `meaning` what follows from it; "" where that is plain."""
+    """`found` is the state of things; `meaning` its consequence, "" if that is plain."""
 
     check: str
     state: State
@@ -73,15 +73,15 @@ class Patient(NamedTuple):
 
 
 def doctor(arguments: Sequence[str]) -> int:
-    """Write what was found to stdout, a line each; return the exit code."""
+    """Write one line per check to stdout; return the exit code."""
     arguments, daemon_options = split_options(arguments)
     parser = argparse.ArgumentParser(
         prog="shelld doctor",
         usage="%(prog)s [-h] [--json] [-- OPTION ...]",
-        description="Try out which promises hold on this machine, for a daemon with these options.",
-        epilog="exit codes: 0 all hold, 1 something does not",
+        description="Check what works on this machine, for a daemon with the given options.",
+        epilog="exit codes: 0 everything works, 1 something does not",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     as_json = parser.parse_args(arguments).json
     diagnoses = anyio.run(_examine, parse_options(daemon_options))
     problems = sum(each.state == "problem" for each in diagnoses)
@@ -90,8 +90,8 @@ def doctor(arguments: Sequence[str]) -> int:
     else:
         for each in diagnoses:
             meaning = f": {each.meaning}" if each.meaning else ""
-            sys.stdout.write(f"{each.state:8}{each.check:12}{each.found}{meaning}\n")
-        verdict = f"{problems} of the promises do not hold here" if problems else "all holds here"
+            sys.stdout.write(f"{each.state:8}{each.check:14}{each.found}{meaning}\n")
+        verdict = f"{problems} checks failed" if problems else "all checks passed"
         sys.stdout.write(f"{verdict}\n")
     return 1 if problems else 0
 
@@ -102,14 +102,14 @@ async def _examine(options: Options) -> list[Diagnosis]:
         *(_guard(options), *_files(options), *_environment()),
     ]
     checks: list[Callable[[Patient], Awaitable[Diagnosis]]] = [
-        *(_bash, _sessions, _waiting, _containment, _cgroup),
+        *(_bash, _sessions, _spare_shells, _containment, _cgroup),
     ]
     async with _patient(options) as patient:
         for check in checks:
             try:
                 diagnoses.append(await check(patient))
             except RpcError as error:
-                name = check.__name__.removeprefix("_")
+                name = check.__name__.removeprefix("_").replace("_", " ")
                 diagnoses.append(Diagnosis(name, "problem", error.message))
     return diagnoses
 
@@ -132,7 +132,7 @@ def _system() -> Diagnosis:
     found = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     if platform.system() == "Linux":
         return Diagnosis("system", "ok", found)
-    return Diagnosis("system", "note", found, "not all that is promised holds outside of Linux")
+    return Diagnosis("system", "note", found, "some guarantees hold on Linux only")
 
 
 def _open_files(options: Options) -> Diagnosis:
@@ -140,7 +140,7 @@ def _open_files(options: Options) -> Diagnosis:
     needed = options.max_shells * _DESCRIPTORS_PER_SHELL
     if hard == resource.RLIM_INFINITY or hard >= needed:
         return Diagnosis("open files", "ok", f"up to {hard}")
-    meaning = f"enough for some {hard // _DESCRIPTORS_PER_SHELL} of {options.max_shells} shells"
+    meaning = f"enough for about {hard // _DESCRIPTORS_PER_SHELL} of {options.max_shells} shells"
     return Diagnosis("open files", "problem", f"up to {hard}", meaning)
 
 
@@ -148,10 +148,10 @@ def _processes(options: Options) -> Diagnosis:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     needed = options.max_shells * _PROCESSES_PER_SHELL
     if soft == resource.RLIM_INFINITY or soft >= needed:
-        shown = "no limit" if soft == resource.RLIM_INFINITY else f"up to {soft} of this user"
+        shown = "no limit" if soft == resource.RLIM_INFINITY else f"up to {soft} for this user"
         return Diagnosis("processes", "ok", shown)
     meaning = f"{options.max_shells} shells at once may need {needed}"
-    return Diagnosis("processes", "problem", f"up to {soft} of this user", meaning)
+    return Diagnosis("processes", "problem", f"up to {soft} for this user", meaning)
 
 
 def _spool(options: Options) -> Diagnosis:
@@ -160,14 +160,14 @@ def _spool(options: Options) -> Diagnosis:
         free = spool.free_bytes()
         spool.put(b"x")
     except OSError as error:
-        meaning = "of each stream, only 64 KiB are kept"
+        meaning = "only 64 KiB of each stream are kept"
         return Diagnosis("spool", "problem", os.strerror(error.errno or 0), meaning)
     finally:
         spool.close()
     found = f"{free // 2**20} MiB free"
     if free < options.retain_total_bytes:
         kept = options.retain_total_bytes // 2**20
-        return Diagnosis("spool", "note", found, f"up to {kept} MiB of output would be kept")
+        return Diagnosis("spool", "note", found, f"the daemon may keep up to {kept} MiB of output")
     return Diagnosis("spool", "ok", found)
 
 
@@ -179,12 +179,12 @@ def _guard(options: Options) -> Diagnosis:
         judge(command, here).verdict for command in ("echo / | xargs rm -r", "echo rm -r /")
     ]
     if verdicts == ["block", "allow"]:
-        return Diagnosis("guard", "ok", "knows a dangerous command in disguise")
+        return Diagnosis("guard", "ok", "recognizes a disguised dangerous command")
     return Diagnosis("guard", "problem", "cannot parse commands", "dangerous ones may run")
 
 
 def _files(options: Options) -> list[Diagnosis]:
-    """Return what the daemon cannot read or write; without that it does not start."""
+    """Return the files that the daemon needs to start but cannot read or write."""
     diagnoses: list[Diagnosis] = []
     if options.guard_rules is not None:
         try:
@@ -209,13 +209,13 @@ def _files(options: Options) -> list[Diagnosis]:
 def _environment() -> list[Diagnosis]:
     if "BASH_ENV" not in os.environ:
         return []
-    # Only for the trials: its output would be taken for theirs.
+    # Unset it for the trials, or its output would mix with theirs.
     path = os.environ.pop("BASH_ENV")
-    meaning = "each bash reads it first, and none is started ahead of need"
+    meaning = "every bash reads it first, and there are no spare shells"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]
 
 
-# -- what can be done -------------------------------------------------------------------------
+# -- what works -------------------------------------------------------------------------------
 
 
 async def _bash(patient: Patient) -> Diagnosis:
@@ -229,32 +229,32 @@ async def _sessions(patient: Patient) -> Diagnosis:
     await patient.run("cd /; doctor=1")
     result = await patient.run('echo "$PWD $doctor"')
     if result.stdout == "/ 1\n":
-        return Diagnosis("sessions", "ok", "remember what a command leaves behind")
-    return Diagnosis("sessions", "problem", "forget what a command leaves behind")
+        return Diagnosis("sessions", "ok", "keep their state between commands")
+    return Diagnosis("sessions", "problem", "lose their state between commands")
 
 
-async def _waiting(patient: Patient) -> Diagnosis:
+async def _spare_shells(patient: Patient) -> Diagnosis:
     if not patient.options.spare_shells:
-        return Diagnosis("waiting", "note", "off")
+        return Diagnosis("spare shells", "note", "off")
     with anyio.move_on_after(_PATIENCE_S):
         while not patient.manager.spares_used:
             await anyio.sleep(_LOOK_S)
             await patient.run("true")
-        return Diagnosis("waiting", "ok", "a bash waits for the next command of a session")
+        return Diagnosis("spare shells", "ok", "the next command of a session starts at once")
     meaning = "commands take about twice as long"
-    return Diagnosis("waiting", "note", "this process may not write to its children", meaning)
+    return Diagnosis("spare shells", "note", "the system does not allow them", meaning)
 
 
 async def _containment(patient: Patient) -> Diagnosis:
-    # Twice removed: in a session of its own, and without a parent.
+    # A process in a session of its own, and without a parent.
     result = await patient.run("(setsid sleep 300 & echo $!)")
     pid = int(result.stdout)
     killed = await kill_shell(patient.context, KillShellParams(result.bash_id))
     try:
         if not _is_alive(pid):
-            return Diagnosis("containment", "ok", "nothing outlives its command's kill")
-        found = f"{len(killed.survivors)} known to survive" if killed.survivors else "it gets away"
-        meaning = "what leaves its session and its parent is not killed"
+            return Diagnosis("containment", "ok", "a kill ends every process of a command")
+        found = f"{len(killed.survivors)} known to survive" if killed.survivors else "one escapes"
+        meaning = "a process that leaves its session and its parent is not killed"
         return Diagnosis("containment", "problem", found, meaning)
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -264,9 +264,9 @@ async def _containment(patient: Patient) -> Diagnosis:
 async def _cgroup(patient: Patient) -> Diagnosis:
     info = await patient.manager.runner_info()
     if info is not None and info.cgroup:
-        return Diagnosis("cgroup", "ok", "the kernel ends all of a command at once")
-    meaning = "processes that have changed their user are not killed, but named"
-    return Diagnosis("cgroup", "note", "none that can be divided", meaning)
+        return Diagnosis("cgroup", "ok", "the kernel kills all processes of a command at once")
+    meaning = "processes that changed their user are reported, but not killed"
+    return Diagnosis("cgroup", "note", "none that shelld may divide", meaning)
 
 
 def _is_alive(pid: int) -> bool:

@@ -30,7 +30,7 @@ def explain(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="shelld explain",
         usage="%(prog)s [-h] [--guard-rules FILE] COMMAND ...",
-        description="Tell what the guard sees in a command, in this directory and environment.",
+        description="Show the guard's verdict on a command, in this directory and environment.",
         epilog="exit codes: 0 allow, 1 block, 3 unresolved",
     )
     # The words of the command may look like options of ours.
@@ -38,9 +38,11 @@ def explain(arguments: Sequence[str]) -> int:
         "command",
         metavar="COMMAND",
         nargs=argparse.REMAINDER,
-        help="a command line in one word, or a program and its arguments",
+        help="a command line as one argument, or a program and its arguments",
     )
-    parser.add_argument("--guard-rules", metavar="FILE", help="what else to block and to allow")
+    parser.add_argument(
+        "--guard-rules", metavar="FILE", help="a TOML file of commands to block or to allow"
+    )
     options = parser.parse_args(arguments)
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not words:

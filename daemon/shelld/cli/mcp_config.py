@@ -74,10 +74,12 @@ def mcp_config(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="shelld mcp-config",
         usage="%(prog)s [-h] [HOST] [-- OPTION ...]",
-        description="Print what lets an MCP host start this program. Options behind -- are its.",
-        epilog=f"hosts: {', '.join(HOSTS)}; any other that reads mcpServers needs none to be named",
+        description="Print the configuration with which an MCP host starts shelld. "
+        "Options after -- become options of shelld.",
+        epilog=f"hosts: {', '.join(HOSTS)}. Without HOST, the configuration fits every host "
+        "that reads mcpServers.",
     )
-    parser.add_argument("host", nargs="?", metavar="HOST", choices=HOSTS, help="the program")
+    parser.add_argument("host", nargs="?", metavar="HOST", choices=HOSTS, help="the MCP host")
     named = parser.parse_args(arguments).host
     # A mistake is better found now than by the host.
     parse_options(options)

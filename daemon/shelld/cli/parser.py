@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
-# What `shelld` does besides being the daemon: the arguments of each, and its purpose.
+# The subcommands: the arguments of each, and its purpose.
 SUBCOMMANDS: Final = {
-    "doctor": ("[--json] [-- OPTION ...]", "try out which promises hold on this machine"),
-    "explain": ("[--guard-rules FILE] COMMAND ...", "tell what the guard sees in a command"),
-    "mcp-config": ("[HOST] [-- OPTION ...]", "print how an MCP host starts the daemon"),
+    "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
+    "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
+    "mcp-config": ("[HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
 }
 
 _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
@@ -44,7 +44,7 @@ def _no_such_command(name: str) -> str:
 
 
 def split_options(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return a subcommand's own arguments, and what stands behind ``--``: the daemon's options."""
+    """Return a subcommand's own arguments, and the daemon's options, which follow ``--``."""
     if "--" not in arguments:
         return arguments, []
     at = list(arguments).index("--")
@@ -52,7 +52,7 @@ def split_options(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str
 
 
 def _number(text: str, minimum: int, maximum: int, factor: int = 1) -> int:
-    """Return a number that is written in ASCII digits alone, times `factor`."""
+    """Return the number in `text`, which must be ASCII digits, times `factor`."""
     # int() also accepts signs, spaces, underscores and the digits of other scripts.
     if not (text.isascii() and text.isdigit()):
         raise ValueError
@@ -71,7 +71,7 @@ def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
 
 
 def _size(minimum: int, maximum: int) -> Callable[[str], int]:
-    """Return what reads a number of bytes, which may end in a unit: ``64M``."""
+    """Return a function that parses a number of bytes with an optional unit: ``64M``."""
 
     def size(text: str) -> int:
         factor = _UNITS.get(text[-1:].upper())
@@ -116,7 +116,7 @@ def option_parser() -> argparse.ArgumentParser:
         description="Run shell commands for agents and editors: JSON-RPC 2.0 on stdin and stdout.",
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="A SIZE is a number of bytes, or of KiB, MiB or GiB with K, M or G behind it.\n\n"
+        epilog="SIZE is a number of bytes. A suffix K, M or G means KiB, MiB or GiB.\n\n"
         "commands:\n"
         + "\n".join(f"  shelld {name:15}{purpose}" for name, (_, purpose) in SUBCOMMANDS.items()),
     )
@@ -146,8 +146,8 @@ def option_parser() -> argparse.ArgumentParser:
         metavar="PID",
         help="exit when this process ends",
     )
-    option("--log-level", choices=LOG_LEVELS, help="what is logged")
-    option("--log-file", metavar="FILE", help="log there instead of stderr")
+    option("--log-level", choices=LOG_LEVELS, help="log messages of this level and above")
+    option("--log-file", metavar="FILE", help="log to FILE instead of stderr")
     option("--audit-log", metavar="FILE", help="append one JSON line per command to FILE")
     option(
         "--audit-max-bytes",
@@ -159,44 +159,57 @@ def option_parser() -> argparse.ArgumentParser:
     option(
         "--containment",
         choices=get_args(Mechanism),
-        help="the strongest means to be used, where the system has it, to end all of a command",
+        help="the strongest mechanism to use for finding and ending the processes of a command, "
+        "if the system has it",
     )
     option(
         "--default-timeout",
         type=_integer(1_000, 600_000),
         metavar="MS",
-        help="timeout of foreground commands in ms",
+        help="default timeout of foreground commands, in ms",
     )
     option(
         "--guard",
         choices=get_args(GuardMode),
-        help="refuse dangerous commands; strict: those too that cannot be known before they run; "
-        "warn: run them and say so",
+        help="block: refuse dangerous commands; strict: also refuse commands that the guard cannot "
+        "analyse; warn: run them and report it; off: no checks",
     )
-    option("--guard-rules", metavar="FILE", help="what else to block and what to allow, in TOML")
-    option("--grace", type=milliseconds, metavar="MS", help="from SIGTERM to SIGKILL in ms")
-    option("--max-shells", type=count, metavar="N", help="shells that may run at once")
+    option("--guard-rules", metavar="FILE", help="a TOML file of commands to block or to allow")
+    option("--grace", type=milliseconds, metavar="MS", help="time from SIGTERM to SIGKILL, in ms")
+    option("--max-shells", type=count, metavar="N", help="maximum number of running shells")
     option(
         "--spare-shells",
         type=_integer(0, 256),
         metavar="N",
-        help="sessions for whose next command a bash may be started ahead of need",
+        help="maximum number of spare shells: started ahead for the next command of a session",
     )
-    option("--max-retained", type=count, metavar="N", help="ended shells that are kept")
+    option("--max-retained", type=count, metavar="N", help="maximum number of ended shells to keep")
     option(
         "--retain-seconds",
         type=_integer(0, 2**40),
         metavar="S",
-        help="how long ended shells are kept",
+        help="time to keep an ended shell, in seconds",
     )
-    option("--retain-bytes", type=_size(4096, 2**40), metavar="SIZE", help="output kept of a shell")
+    option(
+        "--retain-bytes",
+        type=_size(4096, 2**40),
+        metavar="SIZE",
+        help="maximum output to keep per shell",
+    )
     option(
         "--retain-total-bytes",
         type=_size(4096, 2**40),
         metavar="SIZE",
-        help="output kept of all shells together; that of ended ones goes first",
+        help="maximum output to keep for all shells together; output of ended shells goes first",
     )
-    option("--spool-dir", metavar="DIR", help="output is kept in DIR, not in $TMPDIR or /tmp")
-    option("--max-message-bytes", type=_size(1024, 2**31), metavar="SIZE", help="largest request")
-    option("--max-in-flight", type=count, metavar="N", help="requests that run at one time")
+    option("--spool-dir", metavar="DIR", help="keep output in DIR instead of $TMPDIR or /tmp")
+    option(
+        "--max-message-bytes",
+        type=_size(1024, 2**31),
+        metavar="SIZE",
+        help="maximum size of a request",
+    )
+    option(
+        "--max-in-flight", type=count, metavar="N", help="maximum number of requests in progress"
+    )
     return parser
