@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, settings
 
 from leaks import Resources, assert_nothing_new_since
 from oracles import Freezer
+from shared_daemon import SharedDaemon
 from shelld.embed import ShellManager
 from shelld.keeper.tree import become_subreaper
 from shelld.tools import ToolRegistry
-from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
+from support import RawDaemon
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,8 +47,11 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(autouse=True)
-def leaks_nothing(own_temporary_directory: None) -> Iterator[None]:
+def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest) -> Iterator[None]:
     """Makes every test a test of what it leaves behind."""
+    if "shared_daemon" in request.fixturenames:
+        # It outlives the test, so it starts before.
+        request.getfixturevalue("shared_daemon").get()
     before = Resources.now()
     yield
     assert_nothing_new_since(before)
@@ -57,7 +61,9 @@ def leaks_nothing(own_temporary_directory: None) -> Iterator[None]:
 def own_singletons(leaks_nothing: None) -> Iterator[None]:
     """No test sees what another has registered, or its shells."""
     yield
-    anyio.run(ShellManager.reset)
+    # An event loop for each test would take as long as most of them.
+    if vars(ShellManager)["_instance"] is not None:
+        anyio.run(ShellManager.reset)
     ToolRegistry.reset()
 
 
@@ -65,14 +71,26 @@ def pytest_configure() -> None:
     become_subreaper()
 
 
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[SharedDaemon]:
+    shared = SharedDaemon()
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-def daemon() -> Iterator[RawDaemon]:
-    """A daemon with default options. Nothing it started may be left when the test is over."""
-    with raw_daemon() as running:
-        running.call("ping")
-        yield running
-        family = descendants(running.pid)
-    wait_for(lambda: not any(map(is_alive, family)), "the end of everything the daemon started")
+def daemon(shared_daemon: SharedDaemon) -> Iterator[RawDaemon]:
+    """A daemon with default options, which the tests of a module share."""
+    yield shared_daemon.get()
+    shared_daemon.tidy()
+
+
+@pytest.fixture
+def new_daemon() -> Iterator[RawDaemon]:
+    """A daemon for a test that ends it, changes it for good, or reads its counters."""
+    shared = SharedDaemon()
+    yield shared.get()
+    shared.close()
 
 
 @pytest.fixture

@@ -11,20 +11,26 @@ from typing import Any
 import anyio
 import pytest
 
-from both_clients import Shell, Spawn
+from both_clients import Shell, Spawn, spawn_of
 from shelld_client import ExecutionContext, InvalidParams, SpawnFailed
 from shelld_protocol.jsonrpc import MAX_LEVELS
 from support import Gate
 
 
-@pytest.fixture
+@pytest.fixture(scope="module", params=["sync", "asyncio", "trio"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
 def anyio_backend(kind: str) -> str:
     return "asyncio" if kind == "sync" else kind
 
 
-@pytest.fixture
-async def shell(spawn: Spawn) -> AsyncIterator[Shell]:
-    async with spawn() as client:
+@pytest.fixture(scope="module")
+async def shell(kind: str) -> AsyncIterator[Shell]:
+    """A client that the tests share: what it refuses must not change it."""
+    async with spawn_of(kind)() as client:
         yield client
 
 

@@ -80,15 +80,15 @@ def test_a_sigkill_from_elsewhere_has_none(daemon: RawDaemon, command: str) -> N
     assert "reason" not in daemon.bash(command)
 
 
-def test_a_command_is_killed_before_the_daemon(daemon: RawDaemon) -> None:
+def test_a_command_is_killed_before_the_daemon(new_daemon: RawDaemon) -> None:
     def score(pid: int) -> int:
         return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
-    ours = score(daemon.pid)
-    theirs = int(daemon.bash("cat /proc/self/oom_score_adj")["stdout"])
+    ours = score(new_daemon.pid)
+    theirs = int(new_daemon.bash("cat /proc/self/oom_score_adj")["stdout"])
     assert theirs == min(1000, ours + 500)
     # The keeper stays as long as the daemon does.
-    assert {score(pid) for pid in descendants(daemon.pid)} == {ours, theirs}
+    assert {score(pid) for pid in descendants(new_daemon.pid)} == {ours, theirs}
 
 
 def test_oom_count_is_read_from_any_source(tmp_path: Path) -> None:

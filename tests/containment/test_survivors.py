@@ -28,33 +28,33 @@ def start_two_sleeps(daemon: RawDaemon, **params: Any) -> tuple[str, int]:
 
 
 def test_uninterruptible_process_is_named_and_delays_nobody(
-    daemon: RawDaemon, freezer: Freezer
+    new_daemon: RawDaemon, freezer: Freezer
 ) -> None:
-    bash_id, stuck = start_two_sleeps(daemon)
+    bash_id, stuck = start_two_sleeps(new_daemon)
     with freezer.holding(stuck):
-        result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
+        result = new_daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
         assert (result["status"], result["survivors"]) == ("killed", [stuck])
         assert result["message"] == f"Shell {bash_id} was signalled, but 1 of its processes survive"
-        assert daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
-        assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
-    wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
+        assert new_daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
+        assert new_daemon.bash("echo others go on")["stdout"] == "others go on\n"
+    wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
-def test_the_same_when_the_runner_was_killed(daemon: RawDaemon, freezer: Freezer) -> None:
-    bash_id, stuck = start_two_sleeps(daemon)
-    (keeper,) = children(daemon.pid)
+def test_the_same_when_the_runner_was_killed(new_daemon: RawDaemon, freezer: Freezer) -> None:
+    bash_id, stuck = start_two_sleeps(new_daemon)
+    (keeper,) = children(new_daemon.pid)
     (runner,) = [pid for pid in children(keeper) if stuck in descendants(pid)]
     with freezer.holding(stuck):
         os.kill(runner, signal.SIGKILL)
-        read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+        read = new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
-        assert daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
+        assert new_daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
         # Asked again, nothing else can be said.
-        killed = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+        killed = new_daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
         assert (killed["survivors"], killed["alreadyStopped"]) == ([stuck], False)
         # Another one that is lost is not said to have left what it has not.
-        assert daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
-    wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
+        assert new_daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
+    wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])

@@ -134,14 +134,14 @@ def test_commands_run_in_deleted_daemon_directory(tmp_path: Path) -> None:
         assert result["stdout"] == "still here\n"
 
 
-def test_answer_ignores_grandchild_holding_the_pipes(daemon: RawDaemon) -> None:
-    result = daemon.bash("sleep 300 & echo first; exit 7")
+def test_answer_ignores_grandchild_holding_the_pipes(new_daemon: RawDaemon) -> None:
+    result = new_daemon.bash("sleep 300 & echo first; exit 7")
     assert (result["stdout"], result["exitCode"]) == ("first\n", 7)
     (pid,) = result["leftover"]
     assert is_alive(pid)
-    (shell,) = daemon.call("list_shells")["shells"]
+    (shell,) = new_daemon.call("list_shells")["shells"]
     assert shell["leftover"] == [pid]
-    killed = daemon.call("kill_shell", {"shell_id": result["bash_id"]})
+    killed = new_daemon.call("kill_shell", {"shell_id": result["bash_id"]})
     assert killed["alreadyStopped"] is False
     assert killed["status"] == "failed"
     assert killed["survivors"] == []
@@ -161,17 +161,19 @@ def test_process_substitution_gets_a_moment_to_finish(daemon: RawDaemon) -> None
         assert daemon.bash("exec > >(cat); echo through cat")["stdout"] == "through cat\n"
 
 
-def test_leftover_that_ends_by_itself_leaves_the_list(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_leftover_that_ends_by_itself_leaves_the_list(
+    new_daemon: RawDaemon, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    result = daemon.bash(f"cat {gate} & disown; setsid cat {gate} & echo x")
+    result = new_daemon.bash(f"cat {gate} & disown; setsid cat {gate} & echo x")
     assert len(result["leftover"]) == 2
 
     # Each opening of the gate lets those through that wait for it.
     def gone() -> bool:
         with contextlib.suppress(OSError):
             os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
-        return _leftover(daemon) == []
+        return _leftover(new_daemon) == []
 
     wait_for(gone, "an empty list of leftovers")
 
@@ -209,12 +211,12 @@ def test_timeout_error_has_output_so_far(daemon: RawDaemon) -> None:
     assert "survivors" not in data
 
 
-def test_timeout_answer_follows_death_of_the_tree(daemon: RawDaemon) -> None:
+def test_timeout_answer_follows_death_of_the_tree(new_daemon: RawDaemon) -> None:
     command = "trap '' TERM; setsid sleep 300 & sleep 301 & echo $! ; wait; sleep 302"
-    error = daemon.fail("bash", {"command": command, "timeout": 1000})
+    error = new_daemon.fail("bash", {"command": command, "timeout": 1000})
     assert error["data"]["signal"] == "SIGKILL"
     assert not is_alive(int(error["data"]["stdout"]))
-    (shell,) = daemon.call("list_shells")["shells"]
+    (shell,) = new_daemon.call("list_shells")["shells"]
     assert shell["leftover"] == []
 
 
@@ -353,14 +355,14 @@ def test_invalid_bytes_are_replaced_and_control_characters_kept(
     assert result["stdoutBytes"] == 8
 
 
-def test_dry_run_runs_nothing(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_dry_run_runs_nothing(new_daemon: RawDaemon, tmp_path: Path) -> None:
     command = f"touch {tmp_path}/ran"
-    result = daemon.bash(command, dry_run=True)
+    result = new_daemon.bash(command, dry_run=True)
     assert result["dryRun"] is True
     assert result["command"] == command
     assert result["stdout"].startswith("[Dry Run] ")
     assert result["verdict"] in {"allow", "unresolved"}
-    assert daemon.call("list_shells")["shells"] == []
+    assert new_daemon.call("list_shells")["shells"] == []
     assert not (tmp_path / "ran").exists()
 
 
@@ -429,14 +431,14 @@ def test_environment_over_the_systems_limit_is_spawn_failed(daemon: RawDaemon) -
     ],
 )
 def test_cwd_that_cannot_be_used_is_spawn_failed(
-    daemon: RawDaemon, tmp_path: Path, name: str, errno: str
+    new_daemon: RawDaemon, tmp_path: Path, name: str, errno: str
 ) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
-    error = daemon.fail("bash", {"command": "pwd", "cwd": str(tmp_path / name)})
+    error = new_daemon.fail("bash", {"command": "pwd", "cwd": str(tmp_path / name)})
     assert error["code"] == 1004
     assert error["data"] == {"kind": "spawn_failed", "errno": errno}
-    assert daemon.call("list_shells")["shells"] == []
+    assert new_daemon.call("list_shells")["shells"] == []
 
 
 def test_bash_removed_after_the_start_is_spawn_failed(tmp_path: Path) -> None:

@@ -235,14 +235,14 @@ def test_filter_continues_after_a_gap(ended: bool, tmp_path: Path) -> None:
             gate.open()
 
 
-def test_filter_holds_an_unfinished_line_back(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_filter_holds_an_unfinished_line_back(new_daemon: RawDaemon, tmp_path: Path) -> None:
     middle, end = Gate(tmp_path / "middle"), Gate(tmp_path / "end")
-    bash_id = daemon.background(f"printf 'a\\nerr'; {middle.wait}; printf 'or\\n'; {end.wait}")
-    wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 5, "the output")
-    first = read(daemon, bash_id, filter="err")
+    bash_id = new_daemon.background(f"printf 'a\\nerr'; {middle.wait}; printf 'or\\n'; {end.wait}")
+    wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] == 5, "the output")
+    first = read(new_daemon, bash_id, filter="err")
     assert (first["stdout"], first["stdoutRange"]["end"], first["more"]) == ("", 2, False)
     middle.open()
-    second = read(daemon, bash_id, filter="err", wait=20_000)
+    second = read(new_daemon, bash_id, filter="err", wait=20_000)
     assert second["stdout"] == "error\n"
     end.open()
 
@@ -315,15 +315,15 @@ def test_two_readers_share_the_output_between_them(daemon: RawDaemon) -> None:
     assert "".join(map(str, numbers)) == "".join(map(str, range(1, 2001)))
 
 
-def test_filtered_wait_leaves_other_readers_position(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_filtered_wait_leaves_other_readers_position(new_daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
-    bash_id = daemon.background(f"printf 'unfinished'; {gate.wait}; echo; sleep 300")
-    wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 10, "the output")
-    waiting = daemon.request("bash_output", {"bash_id": bash_id, "wait": 300, "filter": "x"})
-    assert read(daemon, bash_id)["stdout"] == "unfinished"
-    filtered = daemon.answer(waiting)["result"]
+    bash_id = new_daemon.background(f"printf 'unfinished'; {gate.wait}; echo; sleep 300")
+    wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] == 10, "the output")
+    waiting = new_daemon.request("bash_output", {"bash_id": bash_id, "wait": 300, "filter": "x"})
+    assert read(new_daemon, bash_id)["stdout"] == "unfinished"
+    filtered = new_daemon.answer(waiting)["result"]
     assert (filtered["stdout"], filtered["stdoutRange"]["start"]) == ("", 10)
-    assert read(daemon, bash_id)["stdout"] == ""
+    assert read(new_daemon, bash_id)["stdout"] == ""
     gate.open()
 
 
@@ -353,11 +353,11 @@ def test_discarded_output_is_counted_exactly() -> None:
         assert kept == whole[:2048] + whole[-6144:]
 
 
-def test_list_shells_is_in_start_order_by_session(daemon: RawDaemon) -> None:
-    daemon.bash("echo unread; exit 2", session="a", description="first")
-    daemon.background("sleep 300", session="b")
-    daemon.bash("true", session=None)
-    shells = daemon.call("list_shells")["shells"]
+def test_list_shells_is_in_start_order_by_session(new_daemon: RawDaemon) -> None:
+    new_daemon.bash("echo unread; exit 2", session="a", description="first")
+    new_daemon.background("sleep 300", session="b")
+    new_daemon.bash("true", session=None)
+    shells = new_daemon.call("list_shells")["shells"]
     assert [shell["session"] for shell in shells] == ["a", "b", None]
     assert [shell["isRunning"] for shell in shells] == [False, True, False]
     first = shells[0]
@@ -367,25 +367,25 @@ def test_list_shells_is_in_start_order_by_session(daemon: RawDaemon) -> None:
         *("signal", "pid", "cwd", "startedAt", "durationMs", "unreadBytes", "leftover"),
     }
     assert (first["description"], first["exitCode"], first["unreadBytes"]) == ("first", 2, 0)
-    only_b = daemon.call("list_shells", {"session": "b"})["shells"]
+    only_b = new_daemon.call("list_shells", {"session": "b"})["shells"]
     assert [shell["session"] for shell in only_b] == ["b"]
 
 
-def test_long_commands_are_listed_by_their_beginning(daemon: RawDaemon) -> None:
+def test_long_commands_are_listed_by_their_beginning(new_daemon: RawDaemon) -> None:
     padding = "x" * 100_000
     ended, running = f"true {padding}", f"sleep 300; : {padding}"
-    assert daemon.bash(ended, description=padding)["command"] == ended
-    bash_id = daemon.background(running, description=padding)
-    shells = daemon.call("list_shells")["shells"]
+    assert new_daemon.bash(ended, description=padding)["command"] == ended
+    bash_id = new_daemon.background(running, description=padding)
+    shells = new_daemon.call("list_shells")["shells"]
     for shell, command in zip(shells, (ended, running), strict=True):
         assert shell["command"] == command[:4096] + "... (truncated)"
         assert shell["description"] == padding[:4096] + "... (truncated)"
     # As long as it runs, its own results have all of it.
-    assert daemon.call("bash_output", {"bash_id": bash_id})["command"] == running
-    daemon.call("kill_shell", {"shell_id": bash_id})
+    assert new_daemon.call("bash_output", {"bash_id": bash_id})["command"] == running
+    new_daemon.call("kill_shell", {"shell_id": bash_id})
     wait_for(
         lambda: (
-            daemon.call("bash_output", {"bash_id": bash_id})["command"]
+            new_daemon.call("bash_output", {"bash_id": bash_id})["command"]
             == running[:4096] + "... (truncated)"
         )
     )

@@ -26,9 +26,9 @@ def running_pid(daemon: RawDaemon) -> int:
 @pytest.mark.parametrize(("method", "member"), ANSWERED)
 @pytest.mark.parametrize("request_id", ["text", 0, 1.5, None])
 def test_cancelled_command_is_dead_at_the_answer(
-    daemon: RawDaemon, method: str, member: str, request_id: Any
+    new_daemon: RawDaemon, method: str, member: str, request_id: Any
 ) -> None:
-    daemon.send(
+    new_daemon.send(
         {
             "jsonrpc": "2.0",
             "id": request_id,
@@ -36,40 +36,40 @@ def test_cancelled_command_is_dead_at_the_answer(
             "params": {"command": "setsid sleep 300 & sleep 300"},
         }
     )
-    pid = running_pid(daemon)
-    daemon.notify(method, {member: request_id})
-    answer = daemon.answer(request_id)
+    pid = running_pid(new_daemon)
+    new_daemon.notify(method, {member: request_id})
+    answer = new_daemon.answer(request_id)
     assert answer["error"] == {
         "code": -32800,
         "message": "Request cancelled",
         "data": {"kind": "cancelled"},
     }
     assert not is_alive(pid)
-    (shell,) = daemon.call("list_shells")["shells"]
+    (shell,) = new_daemon.call("list_shells")["shells"]
     assert (shell["status"], shell["leftover"]) == ("killed", [])
 
 
-def test_cancelled_background_start_leaves_no_command(daemon: RawDaemon) -> None:
+def test_cancelled_background_start_leaves_no_command(new_daemon: RawDaemon) -> None:
     answered: set[str] = set()
     for number in range(20):
         params = {"command": "sleep 300", "run_in_background": True, "session": None}
-        daemon.request("bash", params, number)
-        daemon.notify("$/cancelRequest", {"id": number})
-        answer = daemon.answer(number)
+        new_daemon.request("bash", params, number)
+        new_daemon.notify("$/cancelRequest", {"id": number})
+        answer = new_daemon.answer(number)
         if "result" in answer:
             # It was faster than the cancellation.
             answered.add(answer["result"]["bash_id"])
-    shells = daemon.call("list_shells")["shells"]
+    shells = new_daemon.call("list_shells")["shells"]
     assert {shell["bash_id"] for shell in shells if shell["isRunning"]} == answered
 
 
-def test_mcps_cancellation_is_not_answered(daemon: RawDaemon) -> None:
-    daemon.request("bash", {"command": "sleep 300"}, "gone")
-    pid = running_pid(daemon)
-    daemon.notify("notifications/cancelled", {"requestId": "gone", "reason": "changed my mind"})
+def test_mcps_cancellation_is_not_answered(new_daemon: RawDaemon) -> None:
+    new_daemon.request("bash", {"command": "sleep 300"}, "gone")
+    pid = running_pid(new_daemon)
+    new_daemon.notify("notifications/cancelled", {"requestId": "gone", "reason": "changed my mind"})
     wait_for(lambda: not is_alive(pid), "the command's end")
-    daemon.request("ping", request_id="next")
-    assert daemon.receive()["id"] == "next"
+    new_daemon.request("ping", request_id="next")
+    assert new_daemon.receive()["id"] == "next"
 
 
 @pytest.mark.parametrize("request_id", ["1", 2, None])
@@ -87,16 +87,16 @@ def test_a_malformed_cancellation_is_ignored(daemon: RawDaemon, params: Any) -> 
     assert daemon.receive()["id"] == "next"
 
 
-def test_cancellation_right_after_request_ends_it(daemon: RawDaemon) -> None:
+def test_cancellation_right_after_request_ends_it(new_daemon: RawDaemon) -> None:
     for number in range(50):
         request = b'{"jsonrpc":"2.0","id":%d,"method":"bash","params":{"command":"sleep 300"}}\n'
         cancel = b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}\n'
-        daemon.send_raw(request % number + cancel % number)
-    answers = [daemon.receive() for _ in range(50)]
+        new_daemon.send_raw(request % number + cancel % number)
+    answers = [new_daemon.receive() for _ in range(50)]
     assert {answer["error"]["code"] for answer in answers} == {-32800}
     assert sorted(answer["id"] for answer in answers) == list(range(50))
     wait_for(
-        lambda: not any(shell["isRunning"] for shell in daemon.call("list_shells")["shells"]),
+        lambda: not any(shell["isRunning"] for shell in new_daemon.call("list_shells")["shells"]),
         "all commands to be dead",
     )
 

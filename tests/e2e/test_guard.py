@@ -26,15 +26,15 @@ NO_DISK = "/dev/sdzz9/nothing"
     ],
 )
 def test_dangerous_command_is_an_error_and_never_runs(
-    daemon: RawDaemon, command: str, rule: str, segment: str
+    new_daemon: RawDaemon, command: str, rule: str, segment: str
 ) -> None:
     for params in ({}, {"run_in_background": True}, {"dry_run": True}, {"session": None}):
-        error = daemon.fail("bash", {"command": f"true; {command}", **params})
+        error = new_daemon.fail("bash", {"command": f"true; {command}", **params})
         assert error["code"] == 1002
         assert error["message"].startswith(f"Command blocked: dangerous ({rule}): ")
         assert error["data"]["kind"] == "blocked"
         assert (error["data"]["rule"], error["data"]["segment"]) == (rule, segment)
-    assert daemon.call("list_shells")["shells"] == []
+    assert new_daemon.call("list_shells")["shells"] == []
 
 
 def test_command_mentioning_danger_runs(daemon: RawDaemon) -> None:

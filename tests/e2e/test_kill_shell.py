@@ -88,16 +88,16 @@ def test_signal_and_grace_are_honoured(daemon: RawDaemon) -> None:
     assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == "int\n"
 
 
-def test_stopped_process_is_continued_to_clean_up(daemon: RawDaemon) -> None:
+def test_stopped_process_is_continued_to_clean_up(new_daemon: RawDaemon) -> None:
     command = "trap 'echo cleaned; exit 3' TERM; echo set; kill -STOP $$; sleep 300"
-    bash_id = daemon.background(command)
-    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
-    (shell,) = daemon.call("list_shells")["shells"]
+    bash_id = new_daemon.background(command)
+    new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
+    (shell,) = new_daemon.call("list_shells")["shells"]
     status = Path(f"/proc/{shell['pid']}/status")
     wait_for(lambda: "(stopped)" in status.read_text(), "the command to stop itself")
-    result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 60_000})
+    result = new_daemon.call("kill_shell", {"shell_id": bash_id, "grace": 60_000})
     assert (result["exitCode"], result["signal"]) == (3, None)
-    assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == "cleaned\n"
+    assert new_daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == "cleaned\n"
 
 
 def test_sigkill_follows_when_the_grace_is_over(daemon: RawDaemon) -> None:
@@ -123,13 +123,14 @@ def test_two_kills_at_once_are_both_answered(daemon: RawDaemon) -> None:
         assert (result["status"], result["survivors"]) == ("killed", [])
 
 
-def test_output_can_be_read_after_kill(daemon: RawDaemon) -> None:
-    bash_id = daemon.background("echo before; printf unfinished; sleep 300")
+def test_output_can_be_read_after_kill(new_daemon: RawDaemon) -> None:
+    bash_id = new_daemon.background("echo before; printf unfinished; sleep 300")
     wait_for(
-        lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 17, "the command's output"
+        lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] == 17,
+        "the command's output",
     )
-    daemon.call("kill_shell", {"shell_id": bash_id})
-    read = daemon.call("bash_output", {"bash_id": bash_id})
+    new_daemon.call("kill_shell", {"shell_id": bash_id})
+    read = new_daemon.call("bash_output", {"bash_id": bash_id})
     assert (read["stdout"], read["status"]) == ("before\nunfinished", "killed")
 
 
@@ -137,17 +138,17 @@ def is_in_state(pid: int, state: str) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split()[2] == state
 
 
-def test_stopped_leftover_stays_listed(daemon: RawDaemon) -> None:
-    result = daemon.bash("sleep 300 &")
+def test_stopped_leftover_stays_listed(new_daemon: RawDaemon) -> None:
+    result = new_daemon.bash("sleep 300 &")
     (pid,) = result["leftover"]
     for number, state in ((signal.SIGSTOP, "T"), (signal.SIGCONT, "S")) * 3:
         os.kill(pid, number)
         wait_for(functools.partial(is_in_state, pid, state), "the change of state")
         # The runner has heard of it by the time that it has run another command.
-        daemon.bash("true")
-        listed = {s["bash_id"]: s["leftover"] for s in daemon.call("list_shells")["shells"]}
+        new_daemon.bash("true")
+        listed = {s["bash_id"]: s["leftover"] for s in new_daemon.call("list_shells")["shells"]}
         assert listed[result["bash_id"]] == [pid]
-    killed = daemon.call("kill_shell", {"shell_id": result["bash_id"]})
+    killed = new_daemon.call("kill_shell", {"shell_id": result["bash_id"]})
     assert (killed["alreadyStopped"], killed["survivors"]) == (False, [])
     assert not is_alive(pid)
 

@@ -103,13 +103,13 @@ def test_shells_exceed_usual_file_limit(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_shortage_of_files_is_reported_and_passes(daemon: RawDaemon) -> None:
-    limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
-    used = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
-    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (used + 2, limits[1]))
+def test_shortage_of_files_is_reported_and_passes(new_daemon: RawDaemon) -> None:
+    limits = resource.prlimit(new_daemon.pid, resource.RLIMIT_NOFILE)
+    used = len(list(Path(f"/proc/{new_daemon.pid}/fd").iterdir()))
+    resource.prlimit(new_daemon.pid, resource.RLIMIT_NOFILE, (used + 2, limits[1]))
     for _ in range(3):
-        error = daemon.fail("bash", {"command": "true"})
+        error = new_daemon.fail("bash", {"command": "true"})
         assert error["data"] == {"kind": "resource_exhausted", "limit": "files"}
-    assert len(list(Path(f"/proc/{daemon.pid}/fd").iterdir())) == used
-    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
-    assert daemon.bash("echo again")["stdout"] == "again\n"
+    assert len(list(Path(f"/proc/{new_daemon.pid}/fd").iterdir())) == used
+    resource.prlimit(new_daemon.pid, resource.RLIMIT_NOFILE, limits)
+    assert new_daemon.bash("echo again")["stdout"] == "again\n"

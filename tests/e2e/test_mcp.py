@@ -216,10 +216,10 @@ BROKEN_META: list[tuple[Any, int]] = [
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "server/discover"])
 @pytest.mark.parametrize(("meta", "code"), BROKEN_META)
 def test_request_without_revision_is_refused(
-    daemon: RawDaemon, method: str, meta: Any, code: int
+    new_daemon: RawDaemon, method: str, meta: Any, code: int
 ) -> None:
     params: Json = {"name": "Bash", "arguments": {"command": "true"}, "_meta": meta}
-    error = daemon.fail(method, params)
+    error = new_daemon.fail(method, params)
     assert error["code"] == code
     if meta == {VERSION_KEY: MODERN}:
         missing = "_meta.io.modelcontextprotocol/clientCapabilities"

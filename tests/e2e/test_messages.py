@@ -70,18 +70,18 @@ def test_a_message_over_the_limit_is_skipped() -> None:
         assert daemon.call("ping") == {}
 
 
-def test_hundred_megabytes_without_line_end_cost_no_memory(daemon: RawDaemon) -> None:
+def test_hundred_megabytes_without_line_end_cost_no_memory(new_daemon: RawDaemon) -> None:
     def peak_mb() -> int:
-        with open(f"/proc/{daemon.pid}/status") as status:
+        with open(f"/proc/{new_daemon.pid}/status") as status:
             return next(int(line.split()[1]) // 1024 for line in status if "VmHWM" in line)
 
     before = peak_mb()
     megabyte = b"[" * (1 << 20)
     for _ in range(100):
-        daemon.send_raw(megabyte)
-    daemon.send_raw(b"\n")
-    assert daemon.receive()["error"]["code"] == -32600
-    assert daemon.call("ping") == {}
+        new_daemon.send_raw(megabyte)
+    new_daemon.send_raw(b"\n")
+    assert new_daemon.receive()["error"]["code"] == -32600
+    assert new_daemon.call("ping") == {}
     # The limit is 64 MiB, and growing a buffer may hold it twice.
     assert peak_mb() - before < 160
 
@@ -136,15 +136,15 @@ def test_batch_starting_at_the_stop_is_answered_in_full() -> None:
 
 def test_unread_flood_is_stopped_and_then_answered() -> None:
     requests = 5_000
-    with raw_daemon() as daemon:
-        asked_for_mb = requests * len(json.dumps(daemon.call("rpc.discover"))) >> 20
-        before_mb = resident_mb(daemon.pid)
+    with raw_daemon() as new_daemon:
+        asked_for_mb = requests * len(json.dumps(new_daemon.call("rpc.discover"))) >> 20
+        before_mb = resident_mb(new_daemon.pid)
         pid = os.fork()
         if pid == 0:
             # A writer that blocks once the daemon stops reading.
             try:
                 for _ in range(requests):
-                    daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}\n')
+                    new_daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}\n')
             finally:
                 os._exit(0)
         try:
@@ -158,15 +158,15 @@ def test_unread_flood_is_stopped_and_then_answered() -> None:
 
             wait_for(stays_blocked, "the daemon to stop reading")
             # The answers that wait are bounded, and are a fraction of what was asked for.
-            assert resident_mb(daemon.pid) - before_mb < asked_for_mb / 2
+            assert resident_mb(new_daemon.pid) - before_mb < asked_for_mb / 2
             for _ in range(requests):
-                assert daemon.receive()["id"] == 1
+                assert new_daemon.receive()["id"] == 1
             assert os.waitpid(pid, 0)[1] == 0
         except BaseException:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
-        assert daemon.call("ping") == {}
+        assert new_daemon.call("ping") == {}
 
 
 def _is_blocked_writing(pid: int) -> bool:

@@ -201,35 +201,38 @@ def test_the_answer_names_the_engine_that_filtered(
     assert "filterEngine" not in read(daemon, bash_id)
 
 
-def test_exploding_pattern_consumes_and_delays_nothing(daemon: RawDaemon) -> None:
-    bash_id = daemon.background("printf 'a%.0s' {1..60}; echo '!'; sleep 300")
-    wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] == 62, "the output")
-    slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "(a+)+(?!a)$"})
+def test_exploding_pattern_consumes_and_delays_nothing(new_daemon: RawDaemon) -> None:
+    bash_id = new_daemon.background("printf 'a%.0s' {1..60}; echo '!'; sleep 300")
+    wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] == 62, "the output")
+    slow = new_daemon.request("bash_output", {"bash_id": bash_id, "filter": "(a+)+(?!a)$"})
     for _ in range(20):
-        daemon.call("ping")
-    error = daemon.answer(slow)["error"]
+        new_daemon.call("ping")
+    error = new_daemon.answer(slow)["error"]
     assert error["message"] == "Invalid filter regex: takes more than 2 s to match"
-    assert read(daemon, bash_id)["stdout"] == "a" * 60 + "!\n"
+    assert read(new_daemon, bash_id)["stdout"] == "a" * 60 + "!\n"
 
 
 def test_a_filter_that_backtracks_follows_a_running_shell(
-    daemon: RawDaemon, tmp_path: Path
+    new_daemon: RawDaemon, tmp_path: Path
 ) -> None:
     gate = Gate(tmp_path / "gate")
-    bash_id = daemon.background(f"seq 1000; {gate.wait}; echo ready now; sleep 300")
-    waiting = daemon.request(
+    bash_id = new_daemon.background(f"seq 1000; {gate.wait}; echo ready now; sleep 300")
+    waiting = new_daemon.request(
         "bash_output", {"bash_id": bash_id, "wait": 20_000, "filter": "ready(?= now)"}
     )
-    wait_for(lambda: daemon.call("list_shells")["shells"][0]["unreadBytes"] > 3000, "the output")
+    wait_for(
+        lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] > 3000, "the output"
+    )
     gate.open()
-    result = daemon.answer(waiting)["result"]
+    result = new_daemon.answer(waiting)["result"]
     assert (result["stdout"], result["stdoutRange"]["start"]) == ("ready now\n", 0)
 
 
-def test_killed_daemon_ends_its_filter_process(daemon: RawDaemon) -> None:
-    bash_id = daemon.bash("printf 'a%.0s' {1..60}; echo '!'")["bash_id"]
-    daemon.request("bash_output", {"bash_id": bash_id, "stdout_offset": 0, "filter": "(a+)+(?!a)$"})
-    wait_for(lambda: running_below(daemon.pid, "filters/main.py"), "the process")
-    (pid,) = running_below(daemon.pid, "filters/main.py")
-    daemon.process.send_signal(signal.SIGKILL)
+def test_killed_daemon_ends_its_filter_process(new_daemon: RawDaemon) -> None:
+    bash_id = new_daemon.bash("printf 'a%.0s' {1..60}; echo '!'")["bash_id"]
+    new_daemon.request(
+        "bash_output", {"bash_id": bash_id, "stdout_offset": 0, "filter": "(a+)+(?!a)$"}
+    )
+    (pid,) = wait_for(lambda: running_below(new_daemon.pid, "filters/main.py"), "the process")
+    new_daemon.process.send_signal(signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "its end")

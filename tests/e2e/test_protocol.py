@@ -331,12 +331,12 @@ def test_discover_returns_an_openrpc_document(daemon: RawDaemon) -> None:
     assert names[:4] == ["bash", "bash_output", "kill_shell", "list_shells"]
 
 
-def test_server_info_has_limits_and_counters(daemon: RawDaemon) -> None:
-    daemon.bash("true")
-    daemon.background("sleep 300")
-    info = daemon.call("server_info")
+def test_server_info_has_limits_and_counters(new_daemon: RawDaemon) -> None:
+    new_daemon.bash("true")
+    new_daemon.background("sleep 300")
+    info = new_daemon.call("server_info")
     assert (info["name"], info["protocol"]) == ("shelld", 1)
-    assert info["pid"] == daemon.pid
+    assert info["pid"] == new_daemon.pid
     assert info["limits"]["maxShells"] == 256
     assert info["limits"]["maxMessageBytes"] == 64 * 1024 * 1024
     assert info["containment"]["mechanism"] in {"subreaper", "process-group"}

@@ -24,6 +24,12 @@ from support import (
 )
 
 
+@pytest.fixture
+def daemon(new_daemon: RawDaemon) -> RawDaemon:
+    """A new one: every test looks at its counters and its spare shells."""
+    return new_daemon
+
+
 def used(daemon: RawDaemon) -> int:
     """How many commands so far were run by a bash that had waited."""
     return int(daemon.call("server_info")["counters"]["sparesUsed"])

@@ -51,19 +51,19 @@ def test_a_failed_result_is_a_result(daemon: RawDaemon) -> None:
 
 @pytest.mark.parametrize("way", ["kill_shell", "close_session"])
 def test_killed_command_counts_as_killed_at_any_exit_code(
-    daemon: RawDaemon, tmp_path: Path, way: str
+    new_daemon: RawDaemon, tmp_path: Path, way: str
 ) -> None:
     ready = tmp_path / "ready"
     command = f"trap 'exit 0' TERM; touch {ready}; sleep 300 & wait"
     params = {"name": "Bash", "arguments": {"command": command, "session": "main"}}
-    request = daemon.request("call_tool", params)
+    request = new_daemon.request("call_tool", params)
     wait_for(ready.exists, "the trap")
     if way == "kill_shell":
-        (shell,) = daemon.call("list_shells")["shells"]
-        daemon.call("kill_shell", {"shell_id": shell["bash_id"]})
+        (shell,) = new_daemon.call("list_shells")["shells"]
+        new_daemon.call("kill_shell", {"shell_id": shell["bash_id"]})
     else:
-        daemon.call("close_session", {"session": "main"})
-    result = daemon.answer(request)["result"]
+        new_daemon.call("close_session", {"session": "main"})
+    result = new_daemon.answer(request)["result"]
     assert result["error"].splitlines()[0] == "Command was killed, and exited with code 0"
     assert (result["metadata"]["status"], result["metadata"]["exit_code"]) == ("killed", 0)
 
@@ -141,20 +141,19 @@ def test_tool_call_has_default_timeout() -> None:
 def test_a_cancelled_call_kills_its_command(daemon: RawDaemon) -> None:
     arguments = {"command": "exec -a cancel-me sleep 300"}
     request = daemon.request("call_tool", {"name": "Bash", "arguments": arguments})
-    wait_for(lambda: running_below(daemon.pid, "cancel-me"))
-    (pid,) = running_below(daemon.pid, "cancel-me")
+    (pid,) = wait_for(lambda: running_below(daemon.pid, "cancel-me"))
     daemon.notify("$/cancelRequest", {"id": request})
     assert daemon.answer(request)["error"]["code"] == -32800
     assert not is_alive(pid)
 
 
-def test_tools_and_methods_have_the_same_shells(daemon: RawDaemon) -> None:
-    result = call(daemon, "Bash", {"command": "sleep 300", "run_in_background": True})
+def test_tools_and_methods_have_the_same_shells(new_daemon: RawDaemon) -> None:
+    result = call(new_daemon, "Bash", {"command": "sleep 300", "run_in_background": True})
     bash_id = result["metadata"]["bash_id"]
-    assert daemon.call("list_shells")["shells"][-1]["bash_id"] == bash_id
-    mine = daemon.background("sleep 300")
-    assert call(daemon, "KillShell", {"shell_id": mine})["output"] == f"Shell {mine} terminated"
-    assert daemon.call("kill_shell", {"shell_id": bash_id})["status"] == "killed"
+    assert new_daemon.call("list_shells")["shells"][-1]["bash_id"] == bash_id
+    mine = new_daemon.background("sleep 300")
+    assert call(new_daemon, "KillShell", {"shell_id": mine})["output"] == f"Shell {mine} terminated"
+    assert new_daemon.call("kill_shell", {"shell_id": bash_id})["status"] == "killed"
 
 
 def test_audit_log_has_tool_commands_and_dry_runs(tmp_path: Path) -> None:

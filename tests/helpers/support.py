@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
 
@@ -38,6 +38,7 @@ sys.exit(main())
 """
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 def altered_daemon(constants: Mapping[str, float | str]) -> list[str]:
@@ -51,13 +52,14 @@ PATIENT_DAEMON = altered_daemon(
 )
 
 
-def wait_for(condition: Callable[[], object], what: str = "the condition") -> None:
-    """Poll until `condition` is true; fail after the deadline."""
+def wait_for(condition: Callable[[], T], what: str = "the condition") -> T:
+    """Poll until `condition` is true, and return its value; fail after the deadline."""
     deadline = time.monotonic() + DEADLINE_S
-    while not condition():
+    while not (value := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not come true in {DEADLINE_S:.0f} s")
         select.select([], [], [], 0.005)
+    return value
 
 
 def is_alive(pid: int) -> bool:
@@ -256,6 +258,10 @@ class RawDaemon:
         wait_for(one_waits, "a bash that waits")
         # Where commands follow at once there are two: the one that was started first is the next.
         return waiting[0]
+
+    def forget_answers(self) -> None:
+        """Drop what was received and never claimed."""
+        self._unclaimed.clear()
 
     def bash(self, command: str, **params: Any) -> Json:
         return cast("Json", self.call("bash", {"command": command, **params}))

@@ -1,0 +1,73 @@
+"""One daemon for many tests: a test finds it as new, except for its ids and its counters."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
+
+# The processes of the daemon itself: the keeper and its runners, searches for filters, and spare
+# shells, of which commands without a session leave some.
+_OWN_PROCESSES = (b"\0-I\0-S\0-c\0", b"filters/main.py", b"# shelld ")
+
+
+class SharedDaemon:
+    """Starts the daemon when it is first wanted, and again after a test that broke it."""
+
+    def __init__(self, *args: str, **options: Any) -> None:
+        self._args = args
+        self._options = options
+        self._running = contextlib.ExitStack()
+        self._daemon: RawDaemon | None = None
+
+    def get(self) -> RawDaemon:
+        if self._daemon is None:
+            self._daemon = self._running.enter_context(raw_daemon(*self._args, **self._options))
+            self._daemon.call("ping")
+        return self._daemon
+
+    def tidy(self) -> None:
+        """End the shells and sessions of a test. Fails if one of its processes does not end."""
+        daemon = self.get()
+        try:
+            for shell in daemon.call("list_shells")["shells"]:
+                if shell["isRunning"] or shell["leftover"]:
+                    daemon.call("kill_shell", {"bash_id": shell["bash_id"], "grace": 0})
+            for session in daemon.call("list_sessions")["sessions"]:
+                daemon.call("close_session", {"session": session["session"]})
+            left: list[str] = []
+
+            def nothing_is_left() -> bool:
+                left[:] = _foreign_processes(daemon.pid)
+                return not left
+
+            try:
+                wait_for(nothing_is_left)
+            except AssertionError:
+                raise AssertionError(f"the test leaves processes: {left}") from None
+            daemon.forget_answers()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the daemon. Fails if one of its processes survives."""
+        if self._daemon is None:
+            return
+        family = descendants(self._daemon.pid)
+        self._daemon = None
+        self._running.close()
+        wait_for(lambda: not any(map(is_alive, family)), "the end of everything the daemon started")
+
+
+def _foreign_processes(pid: int) -> list[str]:
+    """Return the processes below a daemon that are not its own."""
+    found: list[str] = []
+    for below in descendants(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            command = Path(f"/proc/{below}/cmdline").read_bytes()
+            if is_alive(below) and not any(own in command for own in _OWN_PROCESSES):
+                found.append(repr(command))
+    return found
