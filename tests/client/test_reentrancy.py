@@ -44,7 +44,7 @@ class Interloper:
         return self
 
 
-@pytest.mark.parametrize("size", [10, 10_000])
+@pytest.mark.parametrize("size", [10, pytest.param(10_000, marks=pytest.mark.long)])
 def test_nested_call_returns_at_every_step(size: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
 

@@ -214,6 +214,8 @@ def processor_seconds(pid: int) -> float:
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
+# The limits are those of another process.
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_renewed_budget_lasts(filters: Filters, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 1)
     text = "a" * 18 + "!\n"

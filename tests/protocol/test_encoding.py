@@ -23,7 +23,7 @@ value = {"text": chr(1) * 16_000_000}
 with open("/proc/self/statm") as statm:
     used = int(statm.read().split()[0]) * resource.getpagesize()
 _, most = resource.getrlimit(resource.RLIMIT_AS)
-for megabytes in range(10, 100, 5):
+for megabytes in range(10, 100, 15):
     resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 1024 * 1024, most))
     for work in (
         lambda: encode(value),

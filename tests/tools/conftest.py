@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
 from shelld.embed import ShellManager
@@ -15,22 +17,32 @@ from shelld.tools import (
     ToolResult,
     register_execution_tools,
 )
-from shelld_client import AsyncClient
+from shelld_client import Client
 from tool_samples import Tools
 
 
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """The same for all tests of a module, whatever event loop they have."""
+    with Client.spawn() as client:
+        yield client
+
+
 @pytest.fixture(params=["in the program", "over the wire"])
-async def call(request: pytest.FixtureRequest) -> AsyncIterator[Tools]:
+async def call(request: pytest.FixtureRequest, client: Client) -> AsyncIterator[Tools]:
     """Executes a tool, and returns what came of it."""
     if request.param == "over the wire":
-        async with AsyncClient.spawn() as client:
 
-            async def over_the_wire(
-                name: str, /, *, context: Any = None, **params: Any
-            ) -> ToolResult:
-                return await client.call_tool(name, params, context=context)
+        async def over_the_wire(name: str, /, *, context: Any = None, **params: Any) -> ToolResult:
+            work = partial(client.call_tool, name, params, context=context)
+            return await anyio.to_thread.run_sync(work)
 
-            yield over_the_wire
+        yield over_the_wire
+        for shell in client.list_shells():
+            if shell.is_running or shell.leftover:
+                client.kill_shell(shell.bash_id, grace=0)
+        for session in client.list_sessions():
+            client.close_session(session.session)
         return
 
     register_execution_tools(ToolRegistry())
