@@ -56,12 +56,13 @@ picture: $(READY) ## Record the demo as docs/demo.svg
 sync: $(READY) ## Make the methods of `Client` from those of `AsyncClient`
 	$(BIN)/python client/make_sync.py
 
+# Hundreds of daemons and several workers start: let Python keep what it has compiled.
+export PYTHONDONTWRITEBYTECODE :=
+
 # What to test, as pytest takes it: all, or a path (T=tests/guard, T=tests/e2e/test_bash.py::test_name).
 T ?=
 
 test: $(READY) ## Run all tests, or those of a path: make test T=tests/guard
-	@# Hundreds of daemons start: do not compile them each time where Python writes no bytecode.
-	@$(BIN)/python -m compileall -q daemon client protocol
 	$(BIN)/python -m pytest $(if $(T),$(T),-n $(WORKERS) --dist worksteal)
 
 # Rooms to check. Without any, those in which files differ from the last commit.

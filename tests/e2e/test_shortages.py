@@ -128,7 +128,13 @@ def test_message_without_memory_is_skipped(framing: str) -> None:
         assert children(daemon.pid)
 
 
-@pytest.mark.parametrize("member", ["id", "method", "stdin", "env", "arguments"])
+@pytest.mark.parametrize(
+    "member",
+    [
+        *("id", "env"),
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("method", "stdin", "arguments")),
+    ],
+)
 def test_large_message_is_answered_at_any_memory_limit(member: str) -> None:
     text = b"x" * (24 << 20)
     names = b",".join(b'"V%d":"1"' % number for number in range(1_000_000))

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from shelld.tools import BashOutputTool, ExecutionContext
 from support import is_alive
 from tool_results import background, ended, failed, ok
 from tool_samples import Tools
@@ -134,12 +135,12 @@ async def test_many_matching_lines_show_head_and_tail(call: Tools) -> None:
         (
             "BashOutput",
             {"bash_id": "shell_nonexistent"},
-            "Shell not found: shell_nonexistent\n[There are no shells]",
+            "Shell not found: shell_nonexistent",
         ),
         (
             "KillShell",
             {"shell_id": "shell_nonexistent"},
-            "Shell not found: shell_nonexistent\n[There are no shells]",
+            "Shell not found: shell_nonexistent",
         ),
         ("BashOutput", {}, "Missing required parameter: bash_id"),
         ("KillShell", {}, "Missing required parameter: shell_id"),
@@ -156,16 +157,16 @@ async def test_many_matching_lines_show_head_and_tail(call: Tools) -> None:
         (
             "KillShell",
             {"bash_id": "shell_b"},
-            "Shell not found: shell_b\n[There are no shells]",
+            "Shell not found: shell_b",
         ),
         (
             "BashOutput",
             {"shell_id": "shell_b"},
-            "Shell not found: shell_b\n[There are no shells]",
+            "Shell not found: shell_b",
         ),
         # None under one of the two names is absent, in any order.
         *(
-            (tool, params, "Shell not found: shell_b\n[There are no shells]")
+            (tool, params, "Shell not found: shell_b")
             for tool in ("BashOutput", "KillShell")
             for params in (
                 {"shell_id": "shell_b", "bash_id": None},
@@ -185,7 +186,14 @@ async def test_many_matching_lines_show_head_and_tail(call: Tools) -> None:
 async def test_unknown_shell_is_failed_result(
     call: Tools, tool: str, params: dict[str, Any], sentence: str
 ) -> None:
-    assert failed(await call(tool, **params)) == sentence
+    first, *advice = failed(await call(tool, **params)).splitlines()
+    assert first == sentence
+    assert len(advice) == sentence.startswith("Shell not found")
+
+
+async def test_advice_for_unknown_shell_says_that_there_are_none() -> None:
+    result = await BashOutputTool().execute(ExecutionContext(""), bash_id="shell_b")
+    assert failed(result) == "Shell not found: shell_b\n[There are no shells]"
 
 
 async def test_expired_shell_differs_from_unknown_shell(call: Tools) -> None:
