@@ -1,7 +1,7 @@
-"""The daemon's life: the parts put together, the reasons to stop, and the stop itself.
+"""The daemon's life: it builds the parts, waits for a reason to stop, and stops.
 
-Every stage of the stop has a deadline, and begins even if the one before it failed. The runners do
-what is left undone: they see the daemon's end as end of file and kill what they guard.
+Every stage of the stop has a deadline, and starts even if the previous one failed. The runners
+finish the job: they see end of file when the daemon ends, and kill the commands that they guard.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from shelld.shells.shell import Shell
 
 logger = logging.getLogger("shelld.app")
 
-# For requests in flight to end by themselves once no more will be read.
+# Time for requests in flight to end by themselves after the last read.
 DRAIN_S: Final = 0.5
-# From SIGTERM to SIGKILL for what still runs then.
+# Then the shells that still run get SIGTERM, and SIGKILL after this time.
 STOP_GRACE_MS: Final = 500
-# For all of that to be dead: the grace, and time by the number of shells.
+# Time for all of them to be dead: the grace period, plus some for each shell.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
-# For the client to take the last answers: at least this, and what is left of the whole stop, which
-# is under 2 s as MCP hosts send SIGKILL then.
+# Time for the client to read the last answers: at least this, or the rest of STOP_S. The whole stop
+# takes under 2 s, because MCP hosts then send SIGKILL.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
-# For threads to end once the event loop has. Some cannot be told to, such as a search by RE2.
+# Time for threads to end after the event loop. Some, such as a search by RE2, cannot be stopped.
 THREADS_S: Final = 0.3
 # The exit code if answers could not be written, although the client may still be there.
 STDOUT_FAILED: Final = 3
 # The exit code if the event loop itself has failed.
 LOOP_FAILED: Final = 1
-# Where the system cannot wait for a process that is not a child.
+# Poll this often if the system cannot wait for a process that is not a child.
 PARENT_POLL_S: Final = 1.0
 
 
@@ -72,23 +72,24 @@ def run(
 ) -> int:
     """Serve one client on `streams` (in, out) and return the exit code.
 
-    Does not return, but ends the process, if the event loop fails, or if tasks or threads go on
-    that cannot be cancelled.
+    Ends the process instead of returning if the event loop fails, or if tasks or threads ignore
+    their cancellation.
     Raises StartupError.
     """
     try:
         _try_descriptors()
         exit_code = anyio.run(_run, options, streams, pool, audit, policy)
     except OSError as error:
-        # Once there are tasks, errors come as exception groups, or are reported by their task.
+        # Only the start raises a bare OSError. Tasks raise exception groups, or report their
+        # errors.
         raise StartupError(f"cannot start an event loop: {error.strerror}") from error
     except StartupError:
         raise
     except BaseException:
-        # No memory for the loop itself, say. Nobody is left who could stop its threads.
+        # For example, no memory for the loop itself. Nothing can stop its threads any more.
         faults.report("the event loop")
         _end_process(pool, LOOP_FAILED)
-    # Not daemon threads: the interpreter does not wait for those.
+    # The interpreter does not wait for daemon threads.
     threads = [thread for thread in threading.enumerate()[1:] if not thread.daemon]
     give_up_at = time.monotonic() + THREADS_S
     for thread in threads:
@@ -100,9 +101,9 @@ def run(
 
 
 def _try_descriptors() -> None:
-    """Open and close what an event loop opens first. Raises OSError.
+    """Open and close the descriptors that an event loop opens first. Raises OSError.
 
-    If asyncio gets only some of it, it raises the same error, but prints a traceback later.
+    If asyncio runs out of descriptors half way, it also prints a traceback later.
     """
     with selectors.DefaultSelector():
         for end in socket.socketpair():
@@ -115,7 +116,7 @@ def _end_although_tasks_run(pool: RunnerPool, exit_code: int) -> NoReturn:
 
 
 def _end_process(pool: RunnerPool, exit_code: int) -> NoReturn:
-    """End this process without waiting for anything in it. All answers and log lines are out."""
+    """End this process at once. All answers and log lines have been written."""
     try:
         pool.close()
     finally:
@@ -142,7 +143,7 @@ async def _run(
     logger.info("shelld %s serves one client", __version__)
     async with (
         anyio.create_task_group() as requests,
-        # Nested inside `requests`, so shells end before we wait for the requests that wait on them.
+        # The inner scope: shells end first, and then the requests that wait for them.
         Manager(manager_options(options), pool=pool, on_end=on_end) as manager,
     ):
         daemon = Daemon(options, manager, audit, policy)
@@ -168,7 +169,7 @@ async def _run(
             await _stop(server, manager, output, second_signal, stop_at)
             output.close()
             exit_code = _exit_code(server, output)
-            # Tasks may ignore their cancellation, and asyncio waits for all of them.
+            # asyncio waits for all tasks, and a task may ignore its cancellation.
             asyncio.get_running_loop().call_at(
                 _flush_until(stop_at), _end_although_tasks_run, pool, exit_code
             )
@@ -178,10 +179,10 @@ async def _run(
 
 
 def _exit_code(server: Server, output: Output) -> int:
-    """Return the exit code once all answers are written, or cannot be."""
+    """Return the exit code, after all answers were written or the stream has broken."""
     if output.failure is None:
         return server.exit_code or 0
-    # Not in the log file: a user who redirected stdout looks at stderr.
+    # To stderr rather than the log file: a user who redirected stdout looks there.
     write_without_waiting(2, f"shelld: cannot write to stdout: {output.failure}\n".encode())
     return STDOUT_FAILED
 
@@ -236,7 +237,7 @@ async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
 
 
 async def _watch_children(pool: RunnerPool) -> None:
-    """Let the pool know when a child has ended or stopped: its keeper, or what one has left."""
+    """Tell the pool when a child ends or stops: a keeper, or an orphan of one."""
     with received(signal.SIGCHLD) as arrivals:
         while True:
             next_ms = pool.clean_up()
@@ -245,7 +246,7 @@ async def _watch_children(pool: RunnerPool) -> None:
 
 
 async def watch_process(pid: int, reading: anyio.CancelScope) -> None:
-    """Stop the daemon when the process `pid` has ended, or if it is not there at all."""
+    """Stop the daemon when the process `pid` ends, or at once if there is no such process."""
     while _is_there(pid):
         try:
             await _end_of(pid)
@@ -262,7 +263,7 @@ def _is_there(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        # It is another user's.
+        # It belongs to another user.
         pass
     return True
 

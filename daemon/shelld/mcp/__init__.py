@@ -1,6 +1,6 @@
-"""MCP's methods, in both eras, over the same tools that everybody has.
+"""MCP's methods in both eras, over the same tools as `call_tool`.
 
-Nothing here runs a command: a call goes through the toolbox, as ``call_tool`` does. What is MCP's
-own is the envelope: which revision a message is of (`revisions`), what its results look like
-(`methods`), and that a client hears from a call that takes long (`progress`).
+Nothing here runs a command: calls go through the toolbox, as in ``call_tool``. This package owns
+the envelope: the revision of a message (`revisions`), the shape of its results (`methods`), and
+progress notifications (`progress`).
 """

@@ -1,10 +1,10 @@
 """``initialize``, ``server/discover``, ``ping``, ``tools/list`` and ``tools/call``.
 
-Owns what the last ``initialize`` has agreed on, and no other state: sessions and shells are named
-by the arguments of a call, and shared with all that speaks on the same stream.
+Owns the revision of the last ``initialize``, and no other state. Arguments name sessions and
+shells, which all requests on a stream share.
 
-A tool that fails is a result with ``isError``. Errors are for an unknown tool and for a request
-without its revision.
+A failed tool is a result with ``isError``. Only an unknown tool, or a request without a revision,
+is an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from shelld_protocol.mcp import (
 from shelld_protocol.structs import Empty
 from shelld_protocol.tools import ToolResult
 
-# Tools are loaded once, so they change only when the host starts another daemon.
+# The daemon loads its tools once, so they never change while it runs.
 TTL_MS: Final = 3_600_000
 
 R = TypeVar("R", bound=McpResult)
@@ -55,7 +55,7 @@ _CAPABILITIES: Final[dict[str, Any]] = {"tools": {}}
 
 
 class McpMethods:
-    """What MCP's methods do for one client."""
+    """MCP's methods for one client."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
@@ -80,7 +80,7 @@ class McpMethods:
         )
 
     async def discover(self, _context: RequestContext, params: McpParams) -> DiscoverResult:
-        # Only the modern era has this method.
+        # This method exists in the modern era only.
         revision_of(params.meta, None)
         result = DiscoverResult(
             supported_versions=list(MODERN_REVISIONS),
@@ -132,7 +132,7 @@ def _complete(result: R) -> R:
 
 
 def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the description of a tool without what that revision does not have."""
+    """Return the description of a tool without members that the revision does not know."""
     unknown: set[str] = set()
     if revision < ANNOTATIONS_SINCE:
         unknown.add("annotations")
@@ -142,7 +142,7 @@ def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text_of(result: ToolResult) -> str:
-    """Return what the model reads; that it is an error, `isError` says."""
+    """Return the text for the model. `isError` marks errors."""
     if not result.success and result.error is not None:
         return result.error
     return ToolResult.ok(result.output).to_display()

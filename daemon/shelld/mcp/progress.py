@@ -1,10 +1,10 @@
-"""``notifications/progress``: the notifications about a call that takes long.
+"""``notifications/progress``: notifications about a long call.
 
-Hosts give up on a call that is silent for a minute, and people wonder sooner. So whoever has sent
-a token is told about twice a second for how long the call has run, and the last line that its
-command has written.
+Hosts give up on a call that is silent for a minute, and people get impatient sooner. So a client
+that sent a token learns about twice a second how long the call has run, and the last line of its
+output.
 
-A timer makes the reports: a task for each call would be a good part of what a short command takes.
+A timer makes the reports: a task per call would cost much of what a short command takes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shelld.process import faults
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.mcp import PROGRESS_TOKEN_KEY
 
-# One report a second is promised. Half of that leaves room for a machine that is busy.
+# The documentation promises one report a second. Half of that leaves room on a busy machine.
 INTERVAL_S: Final = 0.5
 
 MAX_MESSAGE_CHARACTERS: Final = 200
@@ -31,7 +31,9 @@ Token = str | int | float
 
 @contextmanager
 def progress_of(context: RequestContext, meta: Mapping[str, Any] | None) -> Generator[None]:
-    """Report progress while the block runs, if `meta` has a token. Raises `RpcError`."""
+    """Report progress while the block runs, if `meta` has a token. Raises `RpcError`
+    (invalid_params).
+    """
     token = None if meta is None else meta.get(PROGRESS_TOKEN_KEY)
     if token is None:
         yield
@@ -53,7 +55,7 @@ class _Reports:
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._line = ""
-        # How much each stream had written at the last report.
+        # Bytes of each stream at the last report.
         self._seen: dict[StreamStore, int] = {}
         self._timer = self._loop.call_later(INTERVAL_S, self._report)
 
@@ -76,7 +78,7 @@ class _Reports:
             faults.report("a progress report")
 
     def _last_line(self) -> str:
-        """Return the last line of the stream that has grown, else the previous line."""
+        """Return the last line of a stream that has grown, else the previous line."""
         shell = self._context.shell
         if shell is None:
             return ""

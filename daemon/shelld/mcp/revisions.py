@@ -1,8 +1,7 @@
-"""Which revision of MCP a request is of. Pure.
+"""The MCP revision of a request. Pure.
 
-Each request decides: one with a revision in ``_meta`` is of the modern era, whatever came
-before it; any other is of what the last ``initialize`` has agreed on. So both eras can share a
-stream.
+Each request decides for itself: one with a revision in ``_meta`` belongs to the modern era, any
+other to the revision of the last ``initialize``. So both eras can share a stream.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ def is_modern(revision: str) -> bool:
 
 
 def agreed_on(requested: str) -> str:
-    """Return what ``initialize`` answers to a client that asks for this revision."""
+    """Return the revision that ``initialize`` agrees on with a client that asks for this one."""
     return requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[-1]
 
 
 def revision_of(meta: Meta, agreed: str | None) -> str:
-    """Return the revision of a request; `agreed` is what the last ``initialize`` came to.
+    """Return the revision of a request; `agreed` is that of the last ``initialize``.
 
-    Raises `RpcError`: invalid_params if nothing says, unsupported_version if we do not have it.
+    Raises `RpcError`: invalid_params without a revision, unsupported_version for an unknown one.
     """
     if meta is None or PROTOCOL_VERSION_KEY not in meta:
         if agreed is None:
@@ -49,7 +48,7 @@ def revision_of(meta: Meta, agreed: str | None) -> str:
 
 
 def refuse_modern(meta: Meta, method: str) -> None:
-    """Refuse a request of the modern era for a method that it does not have. Raises `RpcError`."""
+    """Refuse a method that the modern era does not have. Raises `RpcError`."""
     if meta is not None and PROTOCOL_VERSION_KEY in meta:
         _modern_revision(meta)
         raise method_not_found(method)

@@ -1,9 +1,8 @@
-"""The tools of a daemon, its own and those of plug-ins, behind ``list_tools`` and ``call_tool``.
+"""The daemon's own tools and those of plug-ins, behind ``list_tools`` and ``call_tool``.
 
-They are loaded in a thread, soon after the start or when they are first asked for, so that no
-command waits for their imports. The daemon's own tools come first, and calls of those do not wait
-for plug-ins. If loading fails, the requests that wait for it get the error, and the next one tries
-again.
+A thread loads them soon after the start, or when a request first needs them, so that no command
+waits for their imports. The daemon's own tools come first, and their calls do not wait for
+plug-ins. If loading fails, the waiting requests get the error, and the next request tries again.
 """
 
 from __future__ import annotations
@@ -42,27 +41,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# After the start, when the first commands have had their turn.
+# Delay after the start, so that the first commands run first.
 LOAD_DELAY_S: Final = 0.3
 
-# How often those who wait for the tools look whether the thread that loads them still runs.
+# How often a waiting request checks that the loading thread still runs.
 _LOOK_INTERVAL_S: Final = 1.0
 
 
 class _Stage(Generic[T]):
-    """A part of the loading. `outcome` is set before `is_over`."""
+    """One stage of the loading. `outcome` is set before `is_over`."""
 
     def __init__(self) -> None:
         self.outcome: Future[T] = Future()
         self.is_over = anyio.Event()
 
     def end(self, loop: EventLoopToken, load: Callable[[], T]) -> None:
-        """Take what `load` returns, or the error to answer with, and wake those who wait."""
+        """Store the result of `load` or the error to answer with, and wake waiting requests."""
         try:
             self.outcome.set_result(load())
         except BaseException as error:
             self.outcome.set_exception(faults.answer_for(error, "the loading of the tools"))
-        # Nobody waits any more if the daemon has ended.
+        # If the event loop has ended, nothing waits any more.
         with suppress(RuntimeError):
             call_threadsafe(loop, self.is_over.set)
 
@@ -83,7 +82,7 @@ class Toolbox:
         self._loading: _Loading | None = None
 
     async def preload(self) -> None:
-        """Load the tools once the first commands have had their turn."""
+        """Load the tools after the first commands."""
         await anyio.sleep(LOAD_DELAY_S)
         with suppress(RpcError):
             await self.schemas("mcp")
@@ -97,12 +96,12 @@ class Toolbox:
         return await self._outcome_of(loading, loading.own)
 
     async def schemas(self, format: ToolFormat) -> list[dict[str, Any]]:  # noqa: A002
-        """Return all tools as that API has them, with those of plug-ins. Raises `RpcError`."""
+        """Return all tools, with those of plug-ins, in the schema of an API. Raises `RpcError`."""
         loading = self._loading or self._start_loading()
         return [each[format] for each in await self._outcome_of(loading, loading.all)]
 
     async def find(self, name: str) -> BaseTool | None:
-        """Return a tool, which may be one of a plug-in. Raises `RpcError`."""
+        """Return a tool, maybe of a plug-in. Raises `RpcError`."""
         registry = await self.ready()
         if not registry.exists(name):
             await self.schemas("mcp")
@@ -112,7 +111,7 @@ class Toolbox:
         while not stage.is_over.is_set():
             is_alive = loading.thread.is_alive()
             if not is_alive and not stage.outcome.done():
-                # A thread that has no memory for its first lines ends without an outcome.
+                # A thread without memory for its first lines ends without an outcome.
                 stage.outcome.set_exception(
                     faults.answer_for(MemoryError(), "the loading of the tools")
                 )
@@ -126,7 +125,7 @@ class Toolbox:
     def _start_loading(self) -> _Loading:
         from shelld.embed import ShellManager  # noqa: PLC0415
 
-        # Tools of others may ask for it.
+        # A tool of a plug-in may use the manager of this process.
         ShellManager.adopt(self._daemon.manager)
         loading, loop = _Loading(), current_token()
 
@@ -145,9 +144,9 @@ class Toolbox:
 
         logger = logging.getLogger("shelld.tools")
         if not logger.isEnabledFor(logging.INFO):
-            # That a command fails is for the model to know, and nothing to warn of here.
+            # A failed command concerns the model. It is no warning in this log.
             logger.setLevel(logging.ERROR)
-        # An attempt that failed may have left some.
+        # A failed attempt may have registered some.
         ToolRegistry.reset()
         registry = ToolRegistry()
         register_execution_tools(registry, self._daemon)
@@ -165,7 +164,7 @@ class Toolbox:
         return ListToolsResult(await self.schemas(params.format))
 
     async def call_tool(self, context: RequestContext, params: CallToolParams) -> msgspec.Raw:
-        """Return a `ToolResult`, encoded."""
+        """Execute a tool; return its `ToolResult` as JSON."""
         tool = await self.find(params.name)
         if tool is None:
             registry = await self.ready()
@@ -178,7 +177,7 @@ class Toolbox:
 async def execute(
     tool: BaseTool, arguments: Mapping[str, Any] | None, context: ToolContext
 ) -> tuple[ToolResult, msgspec.Raw]:
-    """Execute a tool; return its result, plain and as JSON.
+    """Execute a tool; return its result, as an object and as JSON.
 
     A result that JSON cannot express is replaced by a failure.
     """
@@ -187,7 +186,7 @@ async def execute(
 
     try:
         log_call(tool.name, arguments or {})
-        # A tool of a plug-in may have an `execute` of its own.
+        # A tool of a plug-in may override `execute`.
         result = checked(tool.name, await tool.execute(context, **(arguments or {})))
         log_result(tool.name, result)
     except BaseException as error:
@@ -195,7 +194,7 @@ async def execute(
             raise
         if faults.shortage(error) is not None:
             raise
-        # `BaseTool` leaves some to the program, and they would end the daemon.
+        # `BaseTool` lets some exceptions pass, which would end the daemon.
         faults.report("a tool")
         result = ToolResult.fail("Internal error", kind="internal_error")
     try:

@@ -63,7 +63,7 @@ async def discover(_context: RequestContext, _params: NoParams) -> dict[str, Any
 
 @cache
 def _openrpc_document() -> dict[str, Any]:
-    # Generating schemas needs modules that nothing else does.
+    # Nothing else needs the modules that generate schemas.
     from shelld_protocol.schemas import openrpc_document  # noqa: PLC0415
 
     return openrpc_document(__version__)

@@ -1,4 +1,6 @@
-"""``bash``: validate, judge, start, wait, answer; a cancellation until then kills the command."""
+"""``bash``: validate, judge, start, wait, answer. A cancellation before the answer kills the
+command.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,12 @@ async def run_for_answer(
     make_answer: Callable[[Shell], Awaitable[T]],
     timeout_ms: int | None = None,
 ) -> T:
-    """Run a command as far as its caller waits: to its start, its end, or its timeout.
+    """Run a command until its caller needs no longer wait: to its start, its end, or its timeout.
 
-    Returns what `make_answer` does. Until then a cancellation kills the command with all that it
-    started, and what other ended shells wrote is dropped before what this one has. `timeout_ms` is
-    for a foreground command without one in `params`; by default it is the daemon's. Raises
-    `RpcError`.
+    Returns the result of `make_answer`. Until then, a cancellation kills the command with all its
+    processes, and the store drops output of other ended shells before that of this one.
+    `timeout_ms` applies to a foreground command without one in `params`; the default is the
+    daemon's. Raises `RpcError`.
     """
     verdict = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -91,7 +93,7 @@ async def run_for_answer(
                 await shell.recorder.settle()
             answer = await make_answer(shell)
             if context.is_over:
-                # Its cancellation came with the news that this task was waiting for.
+                # The cancellation came together with the event that this task waited for.
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
             await _kill(context, shell)
@@ -119,25 +121,25 @@ def _idle_policy(context: RequestContext, params: BashParams) -> TimeoutPolicy |
 
 
 async def _kill(context: RequestContext, shell: Shell) -> None:
-    """Kill the command of a request that is cancelled."""
+    """Kill the command of a cancelled request."""
     survivors: list[int] = []
     with anyio.CancelScope(shield=True):
         survivors = await shell.end_tree(signal.SIGTERM, context.daemon.options.grace)
         if shell.recorder is not None:
-            # Otherwise the session would wait for ever for what the command has left.
+            # Otherwise the session would wait for ever for the command's leftover processes.
             await shell.recorder.settle()
     if survivors:
         context.error_data["survivors"] = survivors
 
 
 def is_answerable(shell: Shell) -> bool:
-    """Return whether the caller of a foreground command need not wait any more."""
+    """Return whether a foreground command can be answered now."""
     if shell.is_empty:
         return True
     if shell.has_ended:
-        # After a timeout only once it is known not to die.
+        # After a timeout, only once it has ended or is known to survive.
         return shell.status is not ShellStatus.TIMEOUT or bool(shell.survivors)
-    # A command that moves to the background may not have started yet.
+    # It moved to the background, but may not have started yet.
     return shell.released and shell.pid is not None
 
 
@@ -163,14 +165,14 @@ async def _foreground_result(
         try:
             await context.begin_large_answer()
         except RpcError as error:
-            # What it wrote can still be read.
+            # Its output can still be read.
             error.data["bash_id"] = shell.id
             raise
     final, strip = not shell.leftover, params.strip_ansi
 
     async def head(stream: OutputStream) -> tuple[str, bool]:
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
-        # The output in the answer counts as read: bash_output continues after it.
+        # The output in the answer counts as read. bash_output continues after it.
         stream.read_position = max(stream.read_position, head.end)
         return head.text, head.is_cut
 
@@ -238,7 +240,7 @@ async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
 
 
 async def _admitted(context: RequestContext, params: BashParams) -> Verdict:
-    """Return what the guard says of a command that may run. Raises `RpcError`."""
+    """Return the guard's verdict on a command that may run. Raises `RpcError` (blocked)."""
     check_text(params.command, params.cwd, params.env, params.stdin)
     try:
         return await admit(context, params)

@@ -53,9 +53,9 @@ async def wait_and_read(
     readers: Mapping[str, StreamReader],
     context: RequestContext | None = None,
 ) -> dict[str, Read]:
-    """Wait, as `params` say, until there is something to return; take it before anybody else.
+    """Wait as `params` say, then take the output before another reader can.
 
-    `context` is that of a request whose answer may be large.
+    `context` belongs to a request whose answer may be large.
     """
     until_exit = params.until == "exit"
     give_up_at = anyio.current_time() + params.wait / 1000
@@ -66,7 +66,7 @@ async def wait_and_read(
 
     while True:
         if context is not None:
-            # Nobody else is to wait for what this command may write much later.
+            # Do not hold the turn while the command may write much later.
             context.end_large_answer()
         if params.wait:
             with anyio.CancelScope(deadline=give_up_at):
@@ -77,8 +77,8 @@ async def wait_and_read(
         reads = await _look(shell, readers)
         is_large = any(_is_large(read.text) for read in reads.values())
         if context is not None and is_large and not context.may_make_large_answer:
-            # How much a filter lets pass is known only now. What was read is not kept: many that
-            # wait would hold it all.
+            # Only now is the size after filtering known. Read again later instead of keeping the
+            # text: many waiting requests would hold a lot.
             reads.clear()
             await context.begin_large_answer()
             reads = await _look(shell, readers)
@@ -98,7 +98,7 @@ async def _look(shell: Shell, readers: Mapping[str, StreamReader]) -> dict[str, 
 
 
 def _is_large(text: str) -> bool:
-    """Whether a text has more bytes than one step of a read."""
+    """Whether a text has more bytes than one step of a read takes."""
     if len(text) > STEP_BYTES or text.isascii():
         return len(text) > STEP_BYTES
     return len(text.encode()) > STEP_BYTES
@@ -127,5 +127,5 @@ def result_of(shell: Shell, reads: dict[str, Read]) -> BashOutputResult:
 
 
 def _nothing(stream: OutputStream) -> Read:
-    """Of a stream that was not asked for."""
+    """The part of a stream that the request did not ask for."""
     return Read("", stream.read_position, stream.read_position, 0, more=False)

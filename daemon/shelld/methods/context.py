@@ -1,4 +1,4 @@
-"""What a method body is given besides its params: the daemon's parts, and its own request."""
+"""What a method body gets besides its params: the parts of the daemon, and its request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shelld_protocol.tools import ExecutionContext
 
 
 class Daemon(Struct, eq=False):
-    """The parts that live as long as the daemon. `draining`: new requests are refused."""
+    """The parts that live as long as the daemon. While `draining`, it refuses new requests."""
 
     options: Options
     manager: Manager
@@ -35,27 +35,27 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 
 
 class LargeAnswers:
-    """Lets one request at a time make a large answer, and only once the client took those before.
+    """Lets one request at a time make a large answer, after the client has read the previous ones.
 
-    Text takes up to six times its size as JSON. Many large answers at once would exhaust the
-    memory, whether or not the client reads. `wait_for_room` waits for the client.
+    Text takes up to six times its size as JSON, so many large answers at once could exhaust the
+    memory. `wait_for_room` waits for the client.
     """
 
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self._wait_for_room = wait_for_room
-        # Not a lock: a request may be answered by another task than the one that waited.
+        # Not a lock: another task may answer the request than the one that waited.
         self._turn = anyio.Semaphore(1)
         self._owner: RequestContext | None = None
 
     def is_turn_of(self, context: RequestContext) -> bool:
-        """Whether this request may make its answer now."""
+        """Whether it is this request's turn."""
         return self._owner is context
 
     async def begin(self, context: RequestContext) -> None:
-        """Wait until this request may make its answer. It may do so until `end`.
+        """Wait for this request's turn, which lasts until `end`.
 
-        Raises `RpcError` (resource_exhausted) if its batch holds too much already. Nothing has
-        been taken from any output then.
+        Raises `RpcError` (resource_exhausted) if its batch holds too much already. The request has
+        not taken any output then.
         """
         if self._owner is context:
             return
@@ -70,28 +70,27 @@ class LargeAnswers:
         self._owner = context
 
     def end(self, context: RequestContext) -> None:
-        """Let the next request make its answer, if this one was making one."""
+        """End this request's turn, if it has one."""
         if self._owner is context:
             self._owner = None
             self._turn.release()
 
 
 def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> None:
-    """Used where no client has sent a request."""
+    """The `notify` of a context without a client."""
 
 
 def _always() -> bool:
-    """For a request whose answer is sent by itself."""
+    """The `has_room` of a request outside of a batch."""
     return True
 
 
 class RequestContext(Struct, eq=False):
-    """One request. `notify` sends its client a notification (method, params) at once.
+    """One request. `notify` sends a notification (method, params) to its client.
 
-    `error_data` is added to the error if the request ends cancelled. `shell` is the one that it
-    waits for, once there is one. `is_over`: it is cancelled or answered, and nothing more is to be
-    sent about it. `large_answers` is None where nothing is sent to a client. `has_room`: its batch
-    may hold another large answer.
+    `error_data` goes into the error if the request ends cancelled. `shell` is the shell that it
+    waits for. `is_over` means cancelled or answered: send nothing more about it. `large_answers` is
+    None without a client. `has_room` tells whether its batch may hold another large answer.
     """
 
     daemon: Daemon
@@ -104,28 +103,28 @@ class RequestContext(Struct, eq=False):
 
     @property
     def may_make_large_answer(self) -> bool:
-        """Whether this request need not wait for others to make a large answer."""
+        """Whether this request may make a large answer without waiting for others."""
         return self.large_answers is None or self.large_answers.is_turn_of(self)
 
     async def begin_large_answer(self) -> None:
-        """Wait until this request may make a large answer. Others wait for its end."""
+        """Wait until this request may make a large answer. Others wait until `end_large_answer`."""
         if self.large_answers is not None:
             await self.large_answers.begin(self)
 
     def end_large_answer(self) -> None:
-        """The answer was written, or is not made after all."""
+        """The request has written its large answer, or will not make one."""
         if self.large_answers is not None:
             self.large_answers.end(self)
 
 
 class ToolContext(ExecutionContext):
-    """The context of a tool that a request calls."""
+    """Return the context for a tool that a request calls."""
 
     request: RequestContext | None = None
 
 
 def manager_options(options: Options) -> ManagerOptions:
-    """Return what the daemon's options are for its manager."""
+    """Return the manager's options from the daemon's."""
     return ManagerOptions(
         bash=options.bash,
         max_shells=options.max_shells,

@@ -1,4 +1,4 @@
-"""What the guard says of a command in its session, and ``explain_command``."""
+"""The guard's verdict on a command in its session, and ``explain_command``."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from shelld_protocol.errors import blocked
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
-# After the start; until then the first command has been answered, if it came with that.
+# Delay after the start, so that a command that comes at once runs first.
 LOAD_DELAY_S: Final = 0.03
 
-# Of an entry for a function. Other requests wait meanwhile.
+# Time to parse one function of the environment. Other requests wait meanwhile.
 _MAX_PARSING_S: Final = 0.01
 
 _ALLOWED: Final = Verdict("allow")
-# Nobody has looked.
+# For `--guard off`: nothing was checked.
 _NOT_JUDGED: Final = Verdict("unresolved")
 
 
 async def verdict_on(
     context: RequestContext, params: BashParams | ExplainCommandParams, *, traces: bool = False
 ) -> Verdict:
-    """Return what the guard says, whatever the daemon makes of that."""
+    """Return the guard's verdict, whatever `--guard` is."""
     daemon, command = context.daemon, params.command
     session = daemon.manager.sessions.look_at(params.session)
     is_usual = not (traces or params.env or _is_in_dev(session, params))
     if is_usual and is_plainly_harmless(command, daemon.policy, session.state.names):
         return _ALLOWED
-    # Most commands never get here, and the first should not wait for this.
+    # Most commands never get here, and the first must not wait for the import.
     from shelld.guard.judgement import judge, judge_at_once  # noqa: PLC0415
 
     start = _start_state(session, params)
     verdict = judge_at_once(command, start, daemon.policy, traces=traces)
     if verdict is not None:
         return verdict
-    # Others would have to wait for this one.
+    # Other requests would wait for this one.
     judgement = partial(judge, command, start, daemon.policy, traces=traces)
     return await anyio.to_thread.run_sync(judgement, abandon_on_cancel=True)
 
 
 def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> bool:
-    """Whether a name without a path can be that of a disk."""
+    """Whether a name without a path can name a disk in /dev."""
     if params.cwd is None:
         return session.state.cwd.startswith(b"/dev")
     if "dev" not in params.cwd and b"dev" not in session.state.cwd:
-        # No path has to be built for nearly all commands.
+        # Nearly all commands end here, without building a path.
         return False
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 
@@ -77,7 +77,7 @@ async def admit(context: RequestContext, params: BashParams) -> Verdict:
 
 
 async def load_soon() -> None:
-    """Import what the guard needs, before the first command that is not plain if possible."""
+    """Import the rest of the guard, if possible before the first command that needs it."""
     await anyio.sleep(LOAD_DELAY_S)
     await anyio.to_thread.run_sync(_load, abandon_on_cancel=True)
 
@@ -89,7 +89,7 @@ def _load() -> None:
 
 
 def _start_state(session: Session, params: BashParams | ExplainCommandParams) -> StartState:
-    # As in `verdict_on`.
+    # For the same reason as in `verdict_on`.
     from shelld.guard.parse import is_function  # noqa: PLC0415
 
     functions: list[str] = []
@@ -102,10 +102,10 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
             environment[key.decode("utf-8", "replace")] = value
             continue
         name = function.decode("utf-8", "replace")
-        # Bash itself has told those that it knows.
+        # Bash itself has reported the functions in `known`.
         if known.get(key) == content or is_function(name, value, _MAX_PARSING_S):
             functions.append(f"{name} {value}\n")
-    # Bash imports these before it runs the script.
+    # Bash imports these functions before it runs the script.
     script = state_of_call(session.state, params.env).meanings.decode("utf-8", "replace")
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     cwd = os.path.join(session.cwd, params.cwd or "")

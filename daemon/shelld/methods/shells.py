@@ -34,7 +34,7 @@ async def kill_shell(context: RequestContext, params: KillShellParams) -> KillSh
     grace = manager.options.grace_ms if params.grace is None else params.grace
     was_running, had_leftover = not shell.has_ended, bool(shell.leftover)
     survivors = await shell.end_tree(signal.Signals[f"SIG{params.signal}"], grace)
-    # It may have ended by itself while the kill was on its way.
+    # It may have ended by itself during the kill.
     ended_by_itself = shell.status not in {ShellStatus.KILLED, ShellStatus.TIMEOUT}
     stopped = not had_leftover and (not was_running or ended_by_itself)
     return KillShellResult(

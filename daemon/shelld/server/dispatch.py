@@ -1,14 +1,14 @@
-"""The only file that knows jsonrpcserver. What a method raises becomes an error here.
+"""The only file that knows jsonrpcserver. Turns what a method raises into an `RpcError`.
 
-jsonrpcserver gets one checked request at a time, with its method, below its public functions: those
-gather requests into tasks of their own (out of reach of a cancel scope), refuse a whole batch for
-one bad member, and put exception texts into answers; and they try at every call whether the
-arguments fit the method's signature, which takes as long as to judge the command.
+jsonrpcserver gets one validated request at a time, with its method, below its public functions.
+Those would start tasks of their own (out of reach of a cancel scope), refuse a whole batch for one
+bad member, and put exception texts into answers. They also compare the arguments with the method's
+signature at every call, which takes as long as to judge the command.
 
-Its package imports jsonschema for the validation that is not used here, at twice the cost of
-everything else at start-up; and oslash, which it uses for two classes, imports all that it has. So
-the dispatcher is imported without running the ``__init__`` of either. Afterwards the half-made
-packages are forgotten, and whoever imports them properly gets them.
+Its package imports jsonschema, for a validation that is not used here, at twice the cost of the
+rest of the start-up. It uses two classes of oslash, whose package imports all of its modules. So
+this module imports the dispatcher without running the ``__init__`` of either package. It then
+forgets the incomplete packages, so that a normal import still works.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ Method = Callable[[Any, bytes], Awaitable[Any]]
 
 
 def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> Method:
-    """Wrap a method body (context, params), so that jsonrpcserver can call it with raw params."""
+    """Wrap a method body (context, params) so that jsonrpcserver can call it with raw params."""
 
     async def method(context: C, raw_params: bytes) -> Any:
         try:
             return _Success(await body(context, decode_params(params_type, raw_params)))
         except RpcError as error:
-            # Not kept under another name: that would be a cycle with its own traceback.
+            # Keep no second reference: it would form a cycle with the traceback.
             raise _JsonRpcError(error.kind.code, error.message, error) from None
         except Exception as error:
             answer = answer_for(error, "a method")
@@ -80,9 +80,9 @@ async def dispatch(
 ) -> Any:
     """Call the method `name`; return its result, or the `RpcError` to answer with.
 
-    The error is not raised again: this frame refers to it, and would be in its traceback. Such a
-    cycle keeps what a failed request held, which can be megabytes of output, until some later
-    garbage collection.
+    Does not raise the error again: this frame refers to it and would be in its traceback. Such a
+    cycle would keep the data of a failed request, which can be megabytes, until a garbage
+    collection.
     """
     method = methods.get(name)
     if method is None:

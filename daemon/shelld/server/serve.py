@@ -1,15 +1,15 @@
-"""The loop: read, frame, decode, start a task for each request, settle each exactly once.
+"""The server: reads, frames and decodes messages, starts a task per request, settles each once.
 
-Owns the set of requests in flight. A request is *accepted* when it is entered there, before
-anything is awaited; from then on every way it can end (result, error, cancel, shutdown, a result
-that cannot be encoded, a bug) leads to its one `settle`.
+Owns the set of requests in flight. A request is *accepted* when it enters that set, before the
+first await. Whatever ends it then (a result, an error, a cancellation, the shutdown, a result that
+cannot be encoded, a bug) leads to exactly one `_settle`.
 
-If our own code fails at a message or a request, that one is answered with an error, and the next
-one is read (see `faults`).
+If our own code fails at a message or a request, that one gets an error as its answer, and the
+server goes on (see `faults`).
 
-Never lets one request delay another, unless as many are in flight as may be: then a new one waits,
-and a cancellation still arrives. Never lets a client that does not read delay a command: when too
-many unread answers are outstanding, it stops *reading* requests, and nothing else.
+One request never delays another, unless `--max-in-flight` are in flight: then new ones wait, but a
+cancellation still arrives. A client that does not read never delays a command: above
+MAX_BACKLOG_BYTES of unread answers, the server stops *reading* requests, and nothing else.
 """
 
 from __future__ import annotations
@@ -65,41 +65,41 @@ from shelld_protocol.structs import NoParams
 
 logger = logging.getLogger("shelld.serve")
 
-# Answers that wait for the client to read them, before no more requests are read.
+# Unread answers above which the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
-# Answers that a batch holds, before its other members may make no large ones.
+# Answers collected for a batch above which its other members may make no large ones.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
-# The code that reads requests tries again after a pause. After this many failures in a row, the
-# stream counts as ended. A shortage of memory may last a minute.
+# If the code that reads requests fails, it tries again after a pause. The stream counts as ended
+# after this many failures in a row; a shortage of memory may last a minute.
 READ_PAUSE_S: Final = 0.1
 MAX_READ_FAILURES: Final = 3
 MAX_READ_SHORTAGES: Final = 600
 
-# Messages and members of batches that are started in a row, before all else gets its turn.
+# Messages and members of batches that start in a row before other tasks get a turn.
 MAX_STARTED_IN_A_ROW: Final = 256
 
-# How much may wait while `--max-in-flight` others run: requests, and bytes of their params.
+# Requests, and bytes of their params, that may wait while `--max-in-flight` others run.
 MAX_WAITING: Final = 20_000
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
-# How finely `Server.drain` counts its time.
+# The length of one turn of `Server.drain`.
 DRAIN_TURN_S: Final = 0.02
 
-# A cancelled request is answered this long after the grace period even if it has not ended. To kill
-# a command that survives SIGKILL takes up to 1.5 s longer than the grace period.
+# A cancelled request that does not end gets its answer this long after the grace period. Giving up
+# on a command that survives SIGKILL takes up to 1.5 s more than the grace period.
 CANCEL_MARGIN_S: Final = 2.0
 
 
 class Cancellation(enum.Enum):
-    """How a request that was cancelled is answered."""
+    """Whether a cancelled request gets an answer."""
 
     ANSWERED = enum.auto()
     SILENT = enum.auto()
 
 
-# Method -> (the param that names the request, how it is answered): LSP, ACP, MCP.
+# The cancellations of LSP, ACP and MCP: the param that names the request, and `Cancellation`.
 CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
     "$/cancelRequest": ("id", Cancellation.ANSWERED),
     "$/cancel_request": ("requestId", Cancellation.ANSWERED),
@@ -108,7 +108,7 @@ CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
 
 _cancel_params: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-# Takes the answer, or None for "no answer". If it raises, nothing was written.
+# Delivers an answer, or None for "no answer". If it raises, it has written nothing.
 Deliver = Callable[[bytes | None], None]
 
 
@@ -136,12 +136,12 @@ class InFlight:
         self.deliver = deliver
         self.worker: Worker[InFlight] | None = None
         self.cancellation: Cancellation | None = None
-        # Once it is cancelled: settles it if it does not end.
+        # Set by the cancellation; settles the request if it does not end.
         self.overdue: asyncio.TimerHandle | None = None
         self.settled = False
 
     def stop(self) -> None:
-        """Cancel its task, which then settles it unless it is settled."""
+        """Cancel its task, which settles the request unless that was done."""
         if self.worker is not None:
             self.worker.cancel()
 
@@ -149,7 +149,7 @@ class InFlight:
 class BatchReply:
     """Collects the answers to the members of a batch, and delivers them as one.
 
-    `ids` are those of its members (JSON text), None where none is answered.
+    `ids` are those of its members as JSON text, None for a member without an answer.
     """
 
     def __init__(self, ids: list[bytes | None], deliver: Deliver) -> None:
@@ -159,7 +159,7 @@ class BatchReply:
         self._bytes = 0
 
     def has_room(self) -> bool:
-        """Whether another member may make a large answer. All are held until the last is there."""
+        """Whether another member may make a large answer. The last one releases all."""
         return self._bytes < MAX_BATCH_BYTES
 
     def take(self, position: int, reply: bytes | None) -> None:
@@ -171,7 +171,7 @@ class BatchReply:
             try:
                 self._deliver(encode_batch(answers) if answers else None)
             except MemoryError as error:
-                # Nothing was written: joined, they take that much memory again.
+                # Nothing was written. Joining the answers takes as much memory again.
                 if not self._shorten(answer_for(error, "a batch")):
                     raise
             else:
@@ -197,7 +197,7 @@ class BatchReply:
 
 
 class Server:
-    """Serves one client. `exit_code` is set once the client has said `exit`."""
+    """Serves one client. `exit_code` is None until the client sends `exit`."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class Server:
         *,
         hint: str = "",
     ) -> None:
-        """`hint` is for stderr, after a message that is no request: a person may have typed it."""
+        """`hint` goes to stderr after a message that is no request: a person may have typed it."""
         self.exit_code: int | None = None
         self._daemon = daemon
         self._methods = methods
@@ -219,19 +219,18 @@ class Server:
         self._workers = Workers(tasks, self._run, self._fail)
         self._large_answers = LargeAnswers(self._wait_for_room)
         self._frames = FrameReader(daemon.options.max_message_bytes)
-        # What was read and not framed yet; b"" is the end of file.
+        # Bytes read but not framed yet; b"" is the end of file.
         self._received: bytes | None = None
-        # Attempts to read that have failed in a row.
+        # Failed attempts to read in a row.
         self._read_failures = 0
-        # Members of a batch that are still to be started.
+        # Members of a batch that have not started yet.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
-        # All has been read.
+        # Whether the end of the stream was read.
         self._at_end = False
         self._in_flight: set[InFlight] = set()
-        # Those of them that a cancellation may name; a client may have one id in flight several
-        # times.
+        # The same by id, for cancellations. A client may use an id several times.
         self._by_id: dict[IdKey, set[InFlight]] = {}
-        # Those of them that are started once others have ended, with the size of their params.
+        # Requests in flight that start once others have ended, with the size of their params.
         self._waiting: OrderedDict[InFlight, int] = OrderedDict()
         self._waiting_bytes = 0
         self._is_starting = False
@@ -240,7 +239,7 @@ class Server:
     # -- reading ----------------------------------------------------------------------------
 
     async def read_requests(self) -> None:
-        """Have a task for every request, until the stream ends or `exit` arrives."""
+        """Start a task for every request, until the stream ends or `exit` arrives."""
         try:
             while not self._is_over:
                 try:
@@ -258,7 +257,7 @@ class Server:
             self._workers.close()
 
     async def _read(self) -> None:
-        # If the last attempt failed, what it has read is still to be processed.
+        # After a failed attempt, process the bytes that it has read.
         self._frame_received()
         while not (self._is_over or self._start_requests()):
             await self._wait_for_room()
@@ -270,7 +269,9 @@ class Server:
         return self._at_end or self.exit_code is not None or self._output.is_broken
 
     def _receive(self) -> bool:
-        """Read, and start what has arrived. Return whether nothing is left to read for now."""
+        """Read, and start the requests that have arrived. Return whether nothing is left to read
+        for now.
+        """
         self._received = self._source.read()
         self._frame_received()
         has_room = self._start_requests()
@@ -287,7 +288,7 @@ class Server:
         self._received = None
 
     def _start_requests(self) -> bool:
-        """Start what has arrived; False if there is no room for all of it, or not yet."""
+        """Start the requests that have arrived. Return False if there is no room for all."""
         started = 0
         while self.exit_code is None or self._members:
             if not self._has_room or (started == MAX_STARTED_IN_A_ROW and not self._at_end):
@@ -307,12 +308,12 @@ class Server:
 
     @property
     def _has_room(self) -> bool:
-        """Whether another message may be taken, as the client reads the answers."""
-        # Once the client is gone there is nothing more to hold back.
+        """Whether to take another message: the client reads its answers."""
+        # If the client is gone, there is no reason to wait.
         return self._at_end or self._output.backlog < MAX_BACKLOG_BYTES
 
     async def _wait_for_room(self) -> None:
-        """Let other tasks run, and wait until the client has read the answers."""
+        """Let other tasks run, and wait until the client has read enough answers."""
         await anyio.lowlevel.checkpoint()
         if self._output.backlog >= MAX_BACKLOG_BYTES:
             await self._output.wait_empty()
@@ -375,7 +376,7 @@ class Server:
         elif self._daemon.draining:
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
         elif request.method == "shutdown":
-            # Not in a task: it must be in force for the very next message.
+            # Not in a task: the cancellation must take effect before the next message.
             decode_params(NoParams, request.params)
             self._daemon.draining = True
             self._settle(entry, encode_result(entry.raw_id, None))
@@ -391,7 +392,7 @@ class Server:
             self._by_id.setdefault(entry.key, set()).add(entry)
 
     def _put_off(self, entry: InFlight) -> None:
-        """Have a request wait until others have ended. Cancellations are read meanwhile."""
+        """Let a request wait until others have ended. The server still reads cancellations."""
         size = len(entry.request.params)
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             limit = self._daemon.options.max_in_flight
@@ -404,7 +405,7 @@ class Server:
         self._waiting_bytes += size
 
     def _start_waiting(self) -> None:
-        # Settling a request that cannot start calls this again.
+        # Settling a request that cannot start calls this method again.
         if self._is_starting:
             return
         self._is_starting = True
@@ -424,7 +425,7 @@ class Server:
 
     async def _run(self, entry: InFlight) -> None:
         if entry.settled:
-            # It failed between its start and this moment.
+            # The task has failed before it got here.
             return
         try:
             await self._answer(entry)
@@ -443,7 +444,7 @@ class Server:
             # The result could not be encoded.
             reply = encode_error(entry.raw_id, answer_for(error, "a request"))
         except anyio.get_cancelled_exc_class():
-            # Otherwise the request has cancelled itself, and has failed.
+            # Otherwise the request has cancelled itself, which is a failure.
             if scope_is_cancelled():
                 was_asked = entry.cancellation is not None
                 cause = cancelled(entry.context.error_data) if was_asked else shutting_down()
@@ -456,13 +457,13 @@ class Server:
         self._settle(entry, encode_error(entry.raw_id, answer_for(error, "a request")))
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
-        """Deliver the answer of a request, unless that has been done."""
+        """Deliver the answer to a request, unless that was done."""
         if not entry.settled:
             silent = entry.request.id is None or entry.cancellation is Cancellation.SILENT
             entry.deliver(None if silent else reply)
             entry.settled = True
         entry.context.is_over = True
-        # A task that was cancelled keeps the error, whose traceback leads to `entry`.
+        # A cancelled task keeps the error, and its traceback refers to `entry`.
         entry.worker = None
         if entry.overdue is not None:
             entry.overdue.cancel()
@@ -497,12 +498,11 @@ class Server:
                 patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
                 loop = asyncio.get_running_loop()
                 entry.overdue = loop.call_later(patience, self._give_up, entry)
-        # The first cancellation says how they are answered; later ones find nothing. If this one
-        # failed, they can be cancelled again.
+        # Only the first cancellation counts. If it fails here, the client can cancel again.
         self._by_id.pop(key, None)
 
     def _give_up(self, entry: InFlight) -> None:
-        """Answer a cancelled request that does not end, for example a tool that ignores it."""
+        """Answer a cancelled request that does not end: a tool may ignore its cancellation."""
         logger.warning("a request goes on although it is cancelled: %.100r", entry.request.method)
         try:
             self._settle(entry, encode_error(entry.raw_id, cancelled(entry.context.error_data)))
@@ -515,17 +515,18 @@ class Server:
             self._output.write(encode_frame(reply, framing))
 
     def _notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification, but none to a client that does not even read answers."""
+        """Send a notification, unless the client does not even read its answers."""
         if self._output.backlog < MAX_BACKLOG_BYTES:
             self._write(encode_request(method, params))
 
     # -- stopping ---------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
-        """Wait that long for requests in flight to end by themselves.
+        """Wait at most `seconds` for requests in flight to end by themselves.
 
-        The time is counted in turns, of which a busy machine that does not run this process takes
-        one at most: commands have had no time then either, or their ends have not been seen yet.
+        Counts turns instead of looking at the clock: if a busy machine does not run this process
+        for a while, that takes one turn at most. The commands had no time then either, or the
+        daemon has not seen their ends yet.
         """
         for _ in range(math.ceil(seconds / DRAIN_TURN_S)):
             with anyio.move_on_after(DRAIN_TURN_S):
@@ -538,7 +539,7 @@ class Server:
     def refuse_in_flight(self) -> None:
         """Answer everything in flight with shutting_down, and cancel it."""
         while self._members:
-            # The daemon is draining, so these are refused.
+            # The daemon drains, so it refuses these.
             self._accept(*self._members.popleft())
         self._waiting.clear()
         for entry in list(self._in_flight):

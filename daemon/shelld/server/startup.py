@@ -1,8 +1,8 @@
 """The first steps of the program: claim the streams, restore the environment.
 
-After `claim_stdio` fd 0 is the null device and fd 1 is stderr, so nothing in this process or below
-it can read a request or write into an answer by accident, and nothing that the parent left open
-reaches a command.
+After `claim_stdio`, fd 0 is the null device and fd 1 is stderr. So neither this process nor a child
+can read a request or write into an answer by accident. Commands inherit no descriptor that the
+parent left open.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ That is no JSON-RPC request. Paste this line to run a command:
 Ctrl-D ends the daemon.
 """
 
-# For `--bash`, to show that it is bash. Only another program takes this long.
+# Time for the program of `--bash` to prove that it is bash, which takes milliseconds.
 _BASH_TRIAL_S: Final = 5.0
 # An exit code that no other program is likely to return.
 _IS_BASH: Final = 42
 
 
 class StartupError(Exception):
-    """The sentence says what this program cannot do without."""
+    """The daemon cannot start. The message is a sentence for the user."""
 
 
 def claim_stdio() -> tuple[int, int]:
-    """Move the protocol's streams out of the way; return their new descriptors (in, out).
+    """Move the protocol's streams to new descriptors; return them (in, out).
 
-    Raises StartupError. If fd 0 or fd 1 is closed, there is nobody to serve, and whatever was
-    opened next would take their place.
+    Raises StartupError. If fd 0 or fd 1 is closed, there is no client, and the next open file would
+    take its number.
     """
     try:
         return _claim()
@@ -67,8 +67,8 @@ def claim_stdio() -> tuple[int, int]:
 def require_proc() -> None:
     """Raise StartupError without a /proc of this PID namespace, on Linux.
 
-    There is no other way to find what a command leaves behind, and a session's state is handed on
-    through /proc/self/fd.
+    Without it, nothing finds the processes that a command leaves behind, and a session's state
+    cannot pass through /proc/self/fd.
     """
     if sys.platform == "linux" and not proc_is_usable():
         raise StartupError("/proc must be mounted, and be that of this PID namespace")
@@ -95,14 +95,14 @@ def _claim() -> tuple[int, int]:
 
 
 def undo_locale_coercion() -> None:
-    """Take LC_CTYPE back to what the parent gave; commands are to see nothing of ours.
+    """Restore the parent's LC_CTYPE, so that commands see no variable of ours.
 
-    In the C locale Python sets LC_CTYPE for itself and its children (PEP 538). The kernel still
-    shows the environment as it was; where it does not, the variable stays.
+    In the C locale, Python sets LC_CTYPE for itself and its children (PEP 538). /proc still shows
+    the original environment. If it does not, the variable stays.
     """
     given = None
     try:
-        # pathlib would be imported for this alone.
+        # Nothing else here needs pathlib.
         with open("/proc/self/environ", "rb") as file:
             variables = file.read().split(b"\0")
     except OSError:
@@ -117,9 +117,9 @@ def undo_locale_coercion() -> None:
 
 
 def raise_file_limit() -> int:
-    """Raise our own soft limit of open files; return what it was, which is what commands get.
+    """Raise our soft limit of open files; return the old one, which commands get.
 
-    A running shell takes four descriptors, and the usual soft limit of 1,024 is for programs that
+    A running shell takes four descriptors. The usual soft limit of 1,024 is meant for programs that
     use select(2).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -134,7 +134,7 @@ def _open_descriptors() -> list[int]:
 
 
 def greeting_for(incoming: int) -> str:
-    """Return what to tell a person: nothing unless requests come from a terminal."""
+    """Return the greeting for a person, or "" if requests do not come from a terminal."""
     if not os.isatty(incoming):
         return ""
     from shelld import __version__  # noqa: PLC0415
@@ -143,14 +143,14 @@ def greeting_for(incoming: int) -> str:
 
 
 def hint_for(incoming: int) -> str:
-    """Return what to tell a person who types no request: nothing unless there is a terminal."""
+    """Return the hint for a person who types something else, or "" without a terminal."""
     return _HINT.format(example=_EXAMPLE) if os.isatty(incoming) else ""
 
 
 def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:
     """Return why `path` cannot run commands, or None if it can.
 
-    A file that `is_trusted` to be bash is not started: that would delay the daemon.
+    Does not run a file that `is_trusted`: that would delay the daemon.
     """
     try:
         mode = os.stat(path).st_mode
@@ -166,7 +166,7 @@ def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:
 def _problem_when_run(path: str) -> str | None:
     import subprocess  # noqa: PLC0415
 
-    # A startup file could do anything.
+    # Without BASH_ENV: a startup file could do anything.
     env = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
     try:
         ended = subprocess.run(

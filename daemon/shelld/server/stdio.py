@@ -1,12 +1,12 @@
-"""The two protocol streams: read without blocking, written without blocking.
+"""The two protocol streams. Reads and writes never block.
 
-Owns the protocol's descriptors. Their flags are never changed, as the parent shares them. A parent
-may have set O_NONBLOCK: EAGAIN then means "later", and neither end of file nor a broken stream.
+Owns the protocol's descriptors. Never changes their flags, because the parent shares them. If the
+parent has set O_NONBLOCK, EAGAIN means "later", not end of file or a broken stream.
 
-`Output.write` never waits. What the client does not take is queued, and a thread of its own waits
-for the client; the reader of requests looks at `backlog` and stops reading until it shrinks. The
-thread is started at once, so that a shortage of threads cannot keep an answer back, and it is a
-daemon thread: one that is stuck in a write cannot keep the process.
+`Output.write` never waits. It queues what the client does not take at once, and a thread waits for
+the client. The server looks at `backlog` and stops reading requests until it shrinks. The thread
+starts with the stream, so that a later shortage of threads cannot hold an answer back. It is a
+daemon thread, so that one stuck in a write cannot keep the process alive.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from shelld.keeper.transient import TRANSIENT
 from shelld.process import faults
 from shelld.server.startup import StartupError
 
-# What a pipe holds; more would be a large allocation for each request.
+# The capacity of a pipe. More would be a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
 
-# How a write fails once the reader has closed its end.
+# The errors of a write after the reader has closed its end.
 _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
-# What is handed to the kernel in one go by the thread: many small answers in one call.
+# The thread joins small answers up to this size into one write.
 _WRITE_BYTES: Final = 1024 * 1024
 
-# Before the thread tries again where it cannot wait for the client: poll(2) fails if it is given
-# more descriptors than the limit on open files, which may be 0.
+# Pause before the thread tries again if it cannot wait for the client: poll(2) fails for more
+# descriptors than the limit on open files, which may be 0.
 _RETRY_S: Final = 0.01
 
 
 class Input:
-    """The stream of requests, whatever it is: pipe, socket, terminal, file or null device."""
+    """The stream of requests: a pipe, socket, terminal, file or null device."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        # Regular files and the null device cannot be waited for, and never need to be.
+        # epoll(7) refuses regular files and the null device, which are always readable.
         self._can_wait = True
         with selectors.DefaultSelector() as selector:
             try:
@@ -63,7 +63,7 @@ class Input:
                 self._can_wait = False
 
     async def watch(self, on_readable: Callable[[], bool]) -> None:
-        """Call `on_readable`, which is to `read`, when there is something, until it says True."""
+        """Call `on_readable`, which reads, when the stream is readable, until it returns True."""
         if self._can_wait:
             watch = Watch(self._descriptor)
             try:
@@ -78,8 +78,8 @@ class Input:
     def read(self) -> bytes | None:
         """Return the next bytes, b"" at end of file or if the stream is broken, None for "later".
 
-        A blocking stream does not block here: this process is its only reader, and reads only what
-        has become readable.
+        Does not block, even on a blocking stream: this process is its only reader and reads only
+        when the stream is readable.
         """
         try:
             return os.read(self._descriptor, READ_BYTES)
@@ -88,9 +88,9 @@ class Input:
 
 
 def _room_of_empty_pipe(descriptor: int) -> int:
-    """Return how much a pipe holds if there is nothing in it, else 0; also 0 if that is unknown.
+    """Return the capacity of an empty pipe, or 0 if it is not empty or not a pipe.
 
-    Asked each time, as a client may change the size of what is its pipe too.
+    Asks each time: the client shares the pipe and may change its size.
     """
     if not hasattr(fcntl, "F_GETPIPE_SZ"):
         return 0
@@ -103,16 +103,16 @@ def _room_of_empty_pipe(descriptor: int) -> int:
 
 
 def _joined(pieces: list[memoryview]) -> memoryview:
-    """Return `pieces` as one. A single one, which may be large, is not copied."""
+    """Return `pieces` joined. Does not copy a single piece, which may be large."""
     return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
 
 
 class Output:
     """The stream of answers.
 
-    `backlog` is how many bytes were written here and not yet taken by the kernel; `is_broken`, that
-    no more can be written; `failure` says why, unless the client is gone. Raises StartupError if no
-    thread can be started.
+    `backlog` is the number of bytes that the kernel has not taken yet. `is_broken` is set if no
+    more can be written; `failure` then says why, unless the client is gone. Raises StartupError if
+    the thread cannot start.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -136,11 +136,11 @@ class Output:
         try:
             thread.start()
         except RuntimeError:
-            # Python does not pass on the reason. The system has only this one.
+            # Python hides the errno of pthread_create, which has only this one.
             raise StartupError(f"cannot start a thread: {os.strerror(errno.EAGAIN)}") from None
 
     def write(self, data: bytes) -> None:
-        """Write `data` as one piece, now or as soon as the client takes it. Never raises."""
+        """Write `data` in one piece, now or once the client reads. Never raises."""
         if self.is_broken or self._closed:
             return
         written = 0
@@ -150,7 +150,7 @@ class Output:
             if written < len(data) and not self.is_broken:
                 self._enqueue(memoryview(data)[written:])
         except Exception:
-            # Part of a message may be out, so nothing can follow it.
+            # A part of a message may have been written, so nothing can follow it.
             faults.report("the writer of answers")
             self._break()
 
@@ -164,17 +164,17 @@ class Output:
         try:
             return self._write_at_once(data)
         except Exception:
-            # Then nothing was written. The thread tries again.
+            # Nothing was written. The thread tries again.
             faults.report("the writer of answers")
             return 0
 
     def _write_at_once(self, data: bytes) -> int:
-        """Write what surely does not block, saving the hop to the thread; return how much."""
+        """Write as much as cannot block, and return how much. Saves waking the thread."""
         try:
             if self._socket is not None:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
             if stat.S_ISFIFO(self._mode) and self._takes_some():
-                # A pipe that polls writable takes PIPE_BUF bytes, whole (pipe(7)).
+                # A pipe that polls as writable takes PIPE_BUF bytes at once (pipe(7)).
                 if len(data) <= select.PIPE_BUF:
                     return os.write(self._descriptor, data)
                 if room := _room_of_empty_pipe(self._descriptor):
@@ -185,14 +185,14 @@ class Output:
         return 0
 
     def _takes_some(self) -> bool:
-        """Whether the stream surely takes something now."""
+        """Whether a write would not block now."""
         try:
             return bool(self._poll.poll(0))
         except OSError:
             return False
 
     def _break(self, error: OSError | None = None) -> None:
-        """No more can be written. Without an `error`, our own code has failed."""
+        """Mark the stream as broken. Without `error`, our own code has failed."""
         self._note_failure(error)
         with self._lock:
             self.is_broken = True
@@ -200,7 +200,7 @@ class Output:
         self._signal_progress()
 
     def _run(self) -> None:
-        # Only the calls below hold data, so none is kept alive while this frame waits.
+        # Hold no data in this frame: it would stay alive during the wait.
         try:
             while self._wait_for_queue():
                 self._write_queued()
@@ -210,14 +210,14 @@ class Output:
             self._wake_loop()
 
     def _wait_for_queue(self) -> bool:
-        """Return True once something is queued, False if nothing will be."""
+        """Wait until something is queued. Return False once nothing more can be."""
         with self._lock:
             while not (self._queue or self._closed or self.is_broken):
                 self._queued.wait()
             return bool(self._queue) and not self.is_broken
 
     def _write_queued(self) -> None:
-        """Write what is queued, or a part of it, and wait for the client as long as it takes."""
+        """Write the queue or a part of it, waiting for the client as long as it takes."""
         with self._lock:
             pieces = [self._queue.popleft()]
             size = len(pieces[0])
@@ -225,7 +225,7 @@ class Output:
                 pieces.append(self._queue.popleft())
                 size += len(pieces[-1])
         with suppress(MemoryError):
-            # So that many small ones take one system call.
+            # One system call for many small answers.
             pieces = [_joined(pieces)]
         try:
             for piece in pieces:
@@ -256,12 +256,12 @@ class Output:
             return 0
 
     def _wake_loop(self) -> None:
-        # If the event loop has ended, nobody waits any more.
+        # If the event loop has ended, nothing waits any more.
         with suppress(RuntimeError):
             call_threadsafe(self._token, self._signal_progress)
 
     def _says_client_is_gone(self, error: OSError) -> bool:
-        # EIO is how a write fails on a terminal that was closed.
+        # A write to a closed terminal fails with EIO.
         is_closed_terminal = error.errno == errno.EIO and stat.S_ISCHR(self._mode)
         return error.errno in _CLIENT_IS_GONE or is_closed_terminal
 
@@ -273,9 +273,9 @@ class Output:
         self.is_broken = True
 
     def close(self) -> None:
-        """Write nothing more than what is queued. The thread ends then, or with the process.
+        """Accept no more data. The thread ends when the queue is empty, or with the process.
 
-        The descriptor stays open: it is not ours.
+        Leaves the descriptor open.
         """
         with self._lock:
             self._closed = True
@@ -289,12 +289,12 @@ class Output:
         self._progress = anyio.Event()
 
     async def wait_empty(self) -> None:
-        """Wait until the queue has been emptied or the stream has broken."""
-        # Loop: the wake-up may be older than the last write.
+        """Wait until the queue is empty or the stream is broken."""
+        # In a loop: the wake-up may be older than the last write.
         while self.backlog and not self.is_broken:
             await self._progress.wait()
 
     async def wait_broken(self) -> None:
-        """Wait until a write has found that nobody reads any more."""
+        """Wait until a write finds that the client is gone."""
         while not self.is_broken:
             await self._progress.wait()
