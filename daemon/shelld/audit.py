@@ -1,10 +1,10 @@
 """The audit log: one JSON line per command, never output, never environment values.
 
-Owns the log file and its rotation: at `max_bytes` FILE becomes FILE.1, and so on to FILE.3. Files
-are made with mode 0600. FILE may also be a device or a FIFO that somebody reads; those are neither
-rotated nor changed. A line that cannot be written at once is lost, and a warning says so; it never
-fails or delays a command. A line that was cut short stays on a line of its own. If FILE cannot be
-rotated, it grows.
+Owns the log file and its rotation: at `max_bytes`, FILE becomes FILE.1, and so on to FILE.3.
+Creates files with mode 0600. FILE may also be a device, or a FIFO with a reader; it never rotates
+or changes those. A line that cannot be written at once is lost with a warning; it never fails or
+delays a command. A line that was cut short stays on a line of its own. If FILE cannot be rotated,
+it grows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger("shelld.audit")
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`bash_id` is None for a command that was not run: blocked, or a dry run."""
+    """`bash_id` is None for a command that did not run: a blocked one, or a dry run."""
 
     time: str
     session: str | None
@@ -71,9 +71,9 @@ class AuditLog:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        # So that a warning is given once, and not for each line.
+        # Warn once, not for each line.
         self._cannot_write = self._cannot_rotate = False
-        # Device and inode, by which others that write to the same log are noticed.
+        # Device and inode of the file, to notice a rotation by another daemon.
         self._identity = 0, 0
         self._descriptor = self._open()
 
@@ -83,11 +83,11 @@ class AuditLog:
         self._is_file = stat.S_ISREG(status.st_mode)
         self._identity = status.st_dev, status.st_ino
         self._size = status.st_size
-        # The log holds commands: an older file with a wider mode is narrowed.
+        # The log holds commands, so an older file with a wider mode gets mode 0600.
         if self._is_file:
             with contextlib.suppress(PermissionError):
                 os.fchmod(descriptor, 0o600)
-        # Whether the last line has no end, as only a part of it was written.
+        # Whether only a part of the last line was written.
         self._is_cut = self._is_file and self._size > 0 and not _ends_with_line(self._path)
         return descriptor
 
@@ -107,17 +107,17 @@ class AuditLog:
             self._cannot_write = True
 
     def _append(self, line: bytes) -> None:
-        """Raises OSError if not all of it can be written."""
+        """Append a line. Raises OSError if it cannot be written whole."""
         view = memoryview(line)
         while view:
-            # The rest of a short write is tried once more, and that tells why it was short.
+            # After a short write, writing the rest raises the reason.
             written = os.write(self._descriptor, view)
             self._size += written
             view = view[written:]
             self._is_cut = line[len(line) - len(view) - 1] != ord("\n")
 
     def _follow(self) -> None:
-        """See what others have written, and go on in the new file if one has rotated the log."""
+        """Take notice of lines of other daemons, and of the new file if one has rotated the log."""
         # If no file can be opened, the old file stays in use.
         with contextlib.suppress(OSError):
             try:
@@ -136,12 +136,13 @@ class AuditLog:
 
     def _rotate(self) -> None:
         try:
-            # Hold it until the old file is closed. Do not wait for it: its holder rotates for all.
+            # Hold the lock until the old file is closed. Do not wait for it: its holder rotates for
+            # all.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
         except OSError:
-            # Without locks, other daemons go unnoticed.
+            # Without locks, daemons do not notice each other.
             pass
         try:
             self._begin_new_file()
@@ -152,7 +153,7 @@ class AuditLog:
             self._cannot_rotate = True
 
     def _begin_new_file(self) -> None:
-        # There is none if the last attempt could not open a new one. Then the old files stay.
+        # FILE is missing if the last attempt could not open a new one. Then the old files stay.
         numbers = range(OLD_FILES, 0, -1) if self._path.exists() else ()
         for number in numbers:
             source = self._path if number == 1 else self._numbered(number - 1)

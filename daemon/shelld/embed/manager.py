@@ -1,10 +1,9 @@
-"""The one manager of a program.
+"""The manager of a program that embeds shelld.
 
-``ShellManager()`` always is the same. It *runs* inside of ``async with``; or, where nobody has
-entered it, from the first call on, until `reset` or the end of the program. It then has an event
-loop in a thread of its own, as it does where the program's is not asyncio. So shells outlive the
-event loop that they were asked for on, and can be used from others. In a daemon it stands for the
-manager of that: see `adopt`.
+``ShellManager()`` always returns the same object. It *runs* inside ``async with``; without that,
+from the first call until `reset` or the end of the program. Then, and if the program's event loop
+is not asyncio, its event loop runs in a thread of its own. So shells outlive the event loop of the
+caller, and can be used from others. In a daemon, it stands for the daemon's manager: see `adopt`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 
 class ShellManager:
-    """Raises RuntimeError if `options` are given and there is a manager already.
+    """Raises RuntimeError for `options` if there is a manager already.
 
     Its coroutines can be awaited on any event loop.
     """
@@ -46,7 +45,7 @@ class ShellManager:
     _instance: ClassVar[ShellManager | None] = None
     _making: ClassVar[threading.Lock] = threading.Lock()
 
-    # And no __init__, as that would be called each time.
+    # No __init__, because each call would run it.
     def __new__(cls, options: ManagerOptions | None = None) -> ShellManager:
         with cls._making:
             if cls._instance is None:
@@ -61,22 +60,22 @@ class ShellManager:
         # None while it does not run.
         self._owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
-        # If that is where it runs.
+        # Set if it runs in a thread.
         self._thread: LoopThread | None = None
         self._opening = threading.Lock()
-        # After `reset`.
+        # Set by `reset`.
         self._is_over = False
         self._is_adopted = False
-        # Those that the program holds, by id.
+        # The shells that the program refers to, by id.
         self._processes: weakref.WeakValueDictionary[str, ShellProcess] = (
             weakref.WeakValueDictionary()
         )
 
     @classmethod
     def adopt(cls, manager: Manager) -> None:
-        """Let ``ShellManager()`` stand for a manager that runs; on the event loop of that.
+        """Let ``ShellManager()`` stand for a running manager. Call it on that manager's event loop.
 
-        Does nothing if it already does.
+        Does nothing the second time.
         """
         with cls._making:
             if cls._instance is not None and cls._instance._manager is manager:
@@ -88,7 +87,7 @@ class ShellManager:
         manager.on_close = adopted._leave
 
     def _leave(self) -> None:
-        """The manager that this one stands for ends."""
+        """Note that the adopted manager ends."""
         if self._owner is not None:
             self._owner.close()
         with self._making:
@@ -101,9 +100,9 @@ class ShellManager:
 
     @classmethod
     async def reset(cls) -> None:
-        """Kill all shells; the next ``ShellManager()`` is another one, unless this is a daemon.
+        """Kill all shells. The next ``ShellManager()`` is a new one, except in a daemon.
 
-        If this one was entered, its scope is still to be left.
+        If this one was entered, its scope must still be left.
         """
         with cls._making:
             one = cls._instance
@@ -128,7 +127,9 @@ class ShellManager:
 
     @classmethod
     def forget_after_fork(cls) -> None:
-        """In a child process: the shells are the parent's, and the thread that they need is not."""
+        """Forget the manager in a forked child: the shells belong to the parent, and the thread is
+        gone.
+        """
         one, cls._instance = cls._instance, None
         cls._making = threading.Lock()
         if one is not None and one._owner is not None:
@@ -179,7 +180,7 @@ class ShellManager:
                     await anyio.to_thread.run_sync(thread.stop)
 
     async def manager(self) -> Manager:
-        """Return the manager behind this one, running. Its event loop is that of `run`.
+        """Return the running manager behind this one. Use it on the event loop of `run` only.
 
         Raises `RpcError` (shutting_down) after `reset`.
         """
@@ -195,7 +196,7 @@ class ShellManager:
         *args: object,
         discard: Callable[[T], object] | None = None,
     ) -> T:
-        """Return what ``await function(*args)`` returns on the event loop that the shells live on.
+        """Return the result of ``await function(*args)`` on the event loop of the shells.
 
         `discard`: see `OwnerLoop.call`. Raises `RpcError` (shutting_down).
         """
@@ -214,16 +215,15 @@ class ShellManager:
     async def create_shell(
         self, command: str, working_dir: str, env: dict[str, str | None] | None = None
     ) -> ShellProcess:
-        """Start a command in the background and return once it runs.
+        """Start a command in the background; return when it runs.
 
-        `env` is laid over the environment, None removing a name. If this is cancelled the command
-        is killed. Raises `RpcError`: invalid_params, spawn_failed, resource_exhausted,
-        shutting_down.
+        `env` is merged into the environment; None removes a name. A cancellation kills the command.
+        Raises `RpcError`: invalid_params, spawn_failed, resource_exhausted, shutting_down.
         """
         check_text(command, working_dir, env)
         request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         process = await self.run(self._start, request, discard=ShellProcess.discard)
-        # Not before its caller waits for something else.
+        # Postponed until the caller waits for something else.
         call_threadsafe(current_token(), process.show_end)
         return process
 
@@ -232,23 +232,23 @@ class ShellManager:
         try:
             await wait_for_start(shell)
         except anyio.get_cancelled_exc_class():
-            # Nobody would know of it.
+            # Nobody has the id.
             shell.discard()
             raise
         process = self._process_of(shell)
-        # However short it is, its caller is to see it running.
+        # Let the caller see even the shortest command running.
         process.hide_end()
         return process
 
     def _process_of(self, shell: Shell) -> ShellProcess:
         process = self._processes.get(shell.id)
-        # Another thread may make one in between.
+        # Another thread may have made one meanwhile.
         return process or self._processes.setdefault(
             shell.id, ShellProcess(record=shell, owner=self._owner)
         )
 
     def get_shell(self, shell_id: str) -> ShellProcess | None:
-        """Return a shell that runs or is retained."""
+        """Return a running or retained shell."""
         try:
             return self._process_of(self._manager.get(shell_id))
         except RpcError:
@@ -259,16 +259,18 @@ class ShellManager:
         return [self._process_of(shell) for shell in self._manager.list_shells()]
 
     def list_running(self) -> list[ShellProcess]:
-        """Return the shells that run or are about to, in start order."""
+        """Return the shells that run or will start, in start order."""
         return [process for process in self.list_shells() if not process.has_ended]
 
     async def kill_all(self, grace_ms: int | None = None) -> int:
-        """Kill every shell and everything any of them left; return how many were not empty."""
+        """Kill every shell and all leftover processes. Return the number of shells that had
+        processes.
+        """
         owner = self._owner
         return 0 if owner is None else await owner.call(self._manager.kill_all, grace_ms)
 
     def cleanup_completed(self, max_age_seconds: float = 3_600) -> int:
-        """Forget shells that ended longer ago and left nothing running; return how many."""
+        """Forget shells that ended before that and left no processes. Return their number."""
         owner, forget = self._owner, self._manager.forget_older_than
         if owner is None:
             return forget(max_age_seconds)
@@ -276,16 +278,16 @@ class ShellManager:
 
 
 def _on_asyncio() -> bool:
-    """Whether the shells can live on the event loop that runs."""
+    """Whether the running event loop is asyncio, on which shells can live."""
     return isinstance(current_token().native_token, asyncio.AbstractEventLoop)
 
 
 def _absolute(working_dir: str) -> str:
-    """Return a directory relative to where the program is now, not where it was once."""
+    """Return an absolute directory, resolved against the program's current one."""
     try:
         return os.path.abspath(working_dir)
     except FileNotFoundError:
-        # Where it is now was deleted.
+        # The current directory was deleted.
         return working_dir
 
 

@@ -1,7 +1,7 @@
-"""The event loop that shells live on, and the way there from other threads and their event loops.
+"""The event loop of the shells, and calls to it from other threads and event loops.
 
-Shells are not safe to be used from several threads; whoever is elsewhere has what it wants done
-here. A call that is cancelled where it waits is cancelled here, and waited for.
+Shells are not thread-safe, so calls from elsewhere run here. Cancelling the caller cancels the call
+here, and waits for it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
 
-# For a scope to be left, which takes no longer than its last kills.
+# Time to leave a scope, which takes no longer than its last kills.
 STOP_TIMEOUT_S: Final = 3.0
 
 
 class OwnerLoop:
-    """To be made on the event loop that it stands for; `tasks` runs what others want done."""
+    """Made on the event loop that it stands for. `tasks` runs the calls."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self._tasks = tasks
         self._token = current_token()
         self._thread = threading.get_ident()
-        # Guards both that follow: once it is closed, nothing is added.
+        # Guards both members below. After `close`, nothing is added.
         self._lock = threading.Lock()
         self._to_do: deque[Callable[[], object]] = deque()
         self._closed = False
@@ -49,9 +49,9 @@ class OwnerLoop:
         *args: object,
         discard: Callable[[T], object] | None = None,
     ) -> T:
-        """Return what ``await function(*args)`` returns here. Raises `RpcError` (shutting_down).
+        """Return the result of ``await function(*args)`` here. Raises `RpcError` (shutting_down).
 
-        `discard` is called here with what was returned, if the caller was cancelled before it came.
+        If the caller was cancelled before the result arrived, calls `discard` with the result here.
         """
         if current_token() == self._token:
             return await function(*args)
@@ -67,9 +67,9 @@ class OwnerLoop:
         return call.result()
 
     def call_sync(self, function: Callable[..., T], *args: object) -> T:
-        """Return what ``function(*args)`` returns here; it must be quick, as both sides wait.
+        """Return the result of ``function(*args)`` here. It must be quick, because both sides wait.
 
-        It is called there if nobody is here any more.
+        If this event loop has ended, calls it in the caller's thread.
         """
         if threading.get_ident() == self._thread:
             return function(*args)
@@ -93,14 +93,14 @@ class OwnerLoop:
             self._add(action)
 
     def close(self) -> None:
-        """Take no more calls. Those already taken begin, and end with the task group."""
+        """Accept no more calls. Accepted calls still start, and end with the task group."""
         with self._lock:
             self._closed = True
         self._do_all()
 
     def abandon(self) -> None:
-        """In a forked child: the event loop of the shells is the parent's."""
-        # Another thread may have held it.
+        """Close in a forked child, where the event loop does not run."""
+        # Another thread may have held the lock during the fork.
         self._lock = threading.Lock()
         self._closed = True
 
@@ -112,7 +112,7 @@ class OwnerLoop:
             try:
                 call_threadsafe(self._token, self._wake)
             except RuntimeError:
-                # The event loop was ended without leaving the scope.
+                # The event loop has ended, although the scope was not left.
                 self._to_do.pop()
                 raise shutting_down() from None
 
@@ -120,7 +120,7 @@ class OwnerLoop:
         self._arrived.set()
 
     async def _do_what_arrives(self) -> None:
-        # In a task, because some things in anyio need one.
+        # In a task, because parts of anyio need one.
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()
@@ -135,7 +135,7 @@ class OwnerLoop:
 
 
 class _Call(Generic[T]):
-    """Made where it is waited for, run at owner."""
+    """One call: made on the caller's event loop, run on the owner's."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _Call(Generic[T]):
         self._scope: anyio.CancelScope | None = None
         self._cancelled = False
         self._value: T | None = None
-        # Kept if the call never finishes.
+        # The outcome if the call never finishes.
         self._error: BaseException | None = shutting_down()
 
     async def run(self) -> None:
@@ -166,14 +166,14 @@ class _Call(Generic[T]):
         except Exception as error:
             self._error = error
         finally:
-            # Its event loop may have ended without waiting.
+            # The caller's event loop may have ended without waiting.
             with suppress(RuntimeError):
                 call_threadsafe(self._caller, self.done.set)
 
     def cancel(self) -> None:
         self._cancelled = True
         if self._error is None:
-            # It was on its way to the caller.
+            # The result was on its way to the caller.
             self._drop_value()
         elif self._scope is not None:
             self._scope.cancel()
@@ -189,22 +189,22 @@ class _Call(Generic[T]):
 
 
 class LoopThread:
-    """Keeps a scope open on an event loop in a thread of its own, until `stop` or the exit.
+    """Keeps a scope open on an event loop in a new thread, until `stop` or the exit.
 
-    Returns when the scope is open, and raises what prevents that.
+    Returns when the scope is open, or raises the error that prevents it.
     """
 
     def __init__(self, scope: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         self._scope = scope
         self._opened: Future[tuple[EventLoopToken, anyio.Event]] = Future()
-        # A program that ends without `stop` is not to wait for it.
+        # A daemon thread: a program that ends without `stop` does not wait for it.
         self._thread = threading.Thread(target=self._run, name="shelld-shells", daemon=True)
         self._thread.start()
         self._token, self._stop = self._opened.result()
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Leave the scope; return when that has happened, or should have."""
+        """Leave the scope. Return when that is done, or after `STOP_TIMEOUT_S`."""
         atexit.unregister(self.stop)
         with suppress(RuntimeError):
             call_threadsafe(self._token, self._stop.set)

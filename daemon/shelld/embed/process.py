@@ -1,4 +1,4 @@
-"""One shell, for a program: the record of it, and what can be done with it from any event loop."""
+"""One shell for a program: its record, and methods for any event loop."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from shelld.shells.shell import Shell
 
 T = TypeVar("T")
 
-# Of the event loop, from a write to a pipe that it watches to the bytes being taken.
+# Turns of the event loop from a write to a watched pipe until the bytes are read.
 _TURNS_TO_READ: Final = 3
 
 
 class BashProcess(NamedTuple):
-    """`returncode` as `subprocess` has it: negative for a signal, None while it runs."""
+    """`returncode` is that of `subprocess`: negative for a signal, None while it runs."""
 
     pid: int
     returncode: int | None
@@ -45,9 +45,9 @@ class _Member(Generic[T]):
 
 
 class ShellProcess:
-    """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
+    """`created_at`, `started_at` and `completed_at` are in seconds, as in time.time().
 
-    One that is made by hand has no process, and is what its attributes are set to.
+    One that a program constructs itself has no process, only the attributes that were set.
     """
 
     id = _Member[str]()
@@ -55,16 +55,16 @@ class ShellProcess:
     working_dir = _Member[str]()
     description = _Member[str | None]()
     session = _Member[str | None]()
-    # From SIGTERM to SIGKILL.
+    # Time from SIGTERM to SIGKILL.
     grace_ms = _Member[int]()
     pid = _Member[int | None]()
     exit_code = _Member[int | None]()
     signal = _Member[str | None]()
-    # Pids that were alive after bash had ended, as last seen.
+    # Pids that were alive after bash ended, at the last look.
     leftover = _Member[list[int]]()
-    # Pids that were alive after the last kill's deadline.
+    # Pids that were alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
-    # Nothing that the command started is left, or nothing was started.
+    # Whether no process of the command is left, or none was started.
     is_empty = _Member[bool]()
     created_at = _Member[float]()
     started_at = _Member[float | None]()
@@ -79,7 +79,7 @@ class ShellProcess:
         record: Shell | None = None,
         owner: OwnerLoop | None = None,
     ) -> None:
-        """`record` lives on the event loop of `owner`."""
+        """`record` belongs to the event loop of `owner`."""
         self.record = record or Shell(id, command, working_dir)
         self._owner = owner
         self._end_is_hidden = False
@@ -93,7 +93,9 @@ class ShellProcess:
 
     @status.setter
     def status(self, status: ShellStatus) -> None:
-        """Raises ValueError for a step that is not in the table, or if there is a process."""
+        """The status. Setting it raises ValueError for an invalid transition, or if there is a
+        process.
+        """
         shell = self.record
         if shell.killer is not None:
             raise ValueError("what has a process has the state of that")
@@ -103,7 +105,7 @@ class ShellProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether its bash runs; false before the start, too."""
+        """Whether its bash runs; also false before the start."""
         return self.status is ShellStatus.RUNNING
 
     @property
@@ -112,25 +114,25 @@ class ShellProcess:
 
     @property
     def process(self) -> BashProcess | None:
-        """Its bash, None if that has not been started."""
+        """Its bash, None before the start."""
         if self.record.pid is None:
             return None
         return BashProcess(self.record.pid, self.record.returncode if self.has_ended else None)
 
     @property
     def duration_ms(self) -> float | None:
-        """From `started_at` to `completed_at`, or until now; None before it has started."""
+        """Time from `started_at` to `completed_at`, or until now; None before the start."""
         if self.started_at is None:
             return None
         end = time.time() if self.completed_at is None else self.completed_at
         return (end - self.started_at) * 1000
 
     def hide_end(self) -> None:
-        """Show it as running until `show_end`."""
+        """Show the shell as running until `show_end`."""
         self._end_is_hidden = True
 
     def show_end(self) -> None:
-        """Show it as it is, after `hide_end`."""
+        """Show the true state again, after `hide_end`."""
         self._end_is_hidden = False
         if self._owner is not None:
             self._owner.call_soon(self.record.notify)
@@ -138,13 +140,13 @@ class ShellProcess:
     # -- waiting and killing ----------------------------------------------------------------
 
     async def wait(self, timeout: float | None = None) -> int:
-        """Wait until bash has ended; return its exit code, negative for a signal.
+        """Wait until bash has ended. Return its exit code, negative for a signal.
 
-        After `timeout` seconds the shell is killed, its status is TIMEOUT, and TimeoutError is
-        raised.
+        After `timeout` seconds, kills the shell, whose status becomes TIMEOUT, and raises
+        TimeoutError.
         """
         if self.has_ended:
-            # This works after the manager has ended, too.
+            # This also works after the manager has ended.
             await checkpoint()
             return self._known_returncode()
         return await self._run_on_owner(self._wait, timeout)
@@ -168,19 +170,21 @@ class ShellProcess:
         return returncode
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds; it is looked at whenever something happened to the shell.
+        """Wait until `condition` holds. Checks it after each event of the shell.
 
-        It is called on the event loop that the shells live on.
+        Calls it on the event loop of the shells.
         """
         await self._run_on_owner(self.record.wait_until, condition)
 
     async def kill(self) -> None:
-        """SIGKILL the whole tree, and return once it is dead; nothing if there is no process."""
+        """Send SIGKILL to the whole tree, and return when it is dead. Without a process, does
+        nothing.
+        """
         if not self.is_empty:
             await self._run_on_owner(self._end, signal.SIGKILL, 0)
 
     async def terminate(self) -> None:
-        """SIGTERM the whole tree, SIGKILL what does not heed it; return once it is dead."""
+        """Send SIGTERM to the whole tree, then SIGKILL to what is left. Return when it is dead."""
         if not self.is_empty:
             await self._run_on_owner(self._end, signal.SIGTERM, self.grace_ms)
 
@@ -191,7 +195,7 @@ class ShellProcess:
         return await self.record.end_tree(number, grace_ms, event)
 
     def discard(self) -> None:
-        """Have the whole tree killed, without waiting for that; on the shells' event loop."""
+        """Kill the whole tree without waiting. Call it on the event loop of the shells."""
         self._end_is_hidden = False
         self.record.discard()
 
@@ -209,8 +213,8 @@ class ShellProcess:
     def get_new_output(self, include_stderr: bool = True) -> str:
         """Return the output since the last read, by this or another call.
 
-        What stderr has follows a line ``[stderr]``. An unfinished character or escape sequence of a
-        running shell is left for later, as `bash_output` does.
+        The text of stderr follows a line ``[stderr]``. An incomplete character or escape sequence
+        of a running shell stays for later, as in `bash_output`.
         """
         return self._here(self._new_output, include_stderr)
 
@@ -223,7 +227,7 @@ class ShellProcess:
         return join_streams(*texts)
 
     def get_all_output(self, include_stderr: bool = True) -> str:
-        """Return all output that is kept. The position of other reads does not move."""
+        """Return all kept output. Does not move the position of other reads."""
         return self._here(self._all_output, include_stderr)
 
     def _all_output(self, include_stderr: bool) -> str:
@@ -239,7 +243,7 @@ class ShellProcess:
 
     @property
     def stdout_buffer(self) -> str:
-        """All output that is kept, with escape sequences."""
+        """All kept output, with escape sequences."""
         return self._here(lambda: self._text(self.record.stdout, 0, strip=False)[0])
 
     @stdout_buffer.setter
@@ -256,7 +260,7 @@ class ShellProcess:
 
     @property
     def last_read_stdout(self) -> int:
-        """Up to where it has been read, in bytes."""
+        """The position of the reads, in bytes."""
         return self.record.stdout.read_position
 
     @last_read_stdout.setter

@@ -1,13 +1,11 @@
-"""Where the units of a terminal program's output begin and end, and which are escape sequences.
+"""Divides output into units, and finds escape sequences. Pure.
 
-Pure. A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. What is
-one is decided by the bytes alone and within `MAX_SEQUENCE_BYTES`, so the answer is the same however
-the bytes were cut.
+A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. Only the bytes
+themselves decide, within `MAX_SEQUENCE_BYTES`, so the result is the same however reads cut them.
 
-Escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM and
-APC, designations of character sets, and two-byte escapes; with xterm's habit of ending OSC with
-BEL. Of their 8-bit forms only CSI (U+009B) is known, as that is the one that terminals still take
-in UTF-8.
+The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
+and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends OSC. CSI
+(U+009B) is the only 8-bit form, because it is the only one that terminals accept in UTF-8.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# A control string that is longer is not one: its text is output like any other. Hyperlinks,
-# clipboards and the chunks of images stay below, and what never ends is waited for only so long.
+# A longer control string counts as text. Hyperlinks, clipboards and chunks of images are shorter,
+# and a read waits no longer for a string that never ends.
 MAX_SEQUENCE_BYTES: Final = 64 * 1024
 _MAX_STRING: Final = MAX_SEQUENCE_BYTES - 4
 _MAX_PARAMETERS: Final = 1024
@@ -31,20 +29,20 @@ _SEQUENCE: Final = re.compile(
     rb"%s[\x40-\x7e]|%s(?:\x07|\x1b\\)|%s\x1b\\|%s[\x30-\x7e]|%s"
     % (_CSI, _OSC, _STRING, _NF, _TWO_BYTES)
 )
-# The same, as far as they have come when the data ends.
+# The beginnings of the same sequences, at the end of the data.
 _UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _OSC, _STRING, _NF))
-# Of these, the only ones that a line end can be part of.
+# The only sequences that can contain a line end.
 _UNFINISHED_STRING: Final = re.compile(rb"(?:%s|%s)\Z" % (_OSC, _STRING))
-# What is taken out: sequences, and an ESC that begins none. What follows that is text; but where
-# the output ends, the beginning of a short sequence is nothing else.
+# What `without_escapes` removes: sequences, and an ESC that begins none (the bytes after it are
+# text). At the end of the output, it also removes the beginning of a short sequence.
 _STRIPPED: Final = re.compile(rb"%s|\x1b" % _SEQUENCE.pattern)
 _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.pattern, _CSI, _NF))
 
 
 def without_escapes(data: bytes, *, is_end: bool) -> list[bytes]:
-    """Return `data`, a whole number of units, without sequences, in pieces to decode apart.
+    """Return `data`, which is whole units, without sequences, as pieces to decode separately.
 
-    `is_end`: nothing follows, so that the last unit may be unfinished.
+    With `is_end`, nothing follows, and the last unit may be incomplete.
     """
     if b"\x1b" in data or b"\x9b" in data:
         return (_STRIPPED_AT_END if is_end else _STRIPPED).split(data)
@@ -52,14 +50,14 @@ def without_escapes(data: bytes, *, is_end: bool) -> list[bytes]:
 
 
 def whole_units(data: bytes) -> int:
-    """Return how many bytes of `data`, which more may follow, are whole units."""
+    """Return how many bytes of `data` are whole units. More data may follow."""
     size = len(data) - _unfinished_character(data)
     window = max(0, len(data) - MAX_SEQUENCE_BYTES)
-    # Single bytes, as those are looked for ten times as fast as two.
+    # A search for one byte is ten times as fast as one for two.
     for position in (data.rfind(b"\x1b", window), data.rfind(b"\x9b", window) - 1):
         if position >= 0 and _UNFINISHED.match(data, position):
             size = min(size, position)
-            # An ESC at the very end may be the first half of what ends a control string.
+            # An ESC at the very end may be the first half of a string terminator.
             before = data.rfind(b"\x1b", window, position)
             if before >= 0 and _UNFINISHED.match(data, before):
                 size = before
@@ -69,7 +67,7 @@ def whole_units(data: bytes) -> int:
 def open_string(data: bytes, line_end: int) -> int | None:
     """Return the start of the control string that continues after `line_end`, or None.
 
-    `line_end` is the position after a "\\n". Takes as long as it is from there to the last ESC.
+    `line_end` is the position after a "\\n". Searches back from there to the last ESC.
     """
     position = data.rfind(b"\x1b", max(0, line_end - MAX_SEQUENCE_BYTES), line_end)
     if position >= 0 and _UNFINISHED_STRING.match(data, position, line_end):
@@ -78,7 +76,7 @@ def open_string(data: bytes, line_end: int) -> int | None:
 
 
 def first_unit(data: bytes) -> int:
-    """Return the size of the first unit; 0 if `data`, which more may follow, has no whole one."""
+    """Return the size of the first unit; 0 if it is incomplete. More data may follow."""
     sequence = _SEQUENCE.match(data)
     if sequence is not None:
         return sequence.end()
@@ -86,7 +84,7 @@ def first_unit(data: bytes) -> int:
         return 0
     for size in range(1, min(4, len(data)) + 1):
         if _unfinished_character(data[:size]) < size:
-            # It is a character, or the byte before has made it impossible to become one.
+            # It is a character, or the previous byte cannot be part of one.
             return size if _is_text(data[:size]) else max(1, size - 1)
     return 0
 
@@ -100,13 +98,13 @@ def _is_text(data: bytes) -> bool:
 
 
 def _unfinished_character(data: bytes) -> int:
-    """Return how many bytes at the end begin a UTF-8 character that is not complete yet."""
+    """Return the number of bytes at the end that begin an incomplete UTF-8 character."""
     for length in range(1, min(3, len(data)) + 1):
         byte = data[-length]
         if byte < 0x80:
             return 0
         if byte >= 0xC0:
-            # Only bytes that a decoder would wait for: ED A0 can never become a character.
+            # Only bytes that may become a character: ED A0 never can.
             try:
                 data[-length:].decode()
             except UnicodeDecodeError as error:

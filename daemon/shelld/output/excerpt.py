@@ -1,7 +1,7 @@
-"""What is new of a stream, in at most so many characters: all of it, or its head and its tail.
+"""The new output of a stream in a limited number of characters: all of it, or its head and tail.
 
-For a reader with little room, which is to know how it began and where it stands. What is left out
-in the middle counts as read, and can be read by its offsets, which a notice in its place tells.
+For a reader with little room that wants to know the beginning and the current state. The omitted
+middle counts as read. A notice in its place gives its offsets, with which it can be read.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
 from shelld.output.text import begins_within_line, last_states, plain_text, read_text
 
-# What a head may lose at its end, and a tail at its beginning, to be whole lines: a part of each.
+# The part that a head may lose at its end, or a tail at its beginning, to consist of whole lines.
 _LINE_SHARE: Final = 5
 
-# How far from where it begins, or from the end, text is looked for.
+# How many bytes from the beginning, or from the end, to search for text.
 _WINDOW_BYTES: Final = 1024 * 1024
 
-# Attempts to find as much text as there is room for, where it has fewer characters than bytes.
+# Attempts to fill the room with text that has fewer characters than bytes.
 _ATTEMPTS: Final = 5
 
-# How near the end the line is that shows the progress.
+# How near the end to look for the line that shows the progress.
 _GLANCE_BYTES: Final = 4096
 
 
 class Notice(Protocol):
     def __call__(self, start: int, end: int) -> str:
-        """Return the line that stands for the bytes from `start` to `end`."""
+        """Return the notice for the omitted bytes from `start` to `end`."""
         ...
 
 
@@ -42,9 +42,9 @@ class _Part(NamedTuple):
 
 
 class ExcerptReader(StreamReader):
-    """`limit` tells at each look how many characters there is room for, without the notice.
+    """`limit` returns the room in characters, without the notice, each time it is called.
 
-    Text is stripped of escape sequences.
+    Removes escape sequences from the text.
     """
 
     def __init__(self, stream: OutputStream, *, limit: Callable[[], int], notice: Notice) -> None:
@@ -58,7 +58,7 @@ class ExcerptReader(StreamReader):
         whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:
-            # What others dropped after it was read is not missing.
+            # Bytes dropped after this reader has read them are not missing.
             (text, _, end), dropped = whole
         else:
             head = _head(store, start, stop, limit // 2)
@@ -74,9 +74,9 @@ class ExcerptReader(StreamReader):
 async def _whole(
     store: StreamStore, start: int, stop: int, limit: int, *, final: bool
 ) -> tuple[_Part, int] | None:
-    """Return all there is, and how many bytes were dropped before it.
+    """Return all new text, and how many bytes were dropped before it.
 
-    None if there is no room for that, or if there is a gap in it.
+    Return None if it does not fit or has a gap.
     """
     text, position, dropped = "", start, 0
     while True:
@@ -88,7 +88,7 @@ async def _whole(
         text += piece.text
         dropped += piece.dropped
         if position > start:
-            # Of a line that was overwritten, only the last state has to have room.
+            # Only the last state of an overwritten line needs room.
             text = last_states(text, continues=begins_within_line(store, start))
         if len(text) > limit:
             return None
@@ -120,7 +120,7 @@ def _tail(store: StreamStore, after: int, stop: int, room: int, *, final: bool) 
     kept = store.read(tail.start, len(tail.text) // _LINE_SHARE)
     lines = kept.data.find(b"\n") + 1
     if not lines:
-        # The first character may have been cut in two.
+        # The first character may have been cut.
         lines = next((at for at, byte in enumerate(kept.data[:4]) if byte & 0xC0 != 0x80), 0)
     return _from(store, kept.start + lines, stop, final=final)
 
@@ -133,7 +133,7 @@ def _from(store: StreamStore, start: int, stop: int, *, final: bool) -> _Part:
         piece = read_text(store, position, stop, STEP_BYTES, strip=True, final=final)
         if piece.end == position:
             break
-        # What comes before a gap is not the end.
+        # Text before a gap does not end the output.
         texts = [piece.text] if piece.dropped else [*texts, piece.text]
         start = position + piece.dropped if piece.dropped else start
         position = piece.end
@@ -141,14 +141,14 @@ def _from(store: StreamStore, start: int, stop: int, *, final: bool) -> _Part:
 
 
 def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
-    """Return what `read` makes of as many bytes as give no more than `room` characters."""
+    """Return the longest result of `read` that has no more than `room` characters."""
     available = min(available, _WINDOW_BYTES)
     size = min(room, available)
     best = read(size)
     for _ in range(_ATTEMPTS):
         if len(best.text) > room * 0.9 or size == available:
             break
-        # Escape sequences and long characters: there is room for more bytes than characters.
+        # With escape sequences and long characters, more bytes than characters fit.
         size = min(available, max(size + 1, size * room // max(1, len(best.text))))
         more = read(size)
         if len(more.text) > room:
@@ -158,7 +158,7 @@ def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
 
 
 async def count_lines(store: StreamStore, start: int, end: int) -> int:
-    """Return how many lines are kept from `start` to `end`, of which the last may have no end."""
+    """Return the number of kept lines from `start` to `end`, including an unfinished last one."""
     count, last = 0, b"\n"
     position = start
     while position < end:
@@ -174,7 +174,7 @@ async def count_lines(store: StreamStore, start: int, end: int) -> int:
 
 
 def last_lines(store: StreamStore, start: int, end: int, max_characters: int) -> str:
-    """Return the last whole lines from `start` to `end`, or the end of a longer one."""
+    """Return the last whole lines from `start` to `end`, or the end of a line that is too long."""
     begin = max(start, end - _GLANCE_BYTES)
     kept = store.read(begin, end - begin)
     data = kept.data[: max(0, end - kept.start)]
@@ -186,9 +186,9 @@ def last_lines(store: StreamStore, start: int, end: int, max_characters: int) ->
 
 
 def last_line(store: StreamStore, max_characters: int) -> str:
-    """Return the last line of a stream that is not blank, or the end of a longer one.
+    """Return the last line of a stream that is not blank, or the end of a line that is too long.
 
-    For a glance at what goes on: what is not finished counts, and "" means that there is none near.
+    For progress reports: an unfinished line counts. Returns "" if there is none near the end.
     """
     data = store.read(max(0, store.written - _GLANCE_BYTES), _GLANCE_BYTES).data
     text = last_states(plain_text(data, strip=True, is_end=True))

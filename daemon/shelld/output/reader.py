@@ -1,11 +1,10 @@
-"""The part of a stream for one call: the head for a foreground answer, or new output.
+"""Reads the part of a stream for one call: the head for a foreground answer, or new output.
 
-A plain read takes from the position that all plain readers of a stream share. Looking moves
-nothing and may be interrupted; taking is one step without an await, and only what was looked at
-from where the position still is. So two readers never get the same bytes, and never miss any
-between them.
+Plain readers of a stream share one position. `look` moves nothing and may be interrupted. `take` is
+one step without an await, and takes only what was read from the current position. So two readers
+never get the same bytes, and together miss none.
 
-Whatever is large is read in steps, and other requests go first between two of them.
+Large reads happen in steps, with other requests between two of them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from shelld.output.text import (
 
 TRUNCATED_SUFFIX: Final = "... (truncated)"
 
-# About a millisecond's work at most: `read_text` makes steps with many escape sequences shorter.
+# About a millisecond of work: `read_text` shortens steps with many escape sequences.
 STEP_BYTES: Final = 256 * 1024
 
 
@@ -38,7 +37,7 @@ STEP_BYTES: Final = 256 * 1024
 
 
 class Head(NamedTuple):
-    """`text` is of the bytes up to `end`. `is_cut`: it ends with the suffix, and more follows."""
+    """`text` covers the bytes up to `end`. If `is_cut`, it ends with the suffix."""
 
     text: str
     end: int
@@ -46,14 +45,14 @@ class Head(NamedTuple):
 
 
 async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, final: bool) -> Head:
-    """Return the beginning of a stream as at most `max_text_bytes` of UTF-8, suffix included.
+    """Return the beginning of a stream in at most `max_text_bytes` of UTF-8, including the suffix.
 
-    It is cut only if not all of the stream fits, or if the rest was dropped.
+    Cuts only if the stream does not fit or the rest was dropped.
     """
     stop = store.written
     room = max_text_bytes - len(TRUNCATED_SUFFIX)
     gathered = _Gathered(0, strip=strip)
-    # Where to cut, should it come to that.
+    # Where to cut, if necessary.
     cut: Head | None = None
     while True:
         piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)
@@ -76,7 +75,7 @@ async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, fin
 
 
 class _Gathered:
-    """Text so far. The last line is apart, as a carriage return may still replace it."""
+    """The text so far. The last line is separate: a carriage return may replace it."""
 
     def __init__(
         self, end: int, lines: tuple[str, ...] = (), line: str = "", size: int = 0, *, strip: bool
@@ -108,7 +107,7 @@ class _Gathered:
 def _fitting(
     store: StreamStore, gathered: _Gathered, stop: int, room: int, *, strip: bool
 ) -> _Gathered:
-    """Add to `gathered`, in ever smaller steps, until not one unit more has room."""
+    """Add to `gathered`, in ever smaller steps, until no further unit fits."""
     size = STEP_BYTES // 2
     while size:
         piece = read_text(store, gathered.end, stop, size, strip=strip, final=False)
@@ -128,9 +127,9 @@ def _utf8_size(text: str) -> int:
 
 
 def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tuple[str, int]:
-    """Return all that is kept from `start` on, and up to where that goes.
+    """Return all kept text from `start` on, and the offset of its end.
 
-    For who has nobody else to wait; a caller with an event loop reads in steps.
+    Blocks until done. A caller with an event loop reads in steps instead.
     """
     texts: list[str] = []
     position = start
@@ -148,7 +147,7 @@ def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tup
 
 
 class Read(NamedTuple):
-    """What one call takes from one stream: from `start` up to `end`, in `text`."""
+    """The part of a stream for one call: `text` covers the bytes from `start` to `end`."""
 
     text: str
     start: int
@@ -158,7 +157,9 @@ class Read(NamedTuple):
 
 
 class StreamReader:
-    """One call's view of one stream. `offset` None: the shared position, which it moves."""
+    """One call's view of one stream. Without `offset`, it reads from the shared position and moves
+    it.
+    """
 
     def __init__(
         self,
@@ -175,23 +176,23 @@ class StreamReader:
         self._max_bytes = max_bytes
         self._strip = strip
         self._filter = line_filter
-        # Where this call's read begins, and up to where it has seen nothing to return.
+        # Where this call's read begins, and the end of the bytes that had nothing to return.
         self._start = self._position = stream.read_position if offset is None else offset
         self._dropped = 0
-        # How much had been written when it was last looked at.
+        # The bytes written at the time of the last look.
         self._seen = self._position
-        # No line that begins before this ends before it.
+        # No line that begins before this offset ends before it.
         self._searched = 0
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything that no look has seen, or that one saw in vain."""
+        """Whether there are bytes that no look has seen, or that a look could not take."""
         seen = self._stream.read_position if self.was_overtaken else self._seen
         return self._store.written > seen
 
     @property
     def is_large(self) -> bool:
-        """Whether the next look takes more than one step, and keeps it all."""
+        """Whether the next look takes more than one step and keeps all of the text."""
         return (
             self._filter is None
             and min(self._max_bytes, self._store.written - self._position) > STEP_BYTES
@@ -199,13 +200,13 @@ class StreamReader:
 
     @property
     def was_overtaken(self) -> bool:
-        """Whether another reader has meanwhile taken some of what this one looks at."""
+        """Whether another reader has taken bytes that this one looks at."""
         return self._offset is None and self._stream.read_position > self._start
 
     async def look(self, *, final: bool) -> Read:
-        """Read on from where the last look found nothing; moves no shared position.
+        """Continue to read where the last look found nothing. Does not move the shared position.
 
-        `final`: nothing will be written any more.
+        With `final`, nothing more will be written.
         """
         if self.was_overtaken:
             self._start = self._position = self._stream.read_position
@@ -216,11 +217,11 @@ class StreamReader:
         return await self._look_at_lines(self._filter, stop, final=final)
 
     def skip(self, read: Read) -> None:
-        """Remember that `read` has nothing to return. The call continues to wait."""
+        """Note that `read` has nothing to return. The call continues to wait."""
         self._position, self._dropped = read.end, read.dropped
 
     def take(self, read: Read) -> None:
-        """Return `read` in the end."""
+        """Take `read`: move the position, and return it."""
         if self._offset is None:
             self._stream.read_position = read.end
 
@@ -231,7 +232,7 @@ class StreamReader:
         return Read(piece.text, self._start, piece.end, dropped, more)
 
     async def _text(self, start: int, stop: int, room: int, *, final: bool) -> Piece:
-        """Turn up to `room` bytes from `start` into text, in steps; at least one unit."""
+        """Convert up to `room` bytes from `start` to text, in steps; at least one unit."""
         store, strip = self._store, self._strip
         is_gap = store.read(start, 0).start > start
         continues = not is_gap and begins_within_line(store, start)
@@ -243,7 +244,7 @@ class StreamReader:
             step = min(room, STEP_BYTES)
             piece = read_text(store, position, stop, step, strip=strip, final=final)
             size = piece.end - position - piece.dropped
-            # Only the first unit of all may have more bytes than there is room for.
+            # Only the very first unit may exceed the room.
             if piece.end == position or (position > start and (piece.dropped or size > room)):
                 break
             text.add(piece.text)
@@ -255,7 +256,7 @@ class StreamReader:
     async def _look_at_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
         found: list[str] = []
         position, dropped, room = self._position, self._dropped, self._max_bytes
-        # The limit of time is for one look: a call that waits may look for many minutes.
+        # The time limit of a filter applies to one look: a call may wait for many minutes.
         line_filter.renew()
         while room > 0:
             if found:
@@ -278,9 +279,9 @@ class StreamReader:
     async def _next_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> Piece:
-        """Return some whole lines; none if not even one has ended yet, or has room.
+        """Return some whole lines; none if the first one has not ended or does not fit.
 
-        A line that has no room is cut if it `may_cut`.
+        Cuts a line that does not fit if it `may_cut`.
         """
         store, strip = self._store, self._strip
         step = min(room, STEP_BYTES)
@@ -294,15 +295,15 @@ class StreamReader:
     async def _size_of_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> int:
-        """Return how many bytes from `start`, behind a gap, are some whole lines; 0 if none are.
+        """Return how many bytes from `start`, after a gap, are whole lines; 0 if none are.
 
-        Only looks for the end of a line, and only where no earlier look has. So a long line costs
-        little while it grows.
+        Searches for line ends only where no earlier look has, so a long line costs little while it
+        grows.
         """
         store = self._store
         position = max(start, self._searched)
         while True:
-            # The gap may grow meanwhile.
+            # The gap may grow during the read.
             begin = store.read(start, 0).start
             limit = min(stop, begin + room)
             position = max(position, begin)
@@ -313,7 +314,7 @@ class StreamReader:
             step = min(limit - position, STEP_BYTES)
             kept = store.read(position, step)
             if b"\n" in kept.data:
-                # A line end can be part of a control string, which may have begun before.
+                # The line end may belong to a control string that began before.
                 context = max(begin, position - MAX_SEQUENCE_BYTES)
                 lines = store.read(context, kept.start + len(kept.data) - context)
                 end = lines.start + whole_lines(lines.data)
@@ -321,7 +322,7 @@ class StreamReader:
                     return end - begin
             position = kept.start + len(kept.data)
             if len(kept.data) < step:
-                # What the gap has cut ends there.
+                # A line that the gap has cut ends there.
                 return position - begin
             self._searched = position
             await checkpoint()

@@ -1,10 +1,10 @@
-"""How much output is kept: of one shell, and of all shells together.
+"""Limits the kept output: of one shell, and of all shells together.
 
-Owns the spool, and knows every shell's output from its start until it is forgotten. What runs over
-the limit of its own shell gives up its tail; what runs over that of all, or over what the disk
-holds, is taken first from the shells that ended, the longest ago first, and then from whichever
-holds the most. Of the shells that ended, those that a request reads come last. No shell is refused
-room because of others, and none is forgotten here.
+Owns the spool, and knows every shell's output from its start until the shell is forgotten. A shell
+over its own limit loses the oldest bytes of its tail. Over the limit of all, or on a full disk,
+shells that ended lose output first, oldest end first, and then the shell that holds the most. Among
+ended shells, those that a request reads come last. Other shells never keep a shell from storing
+output. Never forgets a shell.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from shelld.output.store import Blocks, StreamStore
 DEFAULT_RETAIN_BYTES: Final = 64 * 1024 * 1024
 DEFAULT_RETAIN_TOTAL_BYTES: Final = 256 * 1024 * 1024
 
-# The part of a shell's room that each stream's head may take. The rest is tail, of whichever
-# stream has more to keep.
+# The part of a shell's limit for each stream's head. The rest is for the tails of both.
 _HEAD_SHARE: Final = 4
 
-# A running shell that has to give up something gives up this part of it, so that looking for the
-# one that holds the most is not done for every block.
+# A running shell gives up this part at once, so that the search for the largest shell does not
+# happen for every block.
 _RECLAIM_SHARE: Final = 8
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class OutputStream:
-    """What one stream wrote, and the position that plain reads share."""
+    """The output of one stream, and the position that plain readers share."""
 
     def __init__(self, store: StreamStore) -> None:
         self.store = store
@@ -42,7 +41,7 @@ class OutputStream:
 
 
 class ShellOutput:
-    """Both streams of one shell, which together keep at most `retain_bytes`."""
+    """Both streams of one shell. Together they keep at most `retain_bytes`."""
 
     def __init__(
         self, retain_bytes: int = DEFAULT_RETAIN_BYTES, blocks: Blocks | None = None
@@ -53,13 +52,13 @@ class ShellOutput:
         self.stdout = OutputStream(StreamStore(head_limit, blocks))
         self.stderr = OutputStream(StreamStore(head_limit, blocks))
         self._stores = (self.stdout.store, self.stderr.store)
-        # How many requests read it.
+        # The number of requests that read it.
         self._pins = 0
 
     def pin(self) -> None:
-        """Give others what this holds only after the output of all other ended shells.
+        """Make this the last of the ended shells to lose output, until `unpin`.
 
-        Until `unpin` was called as often.
+        Calls nest: `unpin` must be called as often.
         """
         self._pins += 1
 
@@ -76,12 +75,11 @@ class ShellOutput:
 
     @property
     def error(self) -> str | None:
-        """The errno name for which output was dropped that the limits would have kept."""
+        """The name of the errno for which output was dropped within the limits."""
         return self._stores[0].error or self._stores[1].error
 
     def append(self, stream: OutputStream, data: bytes | memoryview) -> None:
-        # Before and after: the room that is needed is free when it is, and one append can be more
-        # than all of it.
+        # Before and after: the append needs free room, and may itself exceed the limit.
         self._drop_excess(len(data))
         stream.store.append(data)
         self._drop_excess(0)
@@ -97,7 +95,7 @@ class ShellOutput:
             excess -= dropped
 
     def replace(self, stream: OutputStream, data: bytes) -> None:
-        """Make `data` all that the stream has ever written."""
+        """Replace everything that the stream has written by `data`."""
         stream.store.forget()
         stream.store = StreamStore(self._retain_bytes // _HEAD_SHARE, self._blocks)
         self._stores = (self.stdout.store, self.stderr.store)
@@ -120,7 +118,7 @@ class ShellOutput:
 
 
 class Retention:
-    """`spool_directory` None: where temporary files belong."""
+    """Without `spool_directory`, uses the directory for temporary files."""
 
     def __init__(
         self,
@@ -130,7 +128,7 @@ class Retention:
     ) -> None:
         self._retain_bytes = retain_bytes
         self._spool = Spool(total_bytes, spool_directory)
-        # In the order of starting, and of ending; of the ended only those that have blocks to give.
+        # In order of start, and of end. The second has only shells with blocks to give up.
         self._running: dict[ShellOutput, None] = {}
         self._ended: dict[ShellOutput, None] = {}
 
@@ -144,7 +142,7 @@ class Retention:
         return output
 
     def finish(self, output: ShellOutput) -> None:
-        """Nothing more will be written."""
+        """Note that the shell will write nothing more."""
         del self._running[output]
         output.finish()
         if output.stored_blocks:

@@ -1,11 +1,11 @@
-"""A file without a name, for what commands wrote and memory should not hold.
+"""An unnamed file for output that memory should not hold.
 
-Owns one file for all shells, divided into blocks. It is made when it is first needed and has no
-name from then on: nobody can find, link or forget it, and the kernel frees it however the daemon
-ends. One file and not one per stream, as descriptors are scarcer than disk space, and as the cap
-over all shells is then simply its size.
+Owns one file for all shells, divided into blocks. Creates it when it is first needed, without a
+name: nobody can find, link or forget it, and the kernel frees it however the daemon ends. One file
+instead of one per stream, because descriptors are scarcer than disk space, and the limit over all
+shells is then its size.
 
-Knows nothing of streams, offsets or who gives up what when it is full.
+Knows nothing of streams or offsets, nor which shell gives up blocks when it is full.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-# One write for a full block; small enough for the last, partly filled one to be held in memory.
+# The bytes of one write. Small enough to keep each stream's last, partly filled block in memory.
 BLOCK_BYTES: Final = 64 * 1024
 
 _DIRECTORIES: Final = ("/tmp", "/var/tmp")
 
 
 class Spool:
-    """At most `max_bytes` of disk, in `directory` or where temporary files belong."""
+    """Takes at most `max_bytes` of disk, in `directory` or the directory for temporary files."""
 
     def __init__(self, max_bytes: int, directory: str | None = None) -> None:
         self._max_blocks = max_bytes // BLOCK_BYTES
@@ -31,16 +31,16 @@ class Spool:
         self._descriptor: int | None = None
         # For each block of the file, whether it is in use.
         self._used = bytearray()
-        # Those that may not be, the lowest first, so that the end of the file can be cut off.
+        # Blocks that may be free, lowest first, so that the end of the file becomes free.
         self._free: list[int] = []
 
     @property
     def size(self) -> int:
-        """How much disk is taken, in bytes."""
+        """The size of the file in bytes."""
         return len(self._used) * BLOCK_BYTES
 
     def free_bytes(self) -> int:
-        """Return how much room its file system has for us. Raises OSError."""
+        """Return the free bytes of its file system. Raises OSError."""
         if self._descriptor is None:
             self._descriptor = _unnamed_file(self._directory)
         system = os.fstatvfs(self._descriptor)
@@ -49,7 +49,7 @@ class Spool:
     def put(self, data: bytes | bytearray | memoryview) -> int | None:
         """Store up to `BLOCK_BYTES` and return the block; None if `max_bytes` are taken.
 
-        Raises OSError: no space, or no file can be made.
+        Raises OSError if there is no space or the file cannot be created.
         """
         block = self._take()
         if block is None:
@@ -70,13 +70,13 @@ class Spool:
     def _take(self) -> int | None:
         while self._free:
             block = heapq.heappop(self._free)
-            # A block may be listed twice, or have been cut off.
+            # A block may be listed twice, or lie beyond the end of the file.
             if block < len(self._used) and not self._used[block]:
                 return block
         return len(self._used) if len(self._used) < self._max_blocks else None
 
     def get(self, block: int, offset: int, length: int) -> bytes:
-        """Return bytes of a block. Raises OSError, also if they are not all there any more."""
+        """Return bytes of a block. Raises OSError if they cannot be read, or not all of them."""
         if self._descriptor is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         data = os.pread(self._descriptor, length, block * BLOCK_BYTES + offset)
@@ -89,7 +89,7 @@ class Spool:
         heapq.heappush(self._free, block)
 
     def shrink(self) -> None:
-        """Give back the disk space behind the last block in use."""
+        """Free the disk space after the last block in use."""
         size = len(self._used.rstrip(b"\0"))
         if self._descriptor is not None and size < len(self._used):
             os.ftruncate(self._descriptor, size * BLOCK_BYTES)
@@ -104,7 +104,7 @@ class Spool:
 def _write(descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
     written = os.pwrite(descriptor, data, position)
     while written < len(data):
-        # Short of space, a file system may write a part before it says so.
+        # A full file system may write a part before it reports the error.
         count = os.pwrite(descriptor, memoryview(data)[written:], position + written)
         if not count:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -112,7 +112,7 @@ def _write(descriptor: int, data: bytes | bytearray | memoryview, position: int)
 
 
 def _unnamed_file(directory: str | None) -> int:
-    """Open a file that is nowhere to be found. Raises OSError."""
+    """Open a file without a name. Raises OSError."""
     directories: Sequence[str] = _DIRECTORIES
     if directory is not None:
         directories = (directory,)
@@ -129,14 +129,14 @@ def _unnamed_file(directory: str | None) -> int:
 
 
 def _born_unnamed(directory: str) -> int:
-    # open(2): with O_EXCL it can never be given a name. Not all systems and file systems have it.
+    # open(2): with O_EXCL, linkat(2) can never name it. Not all file systems have O_TMPFILE.
     if not hasattr(os, "O_TMPFILE"):
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
     return os.open(directory, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
 def _unlinked(directory: str) -> int:
-    # In a directory of our own, where no other user can put anything in the file's place.
+    # In a new directory, where no other user can replace the file.
     own = os.path.join(directory, f"shelld-{os.urandom(8).hex()}")
     os.mkdir(own, 0o700)
     path = os.path.join(own, "spool")

@@ -1,15 +1,16 @@
-"""The bytes that one stream of a command wrote: head and tail, under absolute offsets.
+"""The bytes of one stream of a command: a head and a tail, at absolute offsets.
 
-Owns what is kept, and the count of all that was written. The block that is being filled is in
-memory, full ones are given to `Blocks`. Knows nothing of readers, text or time, and never fails:
-what cannot be kept is dropped, and counted.
+Owns the kept bytes, and the count of all bytes written. The last block is in memory; full blocks go
+to `Blocks`. Knows nothing of readers, text or time. Never fails: it drops and counts what it cannot
+keep.
 
 Invariants:
 
-* ``kept + dropped == written``; what is dropped is one gap between head and tail.
-* The head is what came first, and the tail slides. The head only shrinks when somebody else needs
-  the room and there is no tail to give.
-* An append costs by its own size and a read by what it returns, not by what is kept.
+* ``kept + dropped == written``. The dropped bytes form one gap between head and tail.
+* The head stays, and the tail slides. The head shrinks only if another shell needs the room and
+there is no tail left.
+* The cost of an append depends on its size, and that of a read on its result, not on the bytes
+kept.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from typing import Final, NamedTuple, Protocol
 
 from shelld.output.spool import BLOCK_BYTES
 
-# Bytes kept of a stream whose blocks cannot be stored: the first, and the last.
+# First and last bytes kept of a stream whose blocks cannot be stored.
 MEMORY_BLOCKS: Final = 4
 
-# The rest of an ended stream stays in memory if it is smaller than this.
+# The last block of an ended stream stays in memory if it is smaller than this.
 WINDOW_BYTES: Final = 4 * 1024
 
 
 class Blocks(Protocol):
-    """Where full blocks go. `put` returns None if there is no room; both raise OSError."""
+    """Stores full blocks. `put` returns None if there is no room. Both methods raise OSError."""
 
     def put(self, data: bytes | bytearray | memoryview) -> int | None: ...
 
@@ -37,7 +38,7 @@ class Blocks(Protocol):
 
 
 class MemoryBlocks:
-    """For a stream of its own, without any other shell or disk."""
+    """Blocks in memory, for a stream that shares no limit."""
 
     def __init__(self) -> None:
         self._content: dict[int, bytes] = {}
@@ -56,7 +57,7 @@ class MemoryBlocks:
 
 
 class Kept(NamedTuple):
-    """What a read found: `data` begins at `start`, after `dropped` bytes that are gone."""
+    """The result of a read: `data` begins at `start`, after `dropped` bytes."""
 
     start: int
     data: bytes
@@ -64,27 +65,27 @@ class Kept(NamedTuple):
 
 
 class StreamStore:
-    """`written` is the number of bytes appended so far: the offset of the next one.
+    """`written` is the number of bytes appended, which is the offset of the next one.
 
-    At most `head_limit` bytes are head. How long the tail gets is up to those who call `drop`.
-    `error`: the name of the errno for which something was dropped that should have been kept.
+    The head has at most `head_limit` bytes. Callers limit the tail with `drop`.
+    `error` is the name of the errno for which bytes within the limits were dropped.
     """
 
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:
         self.written = 0
         self.error: str | None = None
-        # Why the last block was not taken, if that was an error.
+        # The error with which the last block was refused, if any.
         self._refusal: str | None = None
         self._blocks = MemoryBlocks() if blocks is None else blocks
-        # What is dropped. While nothing is, it is the empty range where the head will end.
+        # The gap. Before anything is dropped, an empty range at the future end of the head.
         self._gap_start = self._gap_end = head_limit
-        # The bytes since the last block's end.
+        # The bytes after the last full block.
         self._window = bytearray()
-        # Block n of the stream has the bytes from n * BLOCK_BYTES: which of `Blocks` it is.
+        # For block n of the stream, which begins at n * BLOCK_BYTES, its number in `Blocks`.
         self._stored: dict[int, int] = {}
-        # Those that `Blocks` did not take.
+        # Blocks that `Blocks` refused.
         self._in_memory: dict[int, bytes] = {}
-        # All of the tail that is stored or in memory has this number or a higher one.
+        # No block of the tail has a lower number.
         self._oldest = _block_after(head_limit)
 
     @property
@@ -96,17 +97,17 @@ class StreamStore:
         return self.written - self.dropped
 
     def dropped_between(self, start: int, end: int) -> int:
-        """Return how many bytes of that range are dropped."""
+        """Return how many bytes of the range are dropped."""
         return max(0, min(end, self._gap_end) - max(start, self._gap_start))
 
     @property
     def tail_bytes(self) -> int:
-        """How much there is to `drop`."""
+        """The number of bytes that `drop` can drop."""
         return max(0, self.written - self._gap_end)
 
     @property
     def stored_blocks(self) -> int:
-        """How much there is to `give_up`."""
+        """The number of blocks that `give_up` can free."""
         return len(self._stored)
 
     # -- writing ----------------------------------------------------------------------------
@@ -116,7 +117,7 @@ class StreamStore:
         while view:
             room = BLOCK_BYTES - len(self._window)
             if room == BLOCK_BYTES and len(view) >= room:
-                # As it is, without a copy.
+                # Without a copy.
                 self.written += room
                 self._store(self.written // BLOCK_BYTES - 1, view[:room])
             else:
@@ -128,9 +129,9 @@ class StreamStore:
             view = view[room:]
 
     def finish(self) -> None:
-        """Nothing more will be appended: hold no more than `WINDOW_BYTES` in memory, if possible.
+        """End the stream, and keep no more than `WINDOW_BYTES` in memory, if possible.
 
-        What has no room elsewhere stays in memory.
+        Bytes that `Blocks` refuses stay in memory.
         """
         if len(self._window) > WINDOW_BYTES and self._put(
             self.written // BLOCK_BYTES, self._window
@@ -154,7 +155,7 @@ class StreamStore:
         return True
 
     def _hold(self, number: int, data: bytes) -> None:
-        """Keep a block in memory that cannot be stored, as the last one of a short tail."""
+        """Keep a refused block in memory, as the last one of a short tail."""
         if not self.dropped:
             # The head ends with its last stored block, or with the first block.
             end = max(number, 1) * BLOCK_BYTES
@@ -176,18 +177,18 @@ class StreamStore:
         return count
 
     def give_up(self, count: int, error: str | None = None) -> None:
-        """Free up to `count` blocks that are stored: the tail's oldest, then the head's newest."""
+        """Free up to `count` stored blocks: the oldest of the tail, then the newest of the head."""
         if error is not None and self._stored:
             self.error = error
         tail = [number for number in self._stored if number >= self._oldest][:count]
         if tail:
             self._drop_to(self._end_of(tail[-1]))
-        # If that was not enough, all that is left is head.
+        # If that was not enough, only the head is left.
         for number in list(reversed(self._stored))[: count - len(tail)]:
             self._lose(number)
 
     def forget(self) -> None:
-        """Free all that is stored."""
+        """Free all blocks."""
         self._gap_start, self._gap_end = 0, self.written
         self._window = bytearray()
         self._free_gap()
@@ -204,13 +205,13 @@ class StreamStore:
         return min(end, self.written) if number in self._stored else end
 
     def _lose(self, number: int) -> None:
-        """Drop the bytes of one block, and what of the tail or the head is cut off by that."""
+        """Drop the bytes of one block, and the part of the tail or head that this cuts off."""
         end = self._end_of(number)
         if number >= self._oldest:
             self._drop_to(end)
             return
         if not self.dropped:
-            # From here on, what follows is the tail.
+            # The tail begins here.
             self._gap_end = end
             self._oldest = number + 1
         self._gap_start = number * BLOCK_BYTES
@@ -232,10 +233,10 @@ class StreamStore:
     # -- reading ----------------------------------------------------------------------------
 
     def read(self, start: int, max_bytes: int) -> Kept:
-        """Return up to `max_bytes` that are contiguous and kept, from `start` or after the gap.
+        """Return up to `max_bytes` contiguous kept bytes, from `start` or after the gap.
 
-        A read never joins the two sides of the gap: a read that begins before the gap ends there.
-        `start` may lie beyond what was written; nothing is found there.
+        A read never joins the two sides of the gap: a read that begins before it ends there.
+        `start` may lie beyond the end; the read is then empty.
         """
         while True:
             begin = self._gap_end if self._gap_start <= start < self._gap_end else start
@@ -279,5 +280,5 @@ def _name_of(error: OSError) -> str:
 
 
 def _block_after(offset: int) -> int:
-    """Return the first block that has no byte before `offset`."""
+    """Return the number of the first block that begins at or after `offset`."""
     return -(-offset // BLOCK_BYTES)

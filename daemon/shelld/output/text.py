@@ -1,10 +1,10 @@
-"""Kept bytes to text: cut between units, decoded, stripped of escape sequences and overwritten
-states.
+"""Converts kept bytes to text: cuts between units, decodes, and removes escape sequences and
+overwritten states of lines.
 
-Pure, and the only place where bytes of a command become text. The same range gives the same text,
-and ranges that follow each other give texts that do: to join them and to read them at once is the
-same, but for the states of a line that was overwritten between two reads, which begin with a
-carriage return (`last_states` of the joined text removes them).
+Pure, and the only place where bytes of a command become text. The same range always gives the same
+text. Joining the texts of adjacent ranges equals reading them at once, except for a line that was
+overwritten between two reads: its new state begins with a carriage return (`last_states` of the
+joined text removes the old one).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from shelld.output.escapes import (
 )
 from shelld.output.store import StreamStore
 
-# Up to the last carriage return of a line that something visible follows. The one of a line end
-# stays, as text that has them is often compared, or written back.
+# The part of a line up to its last carriage return before visible text. The carriage return of a
+# line end stays, because such text is often compared or written back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 
-# Bytes in one read that may begin an escape sequence. To look at one takes as long as to look at a
-# hundred bytes of text.
+# The most bytes in one read that may begin an escape sequence. Each takes as long as a hundred
+# bytes of text.
 MAX_INTRODUCERS: Final = 4_096
 
-# Control strings that are tried as what holds a line end. Only hostile output has more in a row.
+# The most control strings to try as the one around a line end. Only hostile output has more.
 _STRINGS: Final = 1_000
 
 
 class Piece(NamedTuple):
-    """`text` is of the bytes up to the offset `end`, `dropped` of which were no longer kept."""
+    """`text` covers the bytes up to the offset `end`, of which `dropped` were not kept."""
 
     text: str
     end: int
@@ -42,10 +42,10 @@ class Piece(NamedTuple):
 
 
 def plain_text(data: bytes, *, strip: bool, is_end: bool) -> str:
-    """Decode whole units, replacing what is not UTF-8; `strip`: without escape sequences."""
+    """Decode whole units, replacing invalid UTF-8. With `strip`, remove escape sequences."""
     if not strip:
         return data.decode("utf-8", "replace")
-    # Decode them apart: text on both sides of a sequence does not belong together.
+    # Decode separately: bytes on both sides of a sequence never form a character.
     pieces = without_escapes(data, is_end=is_end)
     return "".join([piece.decode("utf-8", "replace") for piece in pieces])
 
@@ -53,8 +53,8 @@ def plain_text(data: bytes, *, strip: bool, is_end: bool) -> str:
 def last_states(text: str, *, continues: bool = False) -> str:
     """Return each line as a progress bar leaves it: the text after its last carriage return.
 
-    `continues`: the text begins within a line. If that is overwritten, the text begins with a
-    carriage return, as what it overwrites was in a text before.
+    With `continues`, the text begins within a line. If that line is overwritten, the result begins
+    with a carriage return, because its earlier state was in a previous text.
     """
     if "\r" not in text:
         return text
@@ -63,18 +63,18 @@ def last_states(text: str, *, continues: bool = False) -> str:
 
 
 class JoinedText:
-    """Pieces of text that follow each other, as one; of each line the last state, as above.
+    """Joins adjacent pieces of text, with the last state of each line.
 
-    Adding a piece takes as long as the piece is, however much there is already.
+    The cost of adding a piece depends on that piece only.
     """
 
     def __init__(self, *, strip: bool, continues: bool) -> None:
         self._strip = strip
-        # What the first line continues was in a text before.
+        # The beginning of the first line was in a previous text.
         self._continues = strip and continues
         self._begins_overwritten = False
         self._lines: list[str] = []
-        # The last line, as far as it has come.
+        # The last line so far.
         self._line: list[str] = []
 
     def add(self, text: str) -> None:
@@ -100,7 +100,9 @@ class JoinedText:
             self._line.append(state)
 
     def joined(self, *, is_end: bool) -> str:
-        """Return the text. `is_end`: nothing follows, so a carriage return at the end is none."""
+        """Return the text. With `is_end`, nothing follows, and a final carriage return has no
+        effect.
+        """
         text = "\r" * self._begins_overwritten + "".join([*self._lines, *self._line])
         return text.rstrip("\r") if self._strip and is_end else text
 
@@ -115,14 +117,13 @@ def read_text(
     final: bool,
     lines: bool = False,
 ) -> Piece:
-    """Turn up to `max_bytes` from `start`, but not beyond `stop`, into text.
+    """Convert up to `max_bytes` from `start`, but not beyond `stop`, to text.
 
-    At least one unit is returned if there is one, even if it has more bytes than `max_bytes`.
-    With `final` false an unfinished unit at `stop` is left for later. A read ends at the gap that
-    the retention limit has made; the next one tells its size. With `strip`, a read also ends early
-    where escape sequences are dense.
+    Returns at least one unit if there is one, even if it exceeds `max_bytes`. Unless `final`, it
+    leaves an incomplete unit at `stop` for later. A read ends at the gap; the next one returns the
+    size of the gap. With `strip`, a read ends early where escape sequences are dense.
 
-    With `lines`, a unit is a line. One that has no room is not returned at all.
+    With `lines`, a unit is a line, and a line that does not fit is not returned at all.
     """
     want = min(max_bytes, stop - start)
     if want <= 0:
@@ -141,7 +142,7 @@ def read_text(
         data, is_end = _whole(store, kept.start, stop, data, want, final=final)
     open_end = strip and not final and kept.start + len(data) == stop
     if open_end:
-        # What a carriage return is for is not known before something follows.
+        # Only the next byte tells what a carriage return means.
         data = data.rstrip(b"\r")
     text = plain_text(data, strip=strip, is_end=is_end)
     if not data or (open_end and text and not text.strip("\r")):
@@ -153,7 +154,7 @@ def read_text(
 
 
 def begins_within_line(store: StreamStore, start: int) -> bool:
-    """Whether the byte before `start` is there and ends no line."""
+    """Whether the byte before `start` is kept and does not end a line."""
     before = store.read(max(0, start - 1), 1)
     return start > 0 and not before.dropped and before.data != b"\n"
 
@@ -161,9 +162,9 @@ def begins_within_line(store: StreamStore, start: int) -> bool:
 def _whole(
     store: StreamStore, start: int, stop: int, data: bytes, want: int, *, final: bool
 ) -> tuple[bytes, bool]:
-    """Return the whole units of `data`, or the first one if there is no room for it.
+    """Return the whole units of `data`, or the first one even if it does not fit.
 
-    And whether nothing can follow them: the end of the output, or the gap.
+    Also returns whether nothing can follow them: at the end of the output, or at the gap.
     """
     is_end = _is_end(start, stop, data, want, final=final)
     if is_end:
@@ -180,15 +181,15 @@ def _whole(
 
 
 def _is_end(start: int, stop: int, data: bytes, want: int, *, final: bool) -> bool:
-    # What the gap has cut in two will never be whole.
+    # A unit that the gap has cut never becomes whole.
     reached = start + len(data)
     return final if reached == stop else len(data) < want
 
 
 def whole_lines(data: bytes) -> int:
-    """Return how many bytes of `data` are lines that have ended; 0 if that takes long to tell."""
+    """Return how many bytes of `data` are complete lines; 0 if that takes too long to find out."""
     size = data.rfind(b"\n") + 1
-    # A line end can be part of a control string.
+    # A line end may belong to a control string.
     for _ in range(_STRINGS):
         begin = open_string(data, size)
         if begin is None:
@@ -198,7 +199,7 @@ def whole_lines(data: bytes) -> int:
 
 
 def has_text(store: StreamStore, start: int, stop: int, *, strip: bool, final: bool) -> bool:
-    """Whether a read from `start` would return something or tell of a gap."""
+    """Whether a read from `start` would return text or report a gap."""
     if start >= stop or final:
         return start < stop
     for want in (8, MAX_SEQUENCE_BYTES):

@@ -1,4 +1,4 @@
-"""What a model can do about an error: a line below the sentence that the wire has, too."""
+"""Advice for models: a line about what to do next, below the sentence of an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from shelld.methods.context import RequestContext
 from shelld_protocol.errors import ErrorKind, RpcError
 
-# Of names that exist, in one line.
+# The number of existing names in one line.
 MAX_NAMES: Final = 10
 
 _PROBLEMS_WITH_CWD: Final = {
@@ -19,7 +19,7 @@ _PROBLEMS_WITH_CWD: Final = {
 
 
 def with_advice(error: RpcError, request: RequestContext, params: dict[str, Any]) -> str:
-    """Return the sentence of an error, and a line about what to do next if there is one."""
+    """Return the sentence of an error, followed by a line of advice if there is one."""
     advice = _advice(error, request, params)
     return error.message if advice is None else f"{error.message}\n[{advice}]"
 
@@ -29,7 +29,7 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
         if error.data["expired"]:
             return "It ended long ago, and its output is no longer kept"
         ids = [shell.id for shell in request.daemon.manager.list_shells()]
-        # A model means the newest shells.
+        # Newest first: models mean the newest shells.
         return f"Shells: {listed(reversed(ids))}" if ids else "There are no shells"
     cwd = params.get("cwd")
     if error.kind is ErrorKind.SPAWN_FAILED and "working directory" in error.message and cwd:
@@ -39,7 +39,7 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as a list that is never long."""
+    """Return names as a short list."""
     names = list(names)
     more = f", and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return ", ".join(names[:MAX_NAMES]) + more

@@ -1,8 +1,8 @@
-"""What every tool has: validation, schemas, and an `execute` that always comes to a result.
+"""The base class of tools: validation, schemas, and an `execute` that always returns a result.
 
-A tool says what it is (`name`, `description`, `category`, `parameters`) and does its work in
-`_execute`, which gets valid parameters, defaults filled in. Whatever happens there, its caller gets
-a `ToolResult`: an exception, a timeout, a result that is none.
+A tool describes itself (`name`, `description`, `category`, `parameters`) and does its work in
+`_execute`, which gets valid parameters with defaults filled in. Whatever happens there (an
+exception, a timeout, an invalid result), the caller gets a `ToolResult`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ logger = logging.getLogger("shelld.tools")
 
 
 class BaseTool(abc.ABC):
-    """`aliases` are other names that a registry knows it by; `annotations` are MCP's hints.
+    """`aliases` are other names in a registry; `annotations` are MCP's hints.
 
-    `output_types`: what the output of a successful execution may be; null is always possible.
+    `output_types` are the JSON types that the output of a success may have, besides null.
     """
 
     aliases: ClassVar[Sequence[str]] = ()
@@ -69,9 +69,9 @@ class BaseTool(abc.ABC):
         """Do the work."""
 
     def validate_params(self, /, **params: Any) -> tuple[bool, str | None]:
-        """Return whether the parameters are valid, and if not the sentence that says why.
+        """Return (True, None), or (False, a sentence that says what is wrong).
 
-        None for an optional one is the same as leaving it out.
+        None for an optional parameter means the same as leaving it out.
         """
         known = {parameter.name: parameter for parameter in self.parameters}
         for name, parameter in known.items():
@@ -87,9 +87,9 @@ class BaseTool(abc.ABC):
         return True, None
 
     async def execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
-        """Validate, honour a dry run, and execute within `context.timeout` seconds.
+        """Validate the parameters, honour a dry run, and execute within `context.timeout` seconds.
 
-        Output that is text is cut at `context.max_output_size` characters. Raises nothing.
+        Cuts text output at `context.max_output_size` characters. Never raises.
         """
         try:
             is_valid, problem = self.validate_params(**params)
@@ -129,7 +129,7 @@ class BaseTool(abc.ABC):
         return filled
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        """Return how many seconds an execution may take; infinite if it sees to that itself."""
+        """Return the time limit in seconds; infinite if the tool has a timeout of its own."""
         return context.timeout
 
     async def _dry_run(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
@@ -140,7 +140,7 @@ class BaseTool(abc.ABC):
     # -- descriptions for models ------------------------------------------------------------
 
     def to_schema(self, format: ToolFormat) -> dict[str, Any]:  # noqa: A002
-        """Return the tool as that API has it in its list of tools."""
+        """Return the tool in the schema of an API."""
         if format == "openai":
             return openai_tool(self.name, self.description, self.parameters)
         if format == "anthropic":
@@ -162,9 +162,10 @@ class BaseTool(abc.ABC):
         return self.to_schema("anthropic")
 
     def to_langchain_tool(self, context: ExecutionContext | None = None) -> StructuredTool:
-        """Return it as LangChain has it, to be executed in `context`; see `shelld.tools.langchain`.
+        """Return a LangChain tool that executes this one in `context`. See
+        `shelld.tools.langchain`.
 
-        Needs the extra ``langchain``: ImportError without.
+        Raises ImportError without the extra ``langchain``.
         """
         from shelld.tools.langchain import to_langchain_tool  # noqa: PLC0415
 
@@ -172,8 +173,8 @@ class BaseTool(abc.ABC):
 
 
 def _problem_with(context: ExecutionContext) -> str | None:
-    """Return the fault of a context, in which a program may have put any values."""
-    # The comparison is false for NaN, too.
+    """Return what is wrong with a context: a program may have put any values into it."""
+    # Also refuses NaN, for which every comparison is false.
     if not context.timeout >= 0:
         return "Invalid value for timeout: must be 0 or more seconds"
     size = cast("object", context.max_output_size)
@@ -188,7 +189,7 @@ def _problem_with(context: ExecutionContext) -> str | None:
 
 
 def checked(tool_name: str, result: object) -> ToolResult:
-    """Return the result of a tool, or a failure that says why it is no valid result."""
+    """Return the result of a tool, or a failure that says why it is invalid."""
     problem = None
     if not isinstance(result, ToolResult):
         problem = "no ToolResult"
@@ -204,7 +205,7 @@ def checked(tool_name: str, result: object) -> ToolResult:
 
 
 def _within(limit: int, result: ToolResult) -> ToolResult:
-    """Cut text that is too long, unless the tool has done so itself."""
+    """Cut output that is too long, unless the tool has cut it."""
     text = result.output
     if not isinstance(text, str) or len(text) <= limit or result.metadata.get("truncated"):
         return result
@@ -214,7 +215,7 @@ def _within(limit: int, result: ToolResult) -> ToolResult:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task is cancelled, and not only something that it waited for."""
+    """Whether this task itself was cancelled, not just something that it waited for."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""``Bash``: run a command, and show the result to a model."""
+"""``Bash``: runs a command and shows the result to a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
 
 MAX_OUTPUT_SIZE: Final = 30_000
 
-# A caller may ask for any number of seconds. More than a year is taken for a year.
+# A caller may pass any number of seconds. More than a year counts as a year.
 _LONGEST_TIMEOUT_S: Final = 365 * 24 * 3600
 
 _CONTEXT_TIMEOUT_S: Final = ExecutionContext("").timeout
@@ -46,12 +46,12 @@ _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 
 
 class BashTool(ExecutionTool):
-    """`MAX_OUTPUT_SIZE` is in characters of output; the notice that some is left out comes on top.
+    """`MAX_OUTPUT_SIZE` is in characters of output; a notice about omitted output is extra.
 
-    A subclass may have other limits. Its `DEFAULT_TIMEOUT_MS` counts in place of the daemon's, and
-    of the `timeout` that a context has by default. One with another `name` needs other `aliases`.
+    A subclass may have other limits. Its `DEFAULT_TIMEOUT_MS` replaces the daemon's default and the
+    default `timeout` of a context. A subclass with another `name` needs other `aliases`.
 
-    A command that fails is a failed result, whose error is a sentence and then its output.
+    A failed command is a failed result. Its error is a sentence followed by the output.
     """
 
     DEFAULT_TIMEOUT_MS: ClassVar[int] = DEFAULT_TIMEOUT_MS
@@ -109,7 +109,7 @@ read it. Prefer commands that print little."""
         ]
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The command's own timeout, and the time it takes to be dead.
+        # The command's own timeout, plus the time to kill it.
         return math.inf
 
     def _check_dangerous_command(self, command: str) -> str | None:
@@ -154,7 +154,7 @@ read it. Prefer commands that print little."""
         return await run_for_answer(request, bash_params, result, self._default_ms(context))
 
     def _default_ms(self, context: ExecutionContext) -> int | None:
-        """Return the timeout of a command that is given none; None for the daemon's."""
+        """Return the default timeout of a command; None for the daemon's."""
         own = None if self.DEFAULT_TIMEOUT_MS == DEFAULT_TIMEOUT_MS else self.DEFAULT_TIMEOUT_MS
         is_default = own is not None and context.timeout == _CONTEXT_TIMEOUT_S
         if is_default or math.isinf(context.timeout):
@@ -165,7 +165,7 @@ read it. Prefer commands that print little."""
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
     session = params.pop("session", None) or context.session_id or DEFAULT_SESSION
     cwd = params.pop("cwd", None)
-    # A program may have given a path.
+    # A program may have passed a path.
     if working_dir := os.fspath(context.working_dir):
         cwd = f"{working_dir}/{cwd}" if cwd and not cwd.startswith("/") else cwd
         cwd = cwd or working_dir
@@ -173,7 +173,7 @@ def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParam
 
 
 def _moved(shell: Shell, session_cwd: str | None) -> list[str]:
-    """Return a line if the session's directory was deleted, so that the command ran elsewhere."""
+    """Return a line if the session's directory was deleted and the command ran elsewhere."""
     if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
         return []
     gone, cwd = shown(session_cwd), shown(shell.working_dir)
@@ -188,7 +188,7 @@ def _started(shell: Shell, params: BashParams, lines: list[str]) -> ToolResult:
 async def _ended(
     shell: Shell, params: BashParams, limit: int, more_lines: list[str], session_cwd: str
 ) -> ToolResult:
-    """The result of a command that has ended or moved to the background."""
+    """Return the result of a command that has ended or moved to the background."""
     readers = excerpt_readers(shell, limit)
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
     output = join_streams(reads["stdout"].text, reads["stderr"].text)
@@ -225,7 +225,7 @@ async def _ended(
 
 
 def _state_reason(shell: Shell) -> Unkept | None:
-    """Return why the session did not keep what the command left; None if it did."""
+    """Return why the session did not keep the command's changes; None if it did."""
     return None if shell.recorder is None else shell.recorder.reason
 
 
@@ -236,7 +236,7 @@ def _failure(shell: Shell) -> str:
     if shell.signal is not None:
         sentence = f"Command was ended by {shell.signal}"
     elif shell.status is ShellStatus.KILLED:
-        # A trap of its own may exit with any code, even 0.
+        # Its own trap may exit with any code, even 0.
         sentence = f"Command was killed, and exited with code {shell.exit_code}"
     if shell.reason is not None:
         sentence = f"{sentence}. {_REASONS[shell.reason]}"

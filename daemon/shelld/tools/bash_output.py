@@ -21,7 +21,8 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
 
-# Of each stream of a shell that has ended, if no line has matched: why it ended, often.
+# If no line matched: the characters to show of each stream of an ended shell. They often tell why
+# it ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
 _DESCRIPTION: Final = f"""\
@@ -34,7 +35,7 @@ when the shell ends. Use it instead of sleeping or asking again and again.
 
 
 class BashOutputTool(ExecutionTool):
-    """Reads without offset take all that is new; of much, head and tail are shown."""
+    """Reads without an offset take all new output and show head and tail of a long one."""
 
     aliases = ("bash_output",)
     annotations: ClassVar[Mapping[str, Any]] = {
@@ -58,7 +59,7 @@ class BashOutputTool(ExecutionTool):
 
     @property
     def param_aliases(self) -> Mapping[str, str]:
-        # As KillShell calls it.
+        # The name that KillShell uses.
         return {"shell_id": "bash_id"}
 
     @property
@@ -66,14 +67,14 @@ class BashOutputTool(ExecutionTool):
         return _DESCRIPTION
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # It waits no longer than the context says; and to read takes no time.
+        # The wait is limited by the context, and reading takes no time.
         return math.inf
 
     async def _run(
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         read_params = BashOutputParams(**params)
-        # In this order, as milliseconds of a large timeout can be infinite.
+        # In this order, because a large timeout can be infinite in milliseconds.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         offsets = (read_params.stdout_offset, read_params.stderr_offset)
@@ -97,7 +98,7 @@ async def _news(request: RequestContext, read_params: BashOutputParams, limit: i
 async def _page(
     request: RequestContext, read_params: BashOutputParams, max_bytes: int
 ) -> ToolResult:
-    """From an offset on, one page after the other."""
+    """Return one page of output from an offset."""
     read_params.max_bytes = max_bytes
     result = await bash_output(request, read_params)
     pages = (
@@ -135,9 +136,9 @@ async def _lines(request: RequestContext, read_params: BashOutputParams, limit: 
 async def _without_match(
     request: RequestContext, read_params: BashOutputParams, result: BashOutputResult, limit: int
 ) -> str:
-    """Return the text if no line matched: how many did not, and the last of an ended shell.
+    """Return the text for no matching line: their number, and the last lines of an ended shell.
 
-    `limit` is that of the characters of each stream.
+    `limit` is in characters of each stream.
     """
     shell = request.shell
     if read_params.filter is None or result.stdout or result.stderr or shell is None:

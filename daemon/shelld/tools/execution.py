@@ -1,8 +1,8 @@
-"""What the three tools have in common: the methods of the wire, and the manager, behind them.
+"""The common part of the three tools: they call the methods of the protocol on a manager.
 
-A tool is a method's body with text around it; there is no second way to run a command. Its
-parameters are fields of the method's params Struct. In the daemon it is made for that; in any other
-program it uses ``ShellManager()``, which runs where it is needed.
+A tool is a method body with text around it. There is no second way to run a command. Its parameters
+are fields of the method's params Struct. In a daemon, a tool uses the daemon's manager; in any
+other program, it uses ``ShellManager()``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Body = Callable[[RequestContext, ExecutionContext, dict[str, Any]], Awaitable[To
 
 
 class ExecutionTool(BaseTool):
-    """`taken`: the fields of `params_type` that a model may set, with their descriptions.
+    """`taken` are the fields of `params_type` that a model may set, with their descriptions.
 
-    `daemon` None: commands run in this program.
+    Without `daemon`, commands run in this program.
     """
 
     output_types = ("string",)
     params_type: ClassVar[type[Params]]
     taken: ClassVar[Mapping[str, str]]
-    # Of the fields that have a default which depends on the context.
+    # The fields whose default depends on the context.
     without_default: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, daemon: Daemon | None = None) -> None:
@@ -75,11 +75,11 @@ class ExecutionTool(BaseTool):
 
     @property
     def param_aliases(self) -> Mapping[str, str]:
-        """Other names that parameters are known by."""
+        """Other names of parameters."""
         return self.params_type.aliases
 
     def _with_range(self, problem: str) -> str:
-        """Say of a number that is out of its range what the range is, and in which unit."""
+        """Add the range and the unit to the sentence about a number out of range."""
         for each in self.parameters:
             sentence = f"Value for {each.name} "
             if problem.startswith(sentence) and "illiseconds" in each.description:
@@ -93,7 +93,7 @@ class ExecutionTool(BaseTool):
         aliases = self.param_aliases
         renamed = {name: value for name, value in params.items() if name not in aliases}
         for alias, name in aliases.items():
-            # None under one of the two names is the same as to leave that one out.
+            # None under one of the two names means that this name is absent.
             if alias in params and renamed.get(name) is None:
                 renamed[name] = params[alias]
         return renamed
@@ -108,7 +108,7 @@ class ExecutionTool(BaseTool):
         """Do the work, on the event loop of the shells. May raise `RpcError`."""
 
     def _discard(self, request: RequestContext) -> None:
-        """Undo the execution: its caller was cancelled before the result arrived."""
+        """Undo the execution, because its caller was cancelled before the result arrived."""
 
     async def _with_daemon(self, body: Body, context: ExecutionContext, params: Any) -> ToolResult:
         try:
@@ -127,7 +127,7 @@ class ExecutionTool(BaseTool):
                 discard=lambda _result: self._discard(request),
             )
         except Exception as error:
-            # Not what an unexpected one says: that can be anything.
+            # Leave out the text of an unexpected exception, which can be anything.
             answer = answer_for(error, f"the tool {self.name}")
             return ToolResult.fail(answer.message, **answer.data)
 

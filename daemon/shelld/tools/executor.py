@@ -1,6 +1,6 @@
-"""Executes tools by name, and remembers the results. For any number of threads.
+"""Executes tools by name and keeps a history of the results. Thread-safe.
 
-What is remembered is bounded, by number and by size.
+The history is bounded by number and by size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolResult
 
 MAX_EXECUTIONS: Final = 10_000
-# Of all results and parameters that are remembered, as far as they are text.
+# Characters of text in all results and parameters of the history.
 MAX_HISTORY_CHARACTERS: Final = 32 * 1024 * 1024
 
 
@@ -36,7 +36,7 @@ class ToolExecution(Struct, frozen=True):
 
 
 class ToolExecutor:
-    """`registry` None: that of the process. `max_executions` 0: nothing is remembered."""
+    """Without `registry`, uses that of the process. `max_executions` 0 keeps no history."""
 
     def __init__(
         self, registry: ToolRegistry | None = None, *, max_executions: int = MAX_EXECUTIONS
@@ -50,14 +50,14 @@ class ToolExecutor:
     async def execute(
         self, tool_name: str, context: ExecutionContext, /, **params: Any
     ) -> ToolResult:
-        """Return what the tool's `execute` returns; a failed result if there is no such tool."""
+        """Execute a tool and return its result. An unknown tool is a failed result."""
         tool = self.registry.get(tool_name)
         if tool is None:
             logger.warning("Unknown tool: %s", tool_name[:100])
             return self.registry.unknown(tool_name)
         log_call(tool.name, params)
         started_at, began = datetime.now(UTC), time.perf_counter()
-        # Again, as a tool may have an `execute` of its own.
+        # Check again: a tool may override `execute`.
         result = checked(tool.name, await tool.execute(context, **params))
         duration_ms = (time.perf_counter() - began) * 1000
         log_result(tool.name, result)
@@ -89,7 +89,7 @@ class ToolExecutor:
             self._characters = 0
 
     def get_all_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
-        """Return all tools as that API has them."""
+        """Return all tools in the schema of an API."""
         return _schemas(self.registry.list_all(), format)
 
     def get_schemas_by_category(

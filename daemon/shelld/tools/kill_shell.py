@@ -1,4 +1,4 @@
-"""``KillShell``: end a shell, with everything that it started."""
+"""``KillShell``: ends a shell with all its processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BashOutput."""
 
 
 class KillShellTool(ExecutionTool):
-    """Processes that survive make it a failed result."""
+    """Surviving processes make the result a failure."""
 
     aliases = ("KillBash", "kill_shell")
     annotations: ClassVar[Mapping[str, Any]] = {

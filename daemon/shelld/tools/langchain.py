@@ -1,7 +1,7 @@
-"""``to_langchain_tool``: a tool of this program as one of LangChain's.
+"""``to_langchain_tool``: makes a LangChain tool of a tool.
 
-It can be called on any event loop, and without one: then it is executed on an event loop of its
-own, in a thread if there is one here already.
+It can be called from any event loop. A synchronous call executes it on a new event loop, in a
+thread if this thread already has one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Tool(Protocol):
-    """What is needed of a `BaseTool`."""
+    """The part of `BaseTool` that is needed here."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class Tool(Protocol):
 
 
 def to_langchain_tool(tool: Tool, context: ExecutionContext | None = None) -> StructuredTool:
-    """`context` None: the defaults, and commands run where their session is."""
+    """Without `context`, the defaults apply, and commands run in the directory of their session."""
     given = context or ExecutionContext("")
 
     async def call_async(arguments: dict[str, Any]) -> ToolResult:

@@ -1,7 +1,7 @@
-"""What is logged of an execution: names, sizes and outcomes.
+"""The log lines about executions: names, sizes and outcomes.
 
-Never the values of parameters, which can be secrets; and of an error only the first line, as what
-follows can be a command's output.
+Never logs values of parameters, which can be secrets. Logs only the first line of an error, because
+a command's output may follow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tools of others: the entry points of the group ``shelld.tools``.
+"""Plug-ins: tools from the entry points of the group ``shelld.tools``.
 
-An entry point names a subclass of `BaseTool`, or a function without parameters that returns a tool
-or several. What is broken, or takes too long, is reported and skipped; the others are registered
-all the same.
+An entry point names a subclass of `BaseTool`, or a function without parameters that returns one or
+more tools. A plug-in that is broken or too slow is logged and skipped, and the others are
+registered.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ logger = logging.getLogger("shelld.plugins")
 
 GROUP: Final = "shelld.tools"
 
-# For one plug-in to make its tools. The list of all tools waits for that.
+# Time for one plug-in to make its tools. The list of all tools waits for it.
 LOAD_TIMEOUT_S: Final = 5.0
 
-# Of one plug-in. More are a mistake, such as a generator without an end.
+# Tools of one plug-in. More are a mistake, such as an endless generator.
 MAX_TOOLS: Final = 1_000
 
 # A tool in the format of each API.
@@ -38,7 +38,7 @@ Schemas: TypeAlias = dict[ToolFormat, dict[str, Any]]
 def load_plugins(registry: ToolRegistry) -> list[Schemas]:
     """Register the tools of all installed plug-ins, in the order of their names.
 
-    Returns their schemas. Raises what is a shortage of the system.
+    Returns their schemas. Raises errors that mean a shortage, such as MemoryError.
     """
     registered: list[Schemas] = []
     for entry_point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
@@ -48,7 +48,7 @@ def load_plugins(registry: ToolRegistry) -> list[Schemas]:
             registered += [schema for _, schema in schemas if schema is not None]
         except BaseException as error:
             if faults.shortage(error) is not None:
-                # Not the plug-in's fault: all tools are loaded again later.
+                # Not the plug-in's fault: the toolbox loads all tools again later.
                 raise
             reason = f"{type(error).__name__}: {_text_of(error)}"
             logger.warning("the tools of plug-in %s are skipped: %s", entry_point.name, reason)
@@ -56,11 +56,11 @@ def load_plugins(registry: ToolRegistry) -> list[Schemas]:
 
 
 def schemas_of(tool: BaseTool) -> Schemas | None:
-    """Return the schemas of a tool; None, and report it, if it has none that JSON can express."""
+    """Return the schemas of a tool; None, with a log line, if JSON cannot express them."""
     try:
         schemas: Schemas = {}
         for name in get_args(ToolFormat):
-            # Kept as plain values, so that no code of the tool runs when they are asked for.
+            # Keep plain values, so that a request for them runs no code of the tool.
             schemas[name] = decode(encode(tool.to_schema(name)), PLAIN)
         for text in (tool.name, tool.description):
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -73,7 +73,7 @@ def schemas_of(tool: BaseTool) -> Schemas | None:
 
 
 def _load(entry_point: EntryPoint) -> list[BaseTool]:
-    """Have a plug-in make its tools. Raises whatever it raises, and TimeoutError."""
+    """Let a plug-in make its tools. Raises whatever it raises, and TimeoutError."""
     made: Future[list[BaseTool]] = Future()
 
     def make() -> None:
@@ -82,7 +82,7 @@ def _load(entry_point: EntryPoint) -> list[BaseTool]:
         except BaseException as error:
             made.set_exception(error)
 
-    # Nothing can end it if it never returns; nor does the end of the process wait for it.
+    # A daemon thread: nothing can stop a function that never returns, and the exit must not wait.
     threading.Thread(target=make, name="shelld-plugin", daemon=True).start()
     try:
         return made.result(LOAD_TIMEOUT_S)

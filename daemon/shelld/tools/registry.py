@@ -1,4 +1,4 @@
-"""The tools there are, by name. One registry in a process, for any number of threads."""
+"""The tools by name. One thread-safe registry per process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from shelld_protocol.tools import ToolCategory, ToolError, ToolResult
 
 
 class ToolRegistry:
-    """``ToolRegistry()`` always is the same one. A tool is found by its name and its aliases."""
+    """``ToolRegistry()`` always returns the same object. Finds tools by name and alias."""
 
     _instance: ClassVar[ToolRegistry | None] = None
     _making: ClassVar[threading.Lock] = threading.Lock()
 
-    # And no __init__, as that would be called each time.
+    # No __init__, because each call would run it.
     def __new__(cls) -> ToolRegistry:
         with cls._making:
             if cls._instance is None:
@@ -28,19 +28,19 @@ class ToolRegistry:
             return cls._instance
 
     _lock: threading.RLock
-    # By their own names, in the order of their registration.
+    # Tools by their own names, in the order of registration.
     _tools: dict[str, BaseTool]
-    # All names to those.
+    # Every name and alias, with the tool's own name.
     _names: dict[str, str]
 
     @classmethod
     def reset(cls) -> None:
-        """Forget the registry; the next ``ToolRegistry()`` is another, empty one."""
+        """Forget the registry; the next ``ToolRegistry()`` is a new, empty one."""
         with cls._making:
             cls._instance = None
 
     def register(self, tool: BaseTool) -> None:
-        """Raises `ToolError` if a tool has one of its names already."""
+        """Register a tool. Raises `ToolError` if one of its names is taken."""
         self.register_many([tool])
 
     def register_many(self, tools: Iterable[BaseTool]) -> None:
@@ -58,7 +58,7 @@ class ToolRegistry:
             self._names.update(names)
 
     def deregister(self, name: str) -> bool:
-        """Return whether there was one."""
+        """Remove a tool. Return whether there was one."""
         with self._lock:
             tool = self.get(name)
             if tool is None:
@@ -74,14 +74,14 @@ class ToolRegistry:
             return None if own is None else self._tools[own]
 
     def get_or_raise(self, name: str) -> BaseTool:
-        """Raises `ToolError` if there is none."""
+        """Return a tool. Raises `ToolError` if there is none."""
         tool = self.get(name)
         if tool is None:
             raise ToolError(name, "not found")
         return tool
 
     def unknown(self, name: str) -> ToolResult:
-        """Return the result of calling a tool that there is not."""
+        """Return the result of a call to an unknown tool."""
         known = listed(self.list_names()) or "none"
         return ToolResult.fail(f"Unknown tool: {name[:100]}. Known: {known}")
 

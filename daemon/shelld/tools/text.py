@@ -1,4 +1,4 @@
-"""What a model is shown of output: never more than it has room for, and never less in silence."""
+"""The output that a model sees: never more than its limit, and never cut without a notice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_OUTPUT = "(no output)"
 def excerpt_readers(shell: Shell, limit: int) -> dict[str, ExcerptReader]:
     """Return readers of both streams that together get at most `limit` characters.
 
-    A stream that needs less than half leaves the rest to the other one. There are never more
+    A stream that needs less than half leaves the rest to the other one. Text never has more
     characters than bytes.
     """
     half = limit // 2
@@ -42,7 +42,7 @@ def _notice(bash_id: str, stream: str) -> Notice:
 
 
 def dropped_notice(reads: dict[str, Read]) -> list[str]:
-    """Return a line about output that is no longer kept, if any."""
+    """Return a line about dropped output, or "" if there is none."""
     dropped = sum(read.dropped for read in reads.values())
     return [f"[{dropped} bytes were dropped, as only so much output is kept]"] if dropped else []
 
@@ -56,7 +56,7 @@ def cut_in_the_middle(text: str, limit: int, notice: str) -> str:
 
 
 def with_lines(text: str, lines: list[str]) -> str:
-    """Return `text`, and below it the lines that are about it."""
+    """Return `text` followed by lines about it."""
     if not lines:
         return text
     line_end = "" if not text or text.endswith("\n") else "\n"
