@@ -1,7 +1,7 @@
-"""What containment costs: a command through a runner, a kill until its proof, a stop, a
-thousand shells.
+"""The cost of containment.
 
-Everything that is a ratio is measured against a plain spawn in the same run, interleaved.
+It measures a command through a runner, a kill until its proof, a stop, and a thousand shells. Every
+ratio is relative to a plain spawn in the same run, interleaved.
 
 Usage: python benchmarks/containment.py [--rounds N]
 """
@@ -27,7 +27,7 @@ MECHANISMS = ("subreaper", "cgroup")
 
 
 class Runs:
-    """Commands on one runner, without the daemon around it."""
+    """Commands on one runner, without the daemon."""
 
     def __init__(self, mechanism: str) -> None:
         self.pool = RunnerPool(mechanism=mechanism)
@@ -70,7 +70,7 @@ def spawn() -> None:
 
 
 def one_command(rounds: int, mechanism: str, ballast: int) -> None:
-    # Of this process, which is the one that has the daemon's part here.
+    # Memory of this process, which plays the daemon's part here.
     held = bytearray(os.urandom(4096)) * (ballast // 4096)
     runs = Runs(mechanism)
     runs.run()
@@ -96,7 +96,7 @@ def kill_to_proof(rounds: int, mechanism: str, name: str, command: bytes, count:
         runs.start(command)
         runs.until(STARTED)
         assert runs.channel.peer is not None
-        # Between fork and exec, bash's children lose a SIGTERM to a handler of bash's.
+        # Between fork and exec, bash's children lose a SIGTERM to bash's own handler.
         while sleeping_below(runs.channel.peer.pid) < count:
             select.select([], [], [], 0.005)
         began = time.perf_counter()
@@ -117,7 +117,7 @@ def memory() -> None:
     private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private")) / 1024
     runs.close()
     daemon = RawDaemon()
-    # As many at once as there are runners kept.
+    # As many commands at once as the keeper keeps runners.
     for _ in range(8):
         daemon.send("bash", {"command": "sleep 0.2"})
     for _ in range(8):
@@ -126,7 +126,7 @@ def memory() -> None:
     def at_rest() -> bool:
         return len(family_of(daemon.process.pid)) <= 4
 
-    # Spare runners that nothing needs end by and by.
+    # Idle runners that nothing needs end one after the other.
     while not at_rest():
         select.select([], [], [], 1)
     family = family_of(daemon.process.pid)
@@ -136,7 +136,10 @@ def memory() -> None:
 
 
 def stubborn_stop(rounds: int) -> None:
-    """The whole stop, when one command ignores SIGTERM and others hide; under 2 s is promised."""
+    """Measure a full stop in which one command ignores SIGTERM and others hide.
+
+    The promise is under 2 s.
+    """
     stubborn = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
     times: list[float] = []
     for _ in range(rounds):

@@ -1,7 +1,7 @@
 """The core figures: ping, start-up, a short command, many at once, memory.
 
-Everything is measured against plain `subprocess` in the same run, interleaved, and given as
-medians and ratios; absolute times only say something about the machine.
+The baseline is plain `subprocess` in the same run, interleaved. Figures are medians and ratios;
+absolute times depend on the machine.
 
 Usage: python benchmarks/core.py [--rounds N]
 """
@@ -56,7 +56,7 @@ def ping(count: int = 2000) -> None:
     rates: list[float] = []
     for _ in range(5):
         began = time.perf_counter()
-        # Written by another process, so that this one can read meanwhile.
+        # Another process writes, so that this one can read meanwhile.
         writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=daemon.stdin)
         feeding = threading.Thread(target=feed, args=(writer,))
         feeding.start()

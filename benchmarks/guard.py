@@ -1,4 +1,4 @@
-"""What the guard costs: per command, on import, and for input that means to hurt.
+"""The cost of the guard: per command, on import, and for hostile input.
 
 Usage: python benchmarks/guard.py [--rounds N]
 """
@@ -54,7 +54,7 @@ HERE = StartState("/work", {"HOME": "/home/me", "USER": "me", "PATH": "/usr/bin"
 
 
 def guard(command: str) -> None:
-    """As the daemon asks it."""
+    """Judge a command as the daemon does."""
     if not is_plainly_harmless(command):
         judge(command, HERE)
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share: clocks, a daemon driven without the client library, and the report."""
+"""Shared by the benchmarks: clocks, a daemon driven without the client library, and the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def resident_mb(pid: int) -> float:
 
 
 def family_of(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Return the pids of a process and all its descendants."""
     family = [pid]
     for member in family:
         for task in Path(f"/proc/{member}/task").iterdir():
@@ -40,7 +40,7 @@ def family_of(pid: int) -> list[int]:
 
 
 class RawDaemon:
-    """A daemon driven without the client library: what any language would do."""
+    """A daemon driven without the client library, as from any other language."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""The output figures: large output, endless output, filters, reading what is new.
+"""The output figures: large output, endless output, filters, reading new output.
 
-Everything is measured against plain `subprocess` or `re` in the same run, interleaved, and given
-as medians and ratios; absolute times only say something about the machine.
+The baseline is plain `subprocess` or `re` in the same run, interleaved. Figures are medians and
+ratios; absolute times depend on the machine.
 
 Usage: python benchmarks/output.py [--rounds N] [--seconds N]
 """
@@ -36,7 +36,7 @@ def percentile(times: list[float], share: float) -> float:
 
 
 def spool_mb(daemon: RawDaemon) -> float:
-    """How much disk the daemon's file without a name takes."""
+    """Return the disk usage of the daemon's unnamed file."""
     for entry in Path(f"/proc/{daemon.process.pid}/fd").iterdir():
         if os.readlink(entry).endswith("(deleted)"):
             return entry.stat().st_blocks * 512 / MIB
@@ -44,14 +44,14 @@ def spool_mb(daemon: RawDaemon) -> float:
 
 
 class Pinger:
-    """Asks for pings while something else goes on, through the same pipe, and times them."""
+    """Sends pings during other work, through the same pipe, and times them."""
 
     def __init__(self, daemon: RawDaemon) -> None:
         self.times: list[float] = []
         self._daemon = daemon
 
     def until(self, request_id: int | None, *, seconds: float = 600) -> Any:
-        """Ping until that request is answered, or the time is over; return the answer."""
+        """Ping until a request is answered or the time is over; return the answer."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             began = time.perf_counter()
@@ -73,7 +73,7 @@ class Pinger:
 def foreground(megabytes: int, rounds: int) -> None:
     source = Path(os.environ.get("TMPDIR", "/tmp")) / f"text-{os.getpid()}"
     source.write_bytes(b"some line of a log\n" * (10 * MEGABYTE // 19))
-    # From the page cache: faster than either side can take it.
+    # The page cache delivers this faster than either side can take it.
     command = f"for i in {{1..{megabytes // 10}}}; do cat {source}; done"
     daemon = RawDaemon()
     call(daemon, "bash", command=f"cat {source}")

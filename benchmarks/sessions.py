@@ -1,8 +1,7 @@
-"""Commands of sessions: how long one takes, what it costs, and how many there can be.
+"""Commands in sessions: their duration, cost and throughput.
 
-Everything is measured against plain `subprocess.run` in the same run, interleaved, and given as
-medians and ratios; absolute times only say something about the machine. A gap is a sleep before
-each of the two.
+The baseline is plain `subprocess.run` in the same run, interleaved. Figures are medians and ratios;
+absolute times depend on the machine. A gap is a sleep before each command.
 
 Usage: python benchmarks/sessions.py [--rounds N]
 """
@@ -83,7 +82,7 @@ def latency(rounds: int) -> None:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """User and system time of processes and of the children that they have reaped."""
+    """Return the user and system time of processes and their reaped children."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -92,7 +91,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def cpu_time(count: int) -> None:
-    """Of all processes that have to do with a command, the client's among them."""
+    """Measure all processes involved in a command, including the client."""
     with Client.spawn() as shell:
         for session in ("main", "large"):
             if session == "large":
@@ -122,11 +121,11 @@ def cpu_time(count: int) -> None:
 
 
 def loop(kind: str, seconds: float) -> None:
-    """One of several clients: prints how many commands it could run."""
+    """Run one of several clients; print how many commands it ran."""
     with Client.spawn() as shell:
         action = plain if kind == "plain" else lambda: shell.bash("true")
         action()
-        # All begin at the same time.
+        # All clients start at the same time.
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()

@@ -1,7 +1,7 @@
-"""What the tool layer costs: `call_tool` and MCP's `tools/call` beside the plain method, and a tool
-without a daemon.
+"""The cost of the tool layer.
 
-All in one run, interleaved, medians.
+It compares `call_tool` and MCP's `tools/call` with the plain method, and with a tool without a
+daemon. All run interleaved; figures are medians.
 
 Usage: python benchmarks/tools.py [--rounds N]
 """
@@ -47,7 +47,7 @@ def over_the_wire(rounds: int, pause: float, name: str) -> None:
 
 
 def over_mcp(rounds: int, pause: float, name: str) -> None:
-    """Both eras, driven without a client library, whose own cost is another matter."""
+    """Measure both eras without a client library, whose own cost is another matter."""
     meta: dict[str, object] = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -71,14 +71,14 @@ def over_mcp(rounds: int, pause: float, name: str) -> None:
 
 
 def first_report(rounds: int) -> None:
-    """From a call to the first notification of its progress; a second is promised."""
+    """Measure the time from a call to its first progress notification; a second is promised."""
     daemon = RawDaemon()
     call = {"name": "Bash", "arguments": {"command": "sleep 0.9"}, "_meta": {"progressToken": 1}}
     daemon.request("initialize", {"protocolVersion": "2025-11-25"})
     times: list[float] = []
     for _ in range(rounds):
         times.append(milliseconds(lambda: daemon.request("tools/call", call)))
-        # The answer to the call itself.
+        # Skip to the answer to the call itself.
         while b'"result"' not in daemon.reader.readline():
             pass
     daemon.close()

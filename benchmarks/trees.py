@@ -1,10 +1,10 @@
-"""This tree beside another checkout of it: is a change slower?
+"""Compare this tree with another checkout of it: is a change slower?
 
-One daemon of each tree runs at the same time, and they are asked in turns, so that both meet the
-same machine. Two daemons of one tree differ by some percent, by where the system has put their
-memory; so there are several pairs, one after the other. Printed are medians, their ratio (this tree
-/ the other), and the lowest and highest ratio that a pair has shown. All daemons run with the
-Python of this environment.
+One daemon of each tree runs at the same time. They are asked in turns, so that both meet the same
+machine. Two daemons of one tree differ by a few percent, depending on where the system placed their
+memory; so there are several pairs, one after the other. The output is medians, their ratio (this
+tree / the other), and the lowest and highest ratio of any pair. All daemons run with the Python of
+this environment.
 
 Usage: python benchmarks/trees.py OTHER [--rounds N] [--pairs N] [--only TEXT]
 """
@@ -69,7 +69,7 @@ class Tree:
         return self.call("bash", command=command, **params)
 
     def start_up(self) -> None:
-        """From the start of another daemon to its first answer, and its end."""
+        """Start another daemon, wait for its first answer, and for its end."""
         process = self._start()
         process.communicate(b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"true"}}')
 
@@ -123,7 +123,7 @@ def compare(name: str, roots: list[Path], pairs: int, rounds: int) -> None:
 def rounds_of(action: Callable[[Tree], object], trees: list[Tree], count: int) -> list[list[float]]:
     times: list[list[float]] = [[], []]
     for round_number in range(WARM_UP + count):
-        # Who is asked second meets the caches that the first has left.
+        # The second daemon benefits from the caches that the first has left.
         order = (0, 1) if round_number % 2 else (1, 0)
         for number in order:
             time.sleep(GAP_S)

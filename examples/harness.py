@@ -1,8 +1,8 @@
 """An agent in one file: a model, the three tools, and the loop between them.
 
-The model here is a script, so that this runs without network and without a key. A real one has the
-same shape: `client.messages.create` of Anthropic's SDK takes the messages and the tools, and
-returns the blocks that the script returns.
+The model here is a script, so this runs without network access and without a key. A real model has
+the same interface: `client.messages.create` of Anthropic's SDK takes the messages and the tools,
+and returns the blocks that the script returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Block = dict[str, Any]
 
 
 class ScriptedModel:
-    """Wants to see whether a server starts, answers, and can be ended."""
+    """A scripted model that checks whether a server starts, answers, and can be stopped."""
 
     def __init__(self) -> None:
         self._turns = self._script()
@@ -43,7 +43,7 @@ class ScriptedModel:
                 run_in_background=True,
             ),
         ]
-        # What the second call has answered names the shell.
+        # The second call's answer contains the shell's id.
         (bash_id,) = re.findall(r"shell_\w+", self._answer("2"))
         yield [self._use("3", "BashOutput", bash_id=bash_id, wait=10_000)]
         yield [self._use("4", "KillShell", shell_id=bash_id)]
@@ -59,7 +59,7 @@ class ScriptedModel:
 
 
 async def run(shell: AsyncClient, model: ScriptedModel, task: str) -> str:
-    """Let the model work until it wants no tool any more; return its last words."""
+    """Let the model work until it calls no more tools; return its last words."""
     tools = await shell.tool_schemas("anthropic")
     messages: list[Block] = [{"role": "user", "content": task}]
     while True:

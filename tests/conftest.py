@@ -23,11 +23,11 @@ from support import RawDaemon
 
 ROOT = Path(__file__).parents[1]
 
-# How long something takes says nothing here: other tests run at the same time.
+# No deadlines: other tests run at the same time.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-# Of nobody: whatever is done to its processes is done to those of the test.
+# A uid that nobody uses, so that a test affects only its own processes.
 UNPRIVILEGED_UID = 64_999
 
 
@@ -38,7 +38,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One that nobody else puts anything into."""
+    """Use a temporary directory that nobody else writes to."""
     directory = str(tmp_path_factory.mktemp("temporary"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", directory)
@@ -48,7 +48,7 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(autouse=True)
 def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Makes every test a test of what it leaves behind."""
+    """Check after every test that it leaves nothing behind."""
     if "shared_daemon" in request.fixturenames:
         # It outlives the test, so it starts before.
         request.getfixturevalue("shared_daemon").get()
@@ -59,7 +59,7 @@ def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest)
 
 @pytest.fixture(autouse=True)
 def own_singletons(leaks_nothing: None) -> Iterator[None]:
-    """No test sees what another has registered, or its shells."""
+    """Reset the singletons, so that no test sees another's registrations or shells."""
     yield
     # An event loop for each test would take as long as most of them.
     if vars(ShellManager)["_instance"] is not None:
@@ -95,7 +95,7 @@ def new_daemon() -> Iterator[RawDaemon]:
 
 @pytest.fixture
 def freezer() -> Iterator[Freezer]:
-    """What stands in for a process in an uninterruptible system call."""
+    """A freezer, which simulates a process in an uninterruptible system call."""
     if not Freezer.is_possible():
         pytest.skip("needs a writable cgroup v1 freezer")
     freezer = Freezer()
@@ -105,7 +105,7 @@ def freezer() -> Iterator[Freezer]:
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """A directory that other users can enter. Each start of pytest closes its own to them."""
+    """A directory that other users can enter, unlike pytest's temporary directories."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         path = Path(name)
         path.chmod(0o711)
@@ -114,7 +114,7 @@ def open_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def unprivileged() -> dict[str, Any]:
-    """Arguments for a `RawDaemon` of an ordinary user that has no other processes."""
+    """Arguments for a `RawDaemon` that runs as an ordinary user with no other processes."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to become a user that has no other processes")
     if os.stat(os.devnull).st_mode & 0o006 != 0o006:
@@ -128,7 +128,7 @@ def unprivileged() -> dict[str, Any]:
         "group": UNPRIVILEGED_UID,
         "extra_groups": [],
     }
-    # The interpreter of a virtual environment is often in somebody's home.
+    # A virtual environment's interpreter is often in a home directory that this user cannot enter.
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         check = [python, "-c", "import shelld.app, sys; sys.exit(sys.version_info < (3, 11))"]
         try:

@@ -1,4 +1,4 @@
-"""The rooms of the house, and the arrows between them: they go one way."""
+"""The rooms and their imports: a room imports only those below it."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def handlers(node: ast.AST, names: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 
 
 def is_catch_all(handler: ast.AST) -> bool:
-    """Whether a handler takes any exception and does not raise at its end."""
+    """Return whether a handler catches any exception without raising at its end."""
     assert isinstance(handler, ast.ExceptHandler)
     if isinstance(handler.body[-1], ast.Raise):
         return False
@@ -138,7 +138,7 @@ def test_exceptions_stop_only_at_documented_boundaries() -> None:
     for path in [path for path in SOURCES if package_of(path) == "shelld"]:
         for names, handler in handlers(ast.parse(path.read_text()), ()):
             if is_catch_all(handler):
-                # A class, a method of it, or a function of a module.
+                # A class, one of its methods, or a function of a module.
                 places = {names[0], ".".join(names[:2]), f"{path.stem}.{names[0]}"}
                 assert places & documented, f"{path.name}: {'.'.join(names)}"
 
@@ -151,7 +151,7 @@ def test_imports_have_no_circle() -> None:
     graph = {
         name: set(modules_imported(path, set(modules))) - {name} for name, path in modules.items()
     }
-    # What imports nothing that is left is in no circle.
+    # A module that imports none of those left is in no cycle.
     while free := {name for name, imported in graph.items() if not imported & set(graph)}:
         graph = {name: imported for name, imported in graph.items() if name not in free}
     assert graph == {}

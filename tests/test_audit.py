@@ -1,4 +1,4 @@
-"""The audit log when its files cannot be made."""
+"""The audit log when its files cannot be created."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def record(command: str) -> AuditRecord:
 
 def test_failing_rotation_keeps_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log"
-    # One record in each file.
+    # Each file holds one record.
     log = AuditLog(path, 1)
     for command in ("first", "second", "third"):
         log.write(record(command))
@@ -65,7 +65,7 @@ def test_a_log_that_cannot_be_rotated_grows(
     for command in commands:
         log.write(record(command))
     log.close()
-    # The oldest have found room in FILE.2 and FILE.1.
+    # The oldest records went to FILE.2 and FILE.1.
     assert commands_of(tmp_path / "log.2", tmp_path / "log.1", path) == commands
     assert [line.getMessage() for line in caplog.records] == [
         f"the audit log cannot be rotated (errno {errno.EISDIR})"
@@ -176,7 +176,7 @@ def test_shortage_of_memory_loses_one_line(
 
 
 def commands_in(path: Path) -> set[str]:
-    """The commands in a log and all its older files."""
+    """Return the commands in a log and all its older files."""
     files = path.parent.glob(f"{path.name}*")
     return {json.loads(line)["command"] for file in files for line in file.read_text().splitlines()}
 
@@ -184,12 +184,12 @@ def commands_in(path: Path) -> set[str]:
 def test_two_logs_at_one_path_lose_no_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     size = len(encode(record("first"))) + 1
-    # Four records in each file.
+    # Each file holds four records.
     ours, theirs = (AuditLog(path, 4 * size) for _ in range(2))
     for number in range(3):
         ours.write(record(f"our {number}"))
         ours.write(record(f"and {number}"))
-    # They have written nothing meanwhile, and their file was renamed.
+    # The other log has written nothing meanwhile, and its file was renamed.
     theirs.write(record("the 0"))
     ours.write(record("our 3"))
     assert path.read_text().count("\n") == 4

@@ -1,4 +1,4 @@
-"""The benchmarks run, and the documents say what they have measured."""
+"""The benchmarks run, and the documents report their results."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def test_every_contestant_has_a_figure_or_reason(tmp_path: Path) -> None:
     assert rows["ping"]["asyncio"] == {"why": "there is nobody to ask"}
     for figure in ("crash_left", "forgotten"):
         medians = {name: cell["median"] for name, cell in rows[figure].items()}
-        # Only the daemon leaves nothing, and forgets nothing.
+        # Only the daemon leaves nothing and forgets nothing.
         assert medians.pop("shelld") == 0
         assert all(medians.values())

@@ -1,4 +1,4 @@
-"""What the documents show is run, and what they name is there."""
+"""The examples in the documents run, and the names in the documents exist."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         return
     else:
         assert language == "sh"
-        # This test may itself run under one of these targets: see what they would do.
+        # This test may itself run under one of these targets, so only list what they would do.
         bin_folder = str(Path(sys.executable).parent)
         script = re.sub(r"^make ", "make --dry-run ", text, flags=re.MULTILINE)
         command = ["/bin/bash", "-euc", script.replace(".venv/bin", bin_folder)]
@@ -61,7 +61,7 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    # Blocks show the exit code of what is refused, or of a promise that does not hold here.
+    # Blocks show the exit code of a refused command, or of a promise that does not hold here.
     assert set(re.findall(r"^exit code (\d+)$", ended.stdout, re.MULTILINE)) <= {"1"}
     if language == "sh" and "echo hi" in text:
         assert '"stdout":"hi\\n"' in ended.stdout
@@ -86,7 +86,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def anchors(text: str) -> set[str]:
-    """Return the names of a page's headings, as code hosts make them."""
+    """Return the anchors of a page's headings, as code hosts derive them."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -108,19 +108,19 @@ def test_recorded_exchanges_are_as_a_daemon_answers() -> None:
     recorded = msgspec.json.decode((ROOT / "docs" / "exchanges.json").read_bytes())
     assert [form(each) for each in recorded] == [form(each) for each in record["record"]()]
     methods = {each["request"]["method"] for each in recorded}
-    # The first answers with the whole document, the second not at all.
+    # The first answers with the whole document, the second does not answer.
     assert methods == METHODS.keys() - {"rpc.discover", "exit"}
 
 
 def form(value: Any) -> Any:
-    """Return a value without numbers, and without what depends on the machine."""
+    """Return a value without numbers and machine-dependent parts."""
     if isinstance(value, dict):
         return {
             name: name if name in ("containment", "tools", "env") else form(inner)
             for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        # Only one of the two type checkers knows what is in it.
+        # Only one of the two type checkers knows the type of its items.
         values = cast("list[Any]", cast("object", value))
         return [form(inner) for inner in values]
     return 0 if isinstance(value, int) else value

@@ -1,4 +1,4 @@
-"""The examples run. Those for an editor are run by it, among the tests of third parties."""
+"""The examples run. Those for an editor are tested with that editor, in tests/third_party."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_example(name: str) -> str:
 
 
 def run_demo_on_terminal(columns: int) -> str:
-    """Return what the demo writes to a terminal of that width."""
+    """Return what the demo writes to a terminal of `columns` columns."""
     unwanted = ("NO_COLOR", "COLUMNS", "LINES")
     env = {name: value for name, value in os.environ.items() if name not in unwanted}
     ours, theirs = pty.openpty()
@@ -44,17 +44,17 @@ def run_demo_on_terminal(columns: int) -> str:
         demo = subprocess.Popen([sys.executable, EXAMPLES / "demo.py"], stdout=theirs, env=env)
         os.close(theirs)
         shown = b""
-        # EIO is how a terminal ends.
+        # A closed terminal raises EIO.
         with contextlib.suppress(OSError):
             while data := terminal.read(65536):
                 shown += data
         assert demo.wait(50) == 0
-    # A terminal turns each line end into two characters.
+    # A terminal turns each line end into a carriage return and a newline.
     return shown.decode().replace("\r\n", "\n")
 
 
 def assert_follows_the_job(lines: list[str]) -> None:
-    """The lines show all that the background job wrote, and after that how it ended.
+    """Check that the lines show all output of the background job, then how it ended.
 
     On a busy machine, one read can return several steps.
     """

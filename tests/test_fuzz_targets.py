@@ -1,4 +1,4 @@
-"""The fuzz targets, for a moment, on what Hypothesis makes up."""
+"""The fuzz targets, run briefly on inputs that Hypothesis generates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fuzz import guard, messages, store, text_pipeline
 from terminal import outputs
 
-# What makes a difference, so that it is met more often than among random bytes.
+# Significant pieces, which would be rare among random bytes.
 JSON_PIECES = st.sampled_from(
     [
         *(b"{", b"}", b"[", b"]", b":", b",", b'"', b"\\", b"\n", b"\r\n", b" ", b"\xff", b"1"),
@@ -55,7 +55,7 @@ def test_store_agrees_with_a_complete_copy(program: bytes) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        # A sequence, a character and a line end in two halves each; one that is longer than a read.
+        # A sequence, a character and a line end cut in two, and a sequence longer than a read.
         b"\x01\x01\x1e\x01a\x1b[31mb\xe2\x82\xac\r\nc\x1b]0;title\x07d",
         b"\x05\x03\x14\x0110%\r20%\r\x1b[K30%\r\n" * 40,
         b"\xff\x02\xff\x00" + b"\x1b]0;" + b"x" * 300,

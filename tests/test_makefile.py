@@ -1,4 +1,4 @@
-"""What the targets of the Makefile install, read from a dry run."""
+"""The packages that the Makefile's targets install, read from a dry run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def installed_by(target: str, tmp_path: Path) -> list[str]:
-    """Return what pip would be given for a target, install by install, without a `.venv`."""
+    """Return pip's arguments for a target, one string per install, without a `.venv`."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     shown = subprocess.run(

@@ -1,4 +1,4 @@
-"""Ask all questions of all contestants, in turns; print a table and write what was answered.
+"""Ask all questions of all contestants, in turns; print a table and write the answers.
 
 With ``--only``, other rows of the file stay as they are.
 
@@ -22,12 +22,12 @@ from compare.questions import FIGURES, QUESTIONS, Question, Samples
 from compare.results import Cell, Column, Results, Row, cell_of, merged, write
 from compare.table import as_text
 
-# Who takes longer for an answer is asked once.
+# A contestant that takes longer than this is asked only once.
 SLOW_S = 10.0
 
 
 class Asked:
-    """Contestants that are kept running from question to question."""
+    """Contestants that keep running from question to question."""
 
     def __init__(self, makers: dict[str, Maker]) -> None:
         self.columns: list[Column] = []
@@ -46,7 +46,7 @@ class Asked:
 
     def _opened(self, contestant: Contestant) -> Contestant:
         if contestant.name not in self._open:
-            # Even if that fails, there may be something to close.
+            # Even a failed `open` may leave something to close.
             self._open.add(contestant.name)
             contestant.open()
         return contestant
@@ -62,7 +62,7 @@ class Asked:
             self._close(name)
 
     def ask(self, question: Question, rounds: int) -> dict[str, Row]:
-        """Everybody in each round, not always in the same order."""
+        """Ask all contestants in each round, in a rotating order."""
         samples: dict[str, Samples] = {name: {} for name in self._contestants}
         failed: dict[str, str] = {}
         slow: set[str] = set()

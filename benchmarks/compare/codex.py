@@ -1,4 +1,4 @@
-"""The two servers of Codex that run commands for a program: `exec-server` and `app-server`."""
+"""Codex's two servers that run commands for a program: `exec-server` and `app-server`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compare.contestant import (
 from compare.installed import Installed
 from compare.line_contestant import LineContestant
 
-# Enough for what is looked at; to decode all would only be time of ours.
+# Enough chunks for the checks; decoding more would only cost our own time.
 KEPT_CHUNKS = 16
 
 
@@ -41,7 +41,7 @@ class CodexContestant(LineContestant):
 
     @abstractmethod
     def introduction(self) -> dict[str, object]:
-        """What `initialize` is told."""
+        """Return the params of `initialize`."""
 
     def introduce(self) -> None:
         self.ask("initialize", self.introduction())
@@ -73,7 +73,7 @@ def params_of(message: dict[str, Any]) -> dict[str, Any]:
 
 
 class ExecServer(CodexContestant):
-    """A command is over when its exit and all that came before that have arrived, in any order."""
+    """A command is over when its exit and all its earlier messages have arrived, in any order."""
 
     name = "codex exec-server"
     arguments = ("exec-server", "--listen", "stdio", "--concurrent-requests", "64")
@@ -116,7 +116,7 @@ class ExecServer(CodexContestant):
                     output[process_id] += base64.b64decode(params["chunk"])
             elif method == "process/exited":
                 exits[process_id] = params["seq"]
-            # Output of those whom the command has left may have come before its exit.
+            # Leftover processes may have written output before the exit.
             if process_id in exits and received[process_id] >= exits[process_id] - 1:
                 answers[process_id] = Answer(seconds_since(began), output[process_id])
                 if len(answers) == len(waiting):

@@ -1,4 +1,4 @@
-"""What is compared: a way to run shell commands from a program."""
+"""The interface of a contestant: a way to run shell commands from a program."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-# After which a contestant is said not to answer.
+# After this time, a contestant counts as not answering.
 LIMIT_S = 30.0
-# Beyond a limit that a contestant is given itself, for its answer that it was reached.
+# How long a contestant may exceed its own time limit before it answers that it was reached.
 PATIENCE_S = 5.0
 
 
 class NotOffered(Exception):
-    """The contestant has no such thing; the message says so in a few words."""
+    """The contestant lacks this feature; the message says so in a few words."""
 
 
 class NoAnswer(Exception):
-    """Nothing came in time, or not what it should."""
+    """No answer came in time, or not the expected one."""
 
 
 class Answer(NamedTuple):
-    """`seconds` since the question; `output` as far as the contestant tells it."""
+    """`seconds` since the question; `output` as far as the contestant returns it."""
 
     seconds: float
     output: str | bytes = ""
 
 
 class Contestant(ABC):
-    """Methods raise `NotOffered` and `NoAnswer`; after the latter, `close` and open it again.
+    """Methods raise `NotOffered` and `NoAnswer`; after the latter, call `close` and `open` again.
 
-    `name` is for tables. `no_timeout` says why there is no timeout that ends a command.
+    `name` is for tables. `no_timeout` says why no timeout ends a command.
     """
 
     name: str
@@ -42,25 +42,25 @@ class Contestant(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Be ready for the first command, or for being asked for it."""
+        """Prepare for the first command, or for starting it."""
 
     @abstractmethod
     def close(self) -> None:
-        """End, whatever state it is in."""
+        """End, whatever the state."""
 
     @abstractmethod
     def server_pids(self) -> list[int]:
-        """The processes between the program and its commands; none if it starts them itself."""
+        """Return the pids between the program and its commands; none if it starts them itself."""
 
     @abstractmethod
     def ping(self) -> None:
-        """Ask it for nothing."""
+        """Send a request that does nothing."""
 
     @abstractmethod
     def run(self, command: str, *, timeout_s: float = LIMIT_S) -> Answer:
-        """Run a command by bash, in the state that the one before has left, if there is any.
+        """Run a command with bash, in the state that the previous command left, if there is any.
 
-        `timeout_s` is what the contestant is given.
+        `timeout_s` is the contestant's time limit.
         """
 
     def run_all(self, commands: Sequence[str], *, timeout_s: float = LIMIT_S) -> list[Answer]:
@@ -74,11 +74,11 @@ class Contestant(ABC):
 
     @abstractmethod
     def kill(self, begun: object) -> None:
-        """End it, and return when the contestant says that it has ended."""
+        """End the command, and return when the contestant reports its end."""
 
     @abstractmethod
     def crash_during(self, command: str, wait_for_start: Callable[[], object]) -> None:
-        """Start a command that will not end, then be hit by SIGKILL: the server, or the program."""
+        """Start a command that will not end, then kill the server or program with SIGKILL."""
 
 
 def seconds_since(began: float) -> float:

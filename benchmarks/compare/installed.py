@@ -1,4 +1,4 @@
-"""A program of somebody else's: where it comes from, and how it is run here."""
+"""Third-party programs: their installation, and how to run them here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Installed(NamedTuple):
 
 
 class NotInstalled(Exception):
-    """The message says why, in a few words."""
+    """The program is not installed; the message says why in a few words."""
 
 
 def _run(command: Sequence[str | Path]) -> str:
@@ -33,7 +33,7 @@ def _run(command: Sequence[str | Path]) -> str:
 
 @functools.cache
 def from_pypi(package: str, program: str) -> Installed:
-    """Into a virtual environment of its own."""
+    """Install a package into its own virtual environment."""
     folder = FOLDER / package
     python = folder / "bin" / "python"
     if not python.exists():
@@ -46,7 +46,10 @@ def from_pypi(package: str, program: str) -> Installed:
 
 @functools.cache
 def from_npm(package: str, program: str) -> Installed:
-    """Into a folder of its own; `program` is a pattern below that. No script of it is run."""
+    """Install a package into its own folder, without running its scripts.
+
+    `program` is a pattern below that folder.
+    """
     folder = FOLDER / package.rpartition("/")[2]
     manifest = folder / "node_modules" / package / "package.json"
     if not manifest.exists():
@@ -71,5 +74,5 @@ def _network_can_be_taken() -> bool:
 
 
 def without_network(command: Sequence[str]) -> list[str]:
-    """The same program, where possible without a network: some of them call home."""
+    """Return the command, where possible without a network: some programs call home."""
     return ["unshare", "-rn", *command] if _network_can_be_taken() else list(command)

@@ -1,4 +1,4 @@
-"""What servers have in common that are installed, and spoken to in lines of JSON."""
+"""The common part of installed servers that speak JSON, one message per line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compare.lines import LineServer
 
 
 class LineContestant(Contestant):
-    """It has a home of its own for as long as it runs."""
+    """A server with its own home directory while it runs."""
 
     def __init__(self, installed: Installed) -> None:
         self.version = installed.version
@@ -22,15 +22,15 @@ class LineContestant(Contestant):
 
     @abstractmethod
     def command_line(self) -> Sequence[str]:
-        """How it is started."""
+        """Return the command line that starts the server."""
 
     def environment(self) -> Mapping[str, str]:
-        """What it finds besides ours; its home is there by now."""
+        """Return additional environment variables; the home directory exists by then."""
         return {}
 
     @abstractmethod
     def introduce(self) -> None:
-        """Say what has to be said before the first question."""
+        """Send what the server needs before the first question."""
 
     def open(self) -> None:
         self._home = tempfile.mkdtemp(prefix="compare-")

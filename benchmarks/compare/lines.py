@@ -1,4 +1,4 @@
-"""A server that is spoken to in lines of JSON, on its stdin and stdout."""
+"""A server that speaks JSON on its stdin and stdout, one message per line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK = 1 << 20
 
 
 class LineServer:
-    """`send` asks, `messages` gives what comes, in its order."""
+    """`send` sends a request; `messages` yields incoming messages in order."""
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
@@ -43,9 +43,9 @@ class LineServer:
         return family_of(self._process.pid)
 
     def send(self, method: str, params: object = None, *, jsonrpc: bool = True) -> int:
-        """Ask; return the id."""
+        """Send a request; return its id."""
         request_id = next(self._ids)
-        # Not null where there are none, which some do not take.
+        # Without params, omit the member: some servers reject null.
         more = {} if params is None else {"params": params}
         self._write({"id": request_id, "method": method, **more}, jsonrpc)
         return request_id
@@ -62,7 +62,7 @@ class LineServer:
             raise NoAnswer("it has ended") from error
 
     def messages(self, limit_s: float = LIMIT_S) -> Iterator[dict[str, Any]]:
-        """Raises `NoAnswer` when the last one of them has not come in time."""
+        """Yield messages. Raise `NoAnswer` if the next one does not come before the deadline."""
         deadline = time.monotonic() + limit_s
         while True:
             while self._lines:
@@ -87,7 +87,7 @@ class LineServer:
             self._partial.append(rest)
 
     def answer(self, request_id: int, limit_s: float = LIMIT_S) -> dict[str, Any]:
-        """The whole message."""
+        """Return the full message that answers a request."""
         for message in self.messages(limit_s):
             if message.get("id") == request_id and "method" not in message:
                 return message

@@ -1,4 +1,4 @@
-"""Processes that can be found again, whoever has started them and wherever they went."""
+"""Processes that can be found again, whoever started them and wherever they went."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from pathlib import Path
 from compare.contestant import NoAnswer
 
 START_LIMIT_S = 10.0
-# For processes to end after whatever was to end them.
+# How long processes may take to end after the action that should end them.
 END_LIMIT_S = 3.0
 
 _numbers = itertools.count(1)
 
 
 class Marked:
-    """A command of three processes that sleep: a child, one that ignores SIGHUP, one in a session
-    of its own. `kill` what is left of them.
+    """A command of three sleeping processes; `kill` ends those that are left.
+
+    One is a plain child, one ignores SIGHUP, and one is in its own session.
     """
 
     count = 3
 
     def __init__(self) -> None:
-        # Nobody else sleeps as long.
+        # No other process sleeps for this time.
         self._mark = f"300.{os.getpid()}{next(_numbers):05d}"
         self.command = (
             f"sleep {self._mark} & "
@@ -55,7 +56,7 @@ class Marked:
         return pids
 
     def left(self) -> int:
-        """How many are left, some time after they should have ended."""
+        """Return how many processes are left, some time after they should have ended."""
         deadline = time.monotonic() + END_LIMIT_S
         while (pids := self.pids()) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -69,7 +70,7 @@ class Marked:
 
 @contextlib.contextmanager
 def watched(pids: list[int]) -> Generator[select.poll]:
-    """A poll object that tells of the end of processes."""
+    """Yield a poll object that reports the end of processes."""
     handles: list[int] = []
     poll = select.poll()
     try:
@@ -83,7 +84,7 @@ def watched(pids: list[int]) -> Generator[select.poll]:
 
 
 def wait_for_end(poll: select.poll, count: int) -> int:
-    """Return how many of them go on regardless."""
+    """Return how many of them keep running."""
     deadline = time.monotonic() + END_LIMIT_S
     while count and (left := deadline - time.monotonic()) > 0:
         for handle, _ in poll.poll(left * 1000):

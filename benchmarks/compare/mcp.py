@@ -20,14 +20,14 @@ from compare.contestant import (
 )
 from compare.line_contestant import LineContestant
 
-# Of what is said of an error.
+# How many characters of an error are shown.
 SHOWN = 100
 
 
 class McpContestant(LineContestant):
     @abstractmethod
     def tool_call(self, command: str, timeout_s: float) -> tuple[str, dict[str, object]]:
-        """The name of the tool and its arguments."""
+        """Return the tool's name and its arguments."""
 
     def introduce(self) -> None:
         params = {
@@ -73,7 +73,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 class McpShellServer(McpContestant):
-    """It refuses a shell and its operators, and so each command is a script that is allowed."""
+    """This server refuses a shell and its operators, so each command is an allowed script."""
 
     name = "mcp-shell-server"
 

@@ -1,4 +1,4 @@
-"""Who is compared."""
+"""The contestants."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Usage: python -m compare.plot
 """
 
-# Matplotlib is installed by `make bench-peers` alone, and tells pyright less than strict needs.
+# Only `make bench-peers` installs matplotlib, whose types do not satisfy pyright's strict mode.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _panel(axes: Axes, results: Results, figure: str, *, names: bool) -> None:
 
 def main() -> None:
     results = read(RESULTS)
-    # Text stays text, and the same results give the same file.
+    # Keep text as text, and make the output reproducible.
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "shelld"})
     plot, panels = pyplot.subplots(1, len(PLOTTED), figsize=(11, 3.2), layout="constrained")
     for number, (axes, figure) in enumerate(zip(panels, PLOTTED, strict=True)):

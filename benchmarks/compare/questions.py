@@ -1,4 +1,4 @@
-"""What is asked of each, and what the figures are that come of it."""
+"""The questions to each contestant, and the figures that the answers give."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ MEGABYTE = 1_000_000
 IN_A_ROW = 10
 GAP_S = 0.01
 LARGE_LIMIT_S = 60.0
-# Of output that waits for a process that was left behind.
+# The limit for output that waits for a leftover process.
 SHORT_LIMIT_S = 5.0
 
-# What one question gives, by the figure's key.
+# The values that one question gives, by figure.
 Samples = dict[str, list[float]]
 
 
 class Figure(NamedTuple):
-    """A row of the table. Less is better in all of them."""
+    """A row of the table. Less is better in every row."""
 
     title: str
     unit: str
@@ -57,7 +57,7 @@ FIGURES = {
 
 
 class Question(NamedTuple):
-    """`fresh`: each time to a contestant that was just started, which `ask` opens itself."""
+    """`fresh`: `ask` opens a contestant itself, each time anew."""
 
     figures: tuple[str, ...]
     rounds: int
@@ -73,9 +73,9 @@ def _start(contestant: Contestant) -> Samples:
     pids = contestant.server_pids()
     if not pids:
         raise NotOffered("nothing is started")
-    # What is prepared after the first answer belongs to it.
+    # What the contestant prepares after its first answer counts, too.
     time.sleep(0.5)
-    # What is shared with others is counted in parts.
+    # Pss counts shared memory in proportion.
     memory = sum(memory_mb(pid, "smaps_rollup", "Pss") for pid in contestant.server_pids())
     return {"start": [seconds * 1000], "memory": [memory]}
 
@@ -110,7 +110,7 @@ def _at_once(figure: str, count: int) -> Callable[[Contestant], Samples]:
 def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
     def ask(contestant: Contestant) -> Samples:
         contestant.open()
-        # It may not be ready before that.
+        # Before its first command, the contestant may not be ready.
         contestant.run("true")
         with tempfile.NamedTemporaryFile() as source:
             source.write(b"some line of a log\n" * (10 * MEGABYTE // 19))
@@ -119,10 +119,10 @@ def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
             pids = contestant.server_pids() or [os.getpid()]
             before = {pid: memory_mb(pid, "status", "VmRSS") for pid in pids}
             for pid in pids:
-                # From proc(5): forget the highest value so far.
+                # Reset the peak, see proc(5).
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
             answer = contestant.run(command, timeout_s=LARGE_LIMIT_S)
-            # Less than before: one that waited for a command, had it and is gone.
+            # Negative if a process that waited for a command has run it and ended.
             growth = [memory_mb(pid, "status", "VmHWM") - before[pid] for pid in pids]
         memory = sum(more for more in growth if more > 0)
         return {figure: [answer.seconds], f"{figure}_memory": [memory]}
@@ -133,7 +133,7 @@ def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
 def _leftover(contestant: Contestant) -> Samples:
     marked = Marked()
     try:
-        # Only the first of the three, which keeps the pipe.
+        # Use only the first of the three processes, which keeps the pipe open.
         command = marked.command.split("&")[0] + "& echo hi"
         answer = contestant.run(command, timeout_s=SHORT_LIMIT_S)
         if answer.seconds >= SHORT_LIMIT_S - 1:
@@ -151,7 +151,7 @@ def _timeout(contestant: Contestant) -> Samples:
     marked = Marked()
     try:
         with ThreadPoolExecutor(1) as watching:
-            # Of what never ran, nothing is left either.
+            # Without a start, there would be nothing to leave behind.
             started = watching.submit(marked.wait_for_start)
             with contextlib.suppress(NoAnswer):
                 contestant.run(marked.command, timeout_s=1.0)
@@ -203,7 +203,7 @@ def text_of(answer: Answer) -> str:
 
 
 def memory_mb(pid: int, file: str, field: str) -> float:
-    """From proc(5); 0 of a process that is gone."""
+    """Return a field of a proc(5) file in MB; 0 if the process is gone."""
     try:
         text = Path(f"/proc/{pid}/{file}").read_text()
     except (FileNotFoundError, ProcessLookupError):

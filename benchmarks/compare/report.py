@@ -1,6 +1,6 @@
-"""The page and the README's table of what was measured, made of `results.json` and nothing else.
+"""The page and the README's table of the measurements, made from `results.json` alone.
 
-The plot, which takes matplotlib to make, is only looked at: whether it has these figures.
+The plot needs matplotlib, so this program only checks whether it shows these figures.
 
 Usage: python -m compare.report [--check]
 """
@@ -51,7 +51,7 @@ whose shell is part of a program that needs a login were not asked.
   program that called.
 """
 
-# Why somebody is ahead of us there.
+# Why another contestant is ahead of shelld, by figure.
 NOTES = {
     "start": (
         "machine code has no interpreter to start. Of shelld's time, half is what any Python "
@@ -84,7 +84,7 @@ NOTES = {
     ),
 }
 
-# Of the README: what a newcomer wants to know, beside whom.
+# The README's table: the figures and contestants that matter to a newcomer.
 SHORT_FIGURES = (
     "apart",
     "thousand",
@@ -141,7 +141,7 @@ def _short(results: Results) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """What the documents should be."""
+    """Return the expected content of the documents, by path."""
     results = read(RESULTS)
     short = _short(results)
     readme, count = SECTION.subn(lambda found: found[1] + short + found[2], README.read_text())
@@ -150,7 +150,7 @@ def pages() -> dict[Path, str]:
 
 
 def figures_of_plot(results: Results) -> list[str]:
-    """Return the names and figures that the plot is to have, from the top of each panel."""
+    """Return the names and figures that the plot must show, from the top of each panel."""
     names = [column.name for column in results.columns]
     return names + [
         as_cell(cell, FIGURES[figure][1])

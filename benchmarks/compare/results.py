@@ -1,4 +1,4 @@
-"""What was answered, as it is written to a file."""
+"""The answers, as they are written to a file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 
 from compare.questions import FIGURES
 
-# Closer than that is the same.
+# Medians within this ratio count as equal.
 SAME = 1.05
 
 
 class Cell(msgspec.Struct, omit_defaults=True):
-    """`low` and `high` are the quartiles. `why` there is no figure, in a few words."""
+    """`low` and `high` are the quartiles. `why`: a short reason for a missing figure."""
 
     median: float | None = None
     low: float | None = None
@@ -33,7 +33,7 @@ Row = dict[str, Cell]
 
 
 class Results(msgspec.Struct):
-    """`rows` by figure; `missing`: who could not be asked, and why."""
+    """`rows` by figure; `missing`: the contestants that could not be asked, and why."""
 
     machine: str
     columns: list[Column]
@@ -49,7 +49,7 @@ def cell_of(values: list[float]) -> Cell:
 
 
 def ahead_of(results: Results, figure: str, name: str) -> list[str]:
-    """Who has less than `name` there."""
+    """Return the contestants with a lower figure than `name`."""
     row = results.rows[figure]
     ours = row[name].median
     if ours is None:
@@ -62,7 +62,7 @@ def ahead_of(results: Results, figure: str, name: str) -> list[str]:
 
 
 def merged(results: Results, path: Path) -> Results:
-    """Return results with the rows that the file has besides, if the same were asked for those."""
+    """Add the file's other rows, if those are of the same contestants and machine."""
     if not path.exists():
         return results
     before = read(path)

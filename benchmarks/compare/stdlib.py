@@ -1,4 +1,4 @@
-"""What a program can do without anybody: `subprocess`, asyncio and anyio."""
+"""In-process ways to run commands: `subprocess`, asyncio and anyio."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ BASH = "/bin/bash"
 
 
 class OwnProgram(Contestant):
-    """One that starts its commands itself. `program`, which is given a command, can crash."""
+    """A program that starts its commands itself. `program`, which takes a command, can crash."""
 
     version = platform.python_version()
     program: str
 
     def open(self) -> None:
-        """Nothing has to be there."""
+        """Do nothing: no preparation is needed."""
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing: nothing is left."""
 
     def server_pids(self) -> list[int]:
         return []
@@ -83,7 +83,7 @@ class SubprocessRun(OwnProgram):
 
 
 class OnALoop(OwnProgram):
-    """One that needs an event loop, which goes on from call to call."""
+    """A program that needs an event loop, which runs from call to call."""
 
     def open(self) -> None:
         self._runner = asyncio.Runner()
@@ -110,7 +110,7 @@ class OnALoop(OwnProgram):
 
     @abstractmethod
     async def output_of(self, command: str, timeout_s: float) -> bytes:
-        """Raises TimeoutError."""
+        """Return the output of a command. Raise TimeoutError."""
 
 
 class Asyncio(OnALoop):
@@ -134,7 +134,7 @@ class Asyncio(OnALoop):
                 output, _ = await process.communicate()
         except TimeoutError:
             process.kill()
-            # Not to be waited for: that takes as long as somebody holds the pipes.
+            # Limit this wait: it lasts as long as any process holds the pipes.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await process.wait()

@@ -1,4 +1,4 @@
-"""SWE-ReX's server, over its HTTP."""
+"""SWE-ReX's server, over HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ START_LIMIT_S = 20.0
 
 
 class SweRex(Contestant):
-    """Without sessions: each command by `execute`."""
+    """Runs each command with `execute`, without sessions."""
 
     name = "SWE-ReX execute"
 
@@ -96,7 +96,7 @@ class SweRex(Contestant):
             connection.close()
         result: dict[str, Any] = msgspec.json.decode(content)
         if response.status != http.HTTPStatus.OK:
-            # What was raised there, without its text.
+            # The class of the exception raised there, without its text.
             raised = result.get("swerexception", {}).get("class_path", "")
             raise NoAnswer(f"an error: HTTP {response.status} {raised.rpartition('.')[2]}".strip())
         return result
@@ -126,7 +126,7 @@ class SweRex(Contestant):
 
 
 class SweRexSession(SweRex):
-    """A bash that goes on. Commands at the same time are given to a session each."""
+    """A bash that keeps running. Concurrent commands each get their own session."""
 
     name = "SWE-ReX session"
 

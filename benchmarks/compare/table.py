@@ -7,14 +7,14 @@ from compare.results import Cell, Results
 
 
 def shown(value: float) -> str:
-    """Three digits that count, and no more than there are."""
+    """Return a value with three significant digits, or fewer if it has fewer."""
     if value == round(value) or value >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def as_cell(cell: Cell, unit: str, *, spread: bool = False) -> str:
-    """A figure, or the beginning of why there is none."""
+    """Return a figure, or the first words of the reason why there is none."""
     if cell.median is None:
         return (cell.why or "").partition(":")[0]
     text = f"{shown(cell.median)} {unit}".strip()
@@ -24,7 +24,7 @@ def as_cell(cell: Cell, unit: str, *, spread: bool = False) -> str:
 
 
 def as_text(results: Results) -> str:
-    """A block for each figure: the names of ten contestants do not fit beside each other."""
+    """Return one block per figure: the names of ten contestants do not fit side by side."""
     width = max(len(column.name) for column in results.columns)
     lines = [results.machine, "medians (and quartiles); less is better", ""]
     for figure, row in results.rows.items():

@@ -4,13 +4,14 @@ import pytest
 
 from both_clients import Spawn, spawn_of
 
-# What hangs may be a thread, or an event loop that an exception cannot end: the process ends.
+# A hanging test may block in a thread, or in an event loop that no exception can end, so this
+# method ends the process.
 ENDS = pytest.mark.timeout(method="thread")
 
 
 @pytest.fixture(params=[pytest.param(kind, marks=ENDS) for kind in ("sync", "asyncio", "trio")])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which client: `Client`, or `AsyncClient` on one of its event loops."""
+    """The client under test: `Client`, or `AsyncClient` on one of its event loops."""
     return str(request.param)
 
 
@@ -21,6 +22,6 @@ def spawn(kind: str) -> Spawn:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that does not stop by itself is ended soon."""
+    """Shorten the time after which the client ends a peer that does not stop by itself."""
     monkeypatch.setattr("shelld_client.child.CLOSE_TIMEOUT_S", 0.1)
     monkeypatch.setattr("shelld_client.child.TERMINATE_TIMEOUT_S", 0.1)

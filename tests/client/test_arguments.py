@@ -1,4 +1,4 @@
-"""Arguments that no daemon could take: each is refused, and the client stays usable."""
+"""Arguments that no daemon could accept: the client refuses each and stays usable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def shell(kind: str) -> AsyncIterator[Shell]:
 
 Ask = Callable[[Any, Any], Awaitable[Any]]
 
-# The parameter's name, and a call that gives it a value.
+# By parameter name, a call that gives the parameter a value.
 NUMBERS: dict[str, Ask] = {
     "timeout": lambda shell, value: shell.bash("true", timeout=value),
     "wait": lambda shell, value: shell.bash_output("x", wait=value),
@@ -94,7 +94,7 @@ async def test_deep_arguments_fail_only_their_call(
     spawn: Spawn, tmp_path: Path, shape: str, levels: int
 ) -> None:
     gate, outputs = Gate(tmp_path / "gate"), list[str]()
-    # The message, its params and the arguments are levels, too.
+    # The message, its params and the arguments are levels too.
     deepest = MAX_LEVELS - 3
     async with spawn() as shell, anyio.create_task_group() as tasks:
 
@@ -138,7 +138,7 @@ TEXTS: dict[str, Ask] = {
 async def test_a_lone_surrogate_is_invalid_params(shell: Shell) -> None:
     for parameter, ask in TEXTS.items():
         with pytest.raises(InvalidParams) as refused:
-            # As in the names of files that are not UTF-8.
+            # Names of files that are not UTF-8 look like this.
             await ask(shell, "x\udcff")
         assert refused.value.parameter == parameter
         assert (

@@ -1,4 +1,4 @@
-"""`AsyncClient` with the real daemon, and with peers that are none."""
+"""`AsyncClient` with the real daemon and with fake peers."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ async def test_sending_within_sending_mixes_no_messages(monkeypatch: pytest.Monk
         if descriptor != child.stdin.fileno():
             return write(descriptor, data)
         size = write(descriptor, bytes(data[:2]))
-        # As a finaliser does that cancels a call.
+        # A finaliser that cancels a call does this.
         while within:
             transport.send(within.pop())
         return size
@@ -317,7 +317,7 @@ async def test_sending_while_the_outbox_is_emptied_is_noticed(
         return write(descriptor, bytes(data[:2]) if descriptor == child.stdin.fileno() else data)
 
     def send_within() -> anyio.Event:
-        # As a finaliser does that cancels a call.
+        # A finaliser that cancels a call does this.
         if within:
             transport.send(within.pop())
         return new_event()

@@ -1,4 +1,4 @@
-"""Peers that greet like a daemon and then misbehave: each call, and the end, returns or raises."""
+"""Peers that greet like a daemon, then misbehave: each call, and the exit, returns or raises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def anyio_backend(kind: str) -> str:
 
 
 async def test_an_answer_before_garbage_arrives(spawn: Spawn) -> None:
-    # Not bash's own printf, which writes line by line.
+    # Bash's own printf would write line by line.
     script = rf"read -r; env printf '%s\nno json\n' '{PONG}'; cat > /dev/null"
     async with spawn(peer(script)) as shell:
         await shell.ping()
@@ -150,7 +150,7 @@ async def test_leaving_a_peer_that_takes_no_signals_returns(
     monkeypatch.setattr("shelld_client.child.BLOCKED_S", 0.1)
 
     def refuse(process: subprocess.Popen[bytes], number: int) -> None:
-        # As for a process that has changed its user.
+        # This happens for a process that has changed its user.
         refused.append((process, number))
         raise PermissionError
 
@@ -236,7 +236,7 @@ async def test_large_answer_without_id_ends_all_calls(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
-    # The pipe holds what the client does not read, so the peer can end when it is asked to.
+    # The pipe holds what the client does not read, so the peer can end on request.
     script = f"read -r; printf %s '{start}'; head -c 120000 /dev/zero | tr '\\0' x; cat > /dev/null"
     async with spawn(peer(script)) as shell:
         for _ in range(2):
@@ -291,7 +291,7 @@ async def test_daemon_closing_its_input_has_exited(
 
 @pytest.mark.timeout(method="thread")
 def test_call_fails_when_daemon_closes_its_input(impatient: None) -> None:
-    # It closes its input once the request has arrived.
+    # The peer closes its input once the request has arrived.
     script = "IFS= read -r -n 1; exec <&-; exec sleep 300"
     refused = pytest.raises(DaemonExited, match="the daemon closed its input")
     with Client.spawn(peer(script)) as client, refused:
@@ -321,7 +321,7 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.sigpending())
 
 
 def test_default_sigpipe_does_not_end_the_program(kind: str) -> None:
-    # It closes its input once a part of the request has arrived.
+    # The peer closes its input once part of the request has arrived.
     script = "IFS= read -r -n 1; exec <&-; exec sleep 300"
     program = subprocess.run(
         [sys.executable, "-c", WITHOUT_SIGPIPE, kind, *peer(script)],

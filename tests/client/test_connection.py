@@ -1,4 +1,4 @@
-"""Request ids to pending calls, without I/O."""
+"""Matching of answers to pending calls by request id, without I/O."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
 def greeted() -> Connection[str]:
-    """A connection whose peer has answered a first call."""
+    """Return a connection whose peer has answered a first call."""
     connection: Connection[str] = Connection()
     connection.call(connection.new_id(), "ping", {}, "first")
     assert list(connection.receive(PONG)) == [("first", b"{}")]
@@ -339,7 +339,7 @@ def test_a_log_handler_that_raises_costs_no_answer() -> None:
 
 
 def steps_of(work: Callable[[], object]) -> int:
-    """Return how many steps of the interpreter `work` takes."""
+    """Return how many interpreter steps `work` takes."""
     steps = 0
 
     def count(frame: FrameType, event: str, _arg: object) -> Any:

@@ -1,4 +1,4 @@
-"""Clients that are left, cancelled or forgotten at any moment."""
+"""Clients that are exited, cancelled or abandoned at any moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support import Gate, in_threads, is_alive, wait_for
 
 
 class Interposed:
-    """A coroutine; at its n-th wait, calls `interfere`."""
+    """A coroutine that calls `interfere` at its n-th wait."""
 
     def __init__(self, coroutine: Any, step: int, interfere: Callable[[], object]) -> None:
         self._coroutine = coroutine
@@ -220,7 +220,7 @@ def test_a_call_on_another_event_loop_is_refused() -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_async_client_may_be_left_in_another_task(anyio_backend: str) -> None:
     client = AsyncClient.spawn(peer(ANSWERING))
-    # What pytest-asyncio does with an asynchronous fixture, and anyio's plugin does not.
+    # pytest-asyncio does this with an asynchronous fixture; anyio's plugin does not.
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.__aenter__)
     await client.ping()
@@ -279,7 +279,7 @@ async def test_a_client_that_fails_inside_fails_its_calls(
     assert not is_alive(client.pid)
 
 
-# What cancels all tasks but its own, as programs do when they are told to end.
+# Cancels all tasks but its own, as programs do when told to end.
 CANCELLING = """
 import asyncio
 from shelld_client import AsyncClient, DaemonExited

@@ -1,4 +1,4 @@
-"""Clients in a forked child, which has a copy of them but no daemon."""
+"""Clients in a forked child, which has a copy of the client but no daemon."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shelld_client import AsyncClient, Client, DaemonExited, SpawnFailed
 
 @pytest.fixture(autouse=True)
 def forks_with_threads() -> Iterator[None]:
-    # Python 3.12 and later warn of it.
+    # Python 3.12 and later warn about such forks.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Do something in a forked child, and return its exit code."""
+    """Call `work` in a forked child; return the child's exit code."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -88,7 +88,7 @@ async def test_a_forked_child_leaves_an_async_client(anyio_backend: str) -> None
     async with AsyncClient.spawn() as client:
 
         def step(coroutine: Any) -> None:
-            # It has no event loop of its own, and what it does must not wait.
+            # The child has no event loop of its own, so its calls must not wait.
             with pytest.raises(StopIteration):
                 coroutine.send(None)
 
@@ -98,7 +98,7 @@ async def test_a_forked_child_leaves_an_async_client(anyio_backend: str) -> None
             step(client.__aexit__(None, None, None))
 
         assert in_child(use) == 0
-        # The child has taken nothing from the event loop that it shares with its parent.
+        # The child has taken nothing from the event loop's state that it shares with its parent.
         with anyio.fail_after(20):
             assert (await client.bash("echo still")).stdout == "still\n"
 
@@ -121,7 +121,7 @@ def test_thread_of_forked_child_can_enter_client() -> None:
             entered.append(own.bash("echo own").stdout)
 
     def work() -> None:
-        # It may get the number that the thread of the other client has in the parent.
+        # This thread may get the same identifier as the other client's thread has in the parent.
         thread = threading.Thread(target=enter)
         thread.start()
         thread.join()
@@ -135,7 +135,7 @@ def test_thread_of_forked_child_can_enter_client() -> None:
 def open_files() -> set[str]:
     files: set[str] = set()
     for number in os.listdir("/proc/self/fd"):
-        # That of the listing itself is closed.
+        # The listing's own descriptor is already closed.
         with suppress(FileNotFoundError):
             files.add(os.readlink(f"/proc/self/fd/{number}"))
     return files

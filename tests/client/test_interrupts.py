@@ -1,4 +1,4 @@
-"""KeyboardInterrupt in the clients, at every point at which Python can raise it."""
+"""KeyboardInterrupt in the clients, at every point where Python can raise it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from support import is_alive, wait_for
 
 @pytest.fixture(autouse=True)
 def interrupts_are_exceptions() -> Iterator[None]:
-    # In a process that was started in the background, SIGINT may be ignored.
+    # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, handler)
 
 
 class Interrupter:
-    """Sends SIGINT to this thread at the n-th step of the interpreter in the client's code.
+    """Sends SIGINT to this thread at the n-th interpreter step in the client's code.
 
-    The signal is only marked as received, like by the C handler; the interpreter raises
-    KeyboardInterrupt where it next looks for signals, which is not everywhere.
+    It only marks the signal as received, like the C handler. The interpreter raises
+    KeyboardInterrupt
+    where it next checks for signals, which is not everywhere.
     """
 
     def __init__(self, step: int) -> None:
@@ -48,13 +49,13 @@ class Interrupter:
         if self.steps_left == 0:
             self.steps_left = -1
             sys.settrace(None)
-            # Without a call: after that, the interpreter would look for signals right here.
+            # Avoid a call here: after one, the interpreter would check for signals right away.
             [_] = map(_thread.interrupt_main, [signal.SIGINT])
         return self
 
 
 def interrupted_at(step: int, work: Callable[[], object]) -> bool:
-    """Do some work with an interrupt at one step; return whether there was such a step."""
+    """Call `work` with an interrupt at one step; return whether that step exists."""
     interrupter = Interrupter(step)
     sys.settrace(interrupter)
     try:
@@ -76,7 +77,8 @@ def test_a_call_can_be_interrupted_at_every_step(size: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
         step = 1
         while interrupted_at(step, lambda: bash(client, size)):
-            # Still whole: no lock is held, nothing is half written, no answer is mixed up.
+            # The client is intact: it holds no lock, left no partial message, and mixed up no
+            # answers.
             client.ping()
             step += 1
         assert step > 100
@@ -96,7 +98,7 @@ def test_entering_can_be_interrupted_at_every_step(first: int) -> None:
     assert step > 100
 
 
-# It reads only whole messages, and answers while no call goes on that nobody has cancelled.
+# A peer that reads only whole messages, and answers only while every call has been cancelled.
 STRICT = """
 import json, sys
 running = set()
@@ -115,14 +117,14 @@ for line in sys.stdin:
 @pytest.mark.parametrize("size", [10, 200_000])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_interrupt_at_every_step_of_sending_cancels(anyio_backend: str, size: int) -> None:
-    # As a signal handler of the program, which asyncio knows nothing of.
+    # Use a signal handler of the program, which asyncio knows nothing about.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     async with AsyncClient.spawn([sys.executable, "-c", STRICT]) as client:
 
         def begin() -> None:
             call = client.bash("true", stdin="x" * size)
             try:
-                # Up to where it waits for its answer.
+                # Run the call until it waits for its answer.
                 call.send(None)
             finally:
                 sys.settrace(None)
@@ -145,7 +147,7 @@ def test_trio_interrupts_reach_the_main_task(size: int) -> None:
                 interrupter = Interrupter(step)
                 sys.settrace(interrupter)
                 try:
-                    # The peer's answer has another shape.
+                    # The peer's answer has the wrong shape.
                     with suppress(ShellError):
                         await client.explain_command("x" * size)
                     await anyio.lowlevel.checkpoint()
@@ -163,9 +165,10 @@ def test_trio_interrupts_reach_the_main_task(size: int) -> None:
 
 
 def main_thread_sleeps() -> bool:
-    """Whether the main thread waits for something in other code than that of this file.
+    """Return whether the main thread sleeps in code outside this file.
 
-    A signal just before a system call that blocks is lost on Python: the next one ends that.
+    Python loses the effect of a signal just before a blocking system call; the next signal ends the
+    call.
     """
     main = threading.main_thread()
     assert main.ident is not None
@@ -200,7 +203,7 @@ def test_call_to_stopped_daemon_can_be_interrupted() -> None:
         finally:
             os.kill(client.pid, signal.SIGCONT)
         thread.join()
-        # The daemon reads the whole request and its cancellation, in this order.
+        # The daemon reads the whole request, then its cancellation.
         client.ping()
         wait_for(lambda: not any(info.is_running for info in client.list_shells()))
 

@@ -1,4 +1,4 @@
-"""The methods of `Client` are those of `AsyncClient`."""
+"""`Client` has the same methods as `AsyncClient`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls whose message is larger than what the daemon takes: they fail, and nothing else does."""
+"""Calls whose message exceeds the daemon's limit fail, and affect nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def anyio_backend(kind: str) -> str:
 
 
 async def test_a_message_over_the_limit_is_not_sent(spawn: Spawn) -> None:
-    # This peer ends at the first line that it gets.
+    # This peer ends at the first line that it receives.
     async with spawn(peer("read -r; exit 1")) as shell:
         with pytest.raises(MessageTooLarge) as refused:
             await shell.bash("x" * 70_000_000)
@@ -42,7 +42,7 @@ async def test_oversized_message_leaves_other_calls(
     args = ["--max-message-bytes", str(LIMIT)]
     command = [sys.executable, "-P", "-m", "shelld"]
     if not is_told:
-        # The client cannot see the limit in what it starts.
+        # The client cannot see the limit in this command line.
         command, args = ["/bin/bash", "-c", f"exec {' '.join([*command, *args])}"], []
     gate = Gate(tmp_path / "gate")
     outputs: list[str] = []

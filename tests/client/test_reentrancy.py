@@ -21,12 +21,12 @@ from support import in_threads, is_alive, wait_for
 pytestmark = pytest.mark.timeout(method="thread")
 
 
-# What a client runs.
+# Parts of the paths of code that a client runs.
 TRACED = ("shelld_client", "shelld_protocol", "/threading.py")
 
 
 class Interloper:
-    """Does something at the n-th step of the interpreter in what a client runs."""
+    """Calls `work` at the n-th interpreter step in the code that a client runs."""
 
     def __init__(self, step: int, work: Callable[[], object]) -> None:
         self.steps_left = step
@@ -49,7 +49,7 @@ def test_nested_call_returns_at_every_step(size: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
 
         def call() -> None:
-            # Of another size than the call that it interrupts.
+            # The size differs from that of the interrupted call.
             with pytest.raises(ShellError):
                 client.bash("true", stdin="x" * (10_010 - size))
 
@@ -68,7 +68,7 @@ def test_nested_call_returns_at_every_step(size: int) -> None:
 
 
 def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> None:
-    """Trace the pump's thread, with the last of `interlopers`, from a message's arrival on."""
+    """Trace the pump's thread from the next message on, with the last of `interlopers`."""
     receive = Client._receive  # pyright: ignore[reportPrivateUsage]
 
     def traced(client: Client, data: bytes) -> None:
@@ -100,7 +100,7 @@ def test_call_in_client_thread_fails_at_every_step(
             interloper = Interloper(step, call)
             interlopers.append(interloper)
             client.ping()
-            # The thread goes on after that: two more messages, and it is not traced any more.
+            # The thread continues; two messages later, it is no longer traced.
             client.ping()
             client.ping()
             was_within = interloper.steps_left <= 0
@@ -203,7 +203,7 @@ def test_calls_during_entering_fail_or_return() -> None:
 
 
 class CallingHandler(logging.Handler):
-    """Makes a call while it holds its lock, for each record that is not the client's own."""
+    """Makes a call, while holding its lock, for each record that is not the client's own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ def test_finaliser_in_client_thread_skips_log_handlers(
         interlopers.append(Interloper(1, finalise))
         logging.getLogger("calling").error("x")
     assert refused == ["ping is sent, but nobody can wait here for the answer"]
-    # The next thread that may wait logs what the finaliser has sent.
+    # The next thread that may wait logs the message that the finaliser sent.
     assert any(
         '"method":"ping","params":{},"id":3' in message for message in calling_handler.messages
     )
@@ -346,7 +346,7 @@ def test_a_closed_wakeup_writes_to_no_other_file() -> None:
 
         def close(wakeup: Wakeup = wakeup, others: list[int] = others) -> None:
             wakeup.close()
-            # These may get the numbers of what was closed.
+            # These may reuse the numbers of the closed descriptors.
             others.extend(os.pipe())
             os.set_blocking(others[0], False)
 

@@ -1,4 +1,4 @@
-"""Results of a daemon that is newer, or says less, than this client expects."""
+"""Results of a daemon that is newer, or reports less, than this client expects."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_every_type_of_a_method_is_exported(client: type) -> None:
         if not name.startswith("_") and name != "langchain_tools":
             for annotation in get_type_hints(method).values():
                 named |= types_in(annotation)
-    # And what these are made of.
+    # Add the types of their fields.
     for struct in list(named):
         if issubclass(struct, msgspec.Struct):
             for field in msgspec.structs.fields(struct):

@@ -1,4 +1,4 @@
-"""Entering a client: what was started answers, or there is an exception that says why not."""
+"""Entering a client: the process answers, or an exception explains why it does not."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_failed_start_ends_and_reaps_the_peer(
     with pytest.raises(ProtocolError, match="it wrote 'ready'"):
         await enter(spawn, script, start_timeout=2)
     pid = int((tmp_path / "pid").read_text())
-    # Not even as a zombie.
+    # Not even a zombie is left.
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -199,7 +199,7 @@ def test_a_program_that_starts_too_late_is_ended(monkeypatch: pytest.MonkeyPatch
     popen = subprocess.Popen
 
     def start_late(*args: Any, **options: Any) -> Any:
-        # As when a process that was forked at this moment holds a pipe that this waits for.
+        # `Popen` waits this way when another fork at that moment holds a pipe that it reads.
         assert may_start.wait(20)
         process = popen(*args, **options)
         pids.append(process.pid)
@@ -226,7 +226,7 @@ async def test_leaving_before_entering_is_a_runtime_error(kind: str) -> None:
 
 
 async def test_lost_exit_code_stays_unknown(spawn: Spawn) -> None:
-    # The kernel then reaps children, and keeps no status.
+    # The kernel then reaps children and keeps no status.
     handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         async with spawn(peer("read -r; exit 3")) as shell:

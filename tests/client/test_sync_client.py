@@ -1,4 +1,4 @@
-"""`Client`: the same, without await, from any thread."""
+"""`Client`: the same methods without `await`, from any thread."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_interrupted_call_is_cancelled_in_the_daemon(shell: Client) -> None:
         wait_for(lambda: any(info.pid for info in shell.list_shells()), "the command")
         os.kill(os.getpid(), signal.SIGINT)
 
-    # Of a process that was started in the background, SIGINT may be ignored.
+    # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
     thread.start()
@@ -122,7 +122,7 @@ def test_a_shortage_of_memory_ends_the_daemon(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(DaemonExited):
             while True:
                 client.ping()
-    # Not even a zombie is left; the test's own checks find descriptors.
+    # Not even a zombie is left; the suite's own fixtures check descriptors.
     with pytest.raises(ProcessLookupError):
         os.kill(client.pid, 0)
 
@@ -134,7 +134,7 @@ def test_logging_finaliser_leaves_no_thread_entry(
     receive = Client._receive  # pyright: ignore[reportPrivateUsage]
 
     def receive_and_log(client: Client, data: bytes) -> None:
-        # Every record of `logging` has this name.
+        # Every `logging` record contains this name.
         names.append(threading.current_thread().name)
         receive(client, data)
 

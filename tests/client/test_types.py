@@ -1,4 +1,4 @@
-"""What type checkers know of results: `make types` fails where these are not the types."""
+"""The types that type checkers see for results: `make types` fails if they differ."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from support import raw_daemon
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[Path]:
-    """A directory of root's."""
+    """A directory that only root may enter."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to make a directory that another user may not enter")
     for folder in (tmp_path, *tmp_path.parents[:3]):
@@ -33,7 +33,7 @@ def test_commands_run_in_closed_directory(
     options: dict[str, Any] = {**unprivileged, "cwd": closed}
     if closed_later:
         closed.chmod(0o755)
-    # subprocess changes the user before the directory.
+    # `subprocess` would change the user before the directory.
     become = ["setpriv", f"--reuid={options.pop('user')}", f"--regid={options.pop('group')}"]
     options.pop("extra_groups")
     with raw_daemon(
@@ -45,7 +45,7 @@ def test_commands_run_in_closed_directory(
         for session in ("main", None, "other"):
             result = daemon.bash("echo here", session=session)
             assert (result["stdout"], result["status"]) == ("here\n", "completed")
-            # Somewhere else, and then here again.
+            # Leave the directory, then return to it.
             for _ in range(3):
                 result = daemon.bash("pwd", cwd="/", session=session)
                 assert (result["stdout"], result["status"]) == ("/\n", "completed")

@@ -1,4 +1,4 @@
-"""Many at once: a fork bomb, and every shape together when the daemon is killed."""
+"""Many processes at once: a fork bomb, and every shape together when the daemon is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIDS = Path("/sys/fs/cgroup/pids")
 MOST = 100
 SHELLS = 50
 
-# Forks as fast as it can, but only where there is a limit.
+# Forks as fast as it can, but only inside a cgroup with a limit.
 BOMB = f"""
 echo $$ > {{cgroup}}/cgroup.procs || exit 1
 exec {sys.executable} -S -c '
@@ -42,7 +42,7 @@ def limited() -> Iterator[Path]:
     (cgroup / "pids.max").write_text(str(MOST))
     assert (cgroup / "pids.max").read_text().strip() == str(MOST)
     yield cgroup
-    # No more forks, and then the end of what a failed test left.
+    # Allow no more forks, then kill what a failed test left.
     (cgroup / "pids.max").write_text("0")
     for pid in (cgroup / "cgroup.procs").read_text().split():
         with contextlib.suppress(ProcessLookupError):
@@ -87,7 +87,7 @@ def test_killed_daemon_ends_fifty_shells_of_all_shapes(tmp_path: Path, mechanism
     os.mkfifo(tmp_path / "fifo")
     daemon = RawDaemon("--containment", mechanism, prefix=cgroup.prefix)
     try:
-        # What takes all of the processor has a test of its own in the matrix.
+        # The matrix covers the shape that takes all processor time.
         crowd = [shape for name, shape in SHAPES.items() if name != "sixteen comets"]
         crowd += [SHAPES["children"]] * (SHELLS - len(crowd))
         for shape in crowd:

@@ -1,4 +1,4 @@
-"""What keeper and runners call fails once: every request is answered, and nothing is left."""
+"""A call in the keeper or a runner fails once: every request is answered, nothing is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMITS = ["EMFILE", "ENFILE", "ENOMEM"]
 ODD = ["EACCES", "EPERM", "EIO", "ESRCH", "ENOENT"]
 OURS = ["MemoryError", "RecursionError", "ValueError"]
 
-# What fails, and in which ways.
+# The process, the function that fails, and the errors that it raises.
 TABLE: list[tuple[str, str, list[str]]] = [
     ("keeper", "os.fork", ["EAGAIN", "ENOMEM", *OURS]),
     ("keeper", "os.waitpid", ["EINTR", *OURS]),
@@ -57,8 +57,8 @@ TABLE: list[tuple[str, str, list[str]]] = [
 
 
 def use_everything(daemon: RawDaemon, directory: Path) -> None:
-    """Start, leave behind, kill, and lose a runner: every request has to be answered."""
-    # So that new ones are needed.
+    """Start, leave processes behind, kill, and lose a runner: every request must be answered."""
+    # Kill the idle runners, so that new ones are needed.
     for keeper in children(daemon.pid):
         for runner in children(keeper):
             with contextlib.suppress(ProcessLookupError):
@@ -80,7 +80,7 @@ def use_everything(daemon: RawDaemon, directory: Path) -> None:
         killed = daemon.call("kill_shell", {"shell_id": shell["bash_id"], "grace": 0})
         assert (killed["status"], killed["survivors"]) == ("killed", [])
     if shell := started(daemon, "sleep 300"):
-        # Its runner, unless that is gone already.
+        # Kill its runner, unless that is gone already.
         for pid in descendants(daemon.pid):
             if shell["pid"] in children(pid):
                 with contextlib.suppress(ProcessLookupError):
@@ -90,7 +90,7 @@ def use_everything(daemon: RawDaemon, directory: Path) -> None:
 
 
 def started(daemon: RawDaemon, command: str) -> dict[str, Any] | None:
-    """What is known of a command in the background; None if it could not be started."""
+    """Return the result of a background command, or None if it could not be started."""
     params = {"command": command, "run_in_background": True, "session": None}
     result: dict[str, Any] | None = daemon.answer(daemon.request("bash", params)).get("result")
     return result
@@ -109,7 +109,7 @@ def test_a_failing_call_costs_at_most_its_command(
             (tmp_path / "new").write_text(failure)
             os.rename(tmp_path / "new", tmp_path / "armed")
             for _ in range(5):
-                # Whether a helper looks at a process before that has ended is a matter of time.
+                # Timing decides whether a helper looks at a process before that process has ended.
                 if not (tmp_path / "fired").exists():
                     use_everything(daemon, tmp_path)
             assert (tmp_path / "fired").exists(), f"nothing has called {function}"
@@ -129,13 +129,13 @@ def test_filter_without_process_is_reported(tmp_path: Path, process: str, functi
         shell = daemon.bash("echo ab; echo b", session=None)
         (keeper,) = children(daemon.pid)
         if process == "keeper":
-            # The idle runners are used first.
+            # The keeper uses idle runners first, so kill them.
             for runner in children(keeper):
                 os.kill(runner, signal.SIGKILL)
             wait_for(lambda: not children(keeper), "the end of the runners")
         (tmp_path / "new").write_text("EAGAIN")
         os.rename(tmp_path / "new", tmp_path / "armed")
-        # Only the other engine knows this, and it has a process of its own.
+        # Only the other regular expression engine supports lookbehind; it runs in its own process.
         read = {"bash_id": shell["bash_id"], "stdout_offset": 0, "filter": "(?<=a)b"}
         error = daemon.fail("bash_output", read)
         assert (tmp_path / "fired").exists()
@@ -154,7 +154,7 @@ def test_keeper_failing_after_wakeup_checks_children_again(tmp_path: Path) -> No
         (runner,) = [pid for pid in children(keeper) if shell["pid"] in children(pid)]
         (tmp_path / "new").write_text("ValueError")
         os.rename(tmp_path / "new", tmp_path / "armed")
-        # The only signal that the keeper gets of this, and the turn that takes it fails.
+        # The keeper gets no other signal of this death, and its handling of this one fails.
         os.kill(runner, signal.SIGKILL)
         wait_for((tmp_path / "fired").exists, "the failure")
         wait_for_end = {"bash_id": shell["bash_id"], "wait": 15_000, "until": "exit"}

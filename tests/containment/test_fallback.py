@@ -1,6 +1,6 @@
-"""Where there are no subreapers: the same commands, the same answers, a weaker guarantee.
+"""Without subreapers: the same commands and answers, with a weaker guarantee.
 
-``--containment process-group`` makes of any machine one that has none.
+``--containment process-group`` simulates a machine without subreapers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_command_runs_and_has_an_outcome(daemon: RawDaemon) -> None:
 )
 @pytest.mark.parametrize("end", ["kill", "runner", "input", "daemon"])
 def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: str) -> None:
-    # Not to be replaced by its last command.
+    # The second command keeps bash from replacing itself with the first one.
     bash_id = daemon.background(f"{command}; true")
     pid = pid_of(daemon, bash_id)
     count = command.count("sleep") + command.count("bash")
@@ -77,7 +77,7 @@ def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: st
         os.kill(runner, signal.SIGKILL)
         read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
-        # Those of another session, whose parent died with the runner's, are what gets away here.
+        # Processes in another session escape here: their parent died together with the runner's.
         session = [pid for pid in family if "setsid" not in command]
         assert not [pid for pid in session if is_alive(pid)]
         for left in family:
@@ -94,7 +94,7 @@ def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: st
 def test_lost_command_leaves_no_traceable_process(
     daemon: RawDaemon,
 ) -> None:
-    # So many that they take a moment to die.
+    # So many processes take a moment to die.
     bash_id = daemon.background("for i in {1..60}; do sleep 300 & done; wait")
     pid = pid_of(daemon, bash_id)
     wait_for(lambda: len(descendants(pid)) == 60, "the processes")
@@ -106,7 +106,7 @@ def test_lost_command_leaves_no_traceable_process(
     try:
         count = len(list(descriptors.iterdir()))
         os.kill(runner, signal.SIGKILL)
-        # So that the daemon finds all that the keeper has to say at once.
+        # Wait, so that the daemon finds all the keeper's messages at once.
         wait_for(lambda: len(list(descriptors.iterdir())) < count, "the keeper's last word")
     finally:
         os.kill(daemon.pid, signal.SIGCONT)

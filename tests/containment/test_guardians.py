@@ -1,4 +1,4 @@
-"""Keeper and runners under attack by the commands that they guard, and by their own bad luck."""
+"""Keeper and runners, attacked by the commands that they guard, or failing by themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support import (
     wait_for,
 )
 
-# Does not wait as long for a runner to be forked.
+# Waits a shorter time for the keeper to fork a runner.
 HASTY_DAEMON = altered_daemon({"shelld.shells.life.START_TIMEOUT_S": 5})
 
 
@@ -62,7 +62,7 @@ def test_command_killing_its_runner_ends_as_lost(daemon: RawDaemon, tmp_path: Pa
     result = daemon.bash(command)
     assert (result["status"], result["signal"], result["exitCode"]) == ("killed", "SIGKILL", None)
     assert result["reason"] == "lost"
-    # The answer came when this was so, not before.
+    # The daemon answered only after the process had died.
     assert not is_alive(int((tmp_path / "pid").read_text()))
     assert daemon.call("bash_output", {"bash_id": other})["isRunning"] is True
     listed = {shell["bash_id"]: shell for shell in daemon.call("list_shells")["shells"]}
@@ -131,7 +131,7 @@ def test_killed_keeper_is_replaced(daemon: RawDaemon) -> None:
 
 def test_keeper_is_started_when_needed(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    # It also says more than a pipe holds.
+    # It also writes more to stderr than a pipe holds.
     boot = f"import os; open({str(starts)!r}, 'a').write('x'); os.write(2, bytes(1 << 20)); [][0]"
     command = altered_daemon({"shelld.keeper.pool._BOOT": boot})
     with raw_daemon(command=command) as daemon:
@@ -147,7 +147,7 @@ def test_keeper_is_started_when_needed(tmp_path: Path) -> None:
 def test_a_keeper_killed_again_and_again_stops_nothing(daemon: RawDaemon) -> None:
     for number in range(10):
         for pid in children(daemon.pid):
-            # Its runners may be there as well, or may have been a moment ago.
+            # The daemon's children may include, or have just included, runners of a dead keeper.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if Path(f"/proc/{pid}/comm").read_text() == "shelld-keeper\n":
                     os.kill(pid, signal.SIGKILL)
@@ -169,7 +169,7 @@ def test_stopped_keeper_ends_with_killed_daemon(mechanism: str) -> None:
         daemon.background("setsid sleep 300 & sleep 300")
         family = descendants(daemon.pid)
         keeper = keeper_of(daemon)
-        # Together, so that nobody can continue it.
+        # Stop both, so that the daemon cannot continue the keeper.
         os.kill(daemon.pid, signal.SIGSTOP)
         os.kill(keeper, signal.SIGSTOP)
         wait_for(lambda: state_of(keeper) == "T", "the keeper's stop")
@@ -197,7 +197,7 @@ def test_stopped_helpers_of_a_killed_daemon_leave_nothing(mechanism: str, keeper
         if keeper_ends == "long-before":
             os.kill(keeper, signal.SIGKILL)
             wait_for(lambda: parent_of(runner) == daemon.pid, "the adoption of the runner")
-        # From the top down: each of them continues those below it.
+        # Stop from the top down: each process continues the stopped ones below it.
         stop(daemon.pid)
         family = descendants(daemon.pid)
         if keeper_ends != "long-before":
@@ -213,7 +213,7 @@ def test_stopped_helpers_of_a_killed_daemon_leave_nothing(mechanism: str, keeper
 
 
 def kill_all(pids: list[int]) -> None:
-    """SIGKILL what a failed test has left."""
+    """Kill with SIGKILL what a failed test has left."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -225,7 +225,7 @@ def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freeze
     (runner,) = runners_of(daemon)
     with freezer.holding(runner):
         result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
-        # Neither the runner nor the keeper can do anything, and this is all that is known.
+        # Neither the runner nor the keeper can act, so the daemon knows only this pid.
         assert (result["status"], result["survivors"]) == ("killed", [pid])
         assert daemon.call("list_shells")["shells"][0]["leftover"] == [pid]
         assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
@@ -248,7 +248,7 @@ def test_silent_runner_is_given_up(
         assert daemon.bash("echo others go on")["stdout"] == "others go on\n"
         error = daemon.answer(request_id)["error"]
         assert error["data"]["kind"] == kind
-        # Nobody can say whether it ran.
+        # Nobody can tell whether the command ran.
         (shell, _) = daemon.call("list_shells")["shells"]
         assert (shell["status"], shell["signal"], shell["pid"]) == ("timeout", "SIGKILL", None)
     wait_for(lambda: not is_alive(runner), "the end of the runner")
@@ -288,7 +288,7 @@ def test_a_keeper_that_a_command_traces_is_replaced(mechanism: str) -> None:
         told = daemon.call("bash_output", {"bash_id": tracer, "wait": 20_000})["stdout"]
         if told != "stopped":
             pytest.skip(f"no debugger may be attached: {told}")
-        # More at once than there are idle runners, so that some have to be made.
+        # More commands at once than idle runners, so that the keeper has to fork some.
         requests = [daemon.request("bash", {"command": "sleep 0.1"}) for _ in range(10)]
         for request_id in requests:
             answer = daemon.answer(request_id)
@@ -317,7 +317,7 @@ def test_daemon_stopped_for_long_runs_each_command_once(tmp_path: Path, whole_fa
         time.sleep(0.1)
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
-        # The length of the pause is what the test is about.
+        # The test is about a pause of this length.
         time.sleep(3)
         for pid in reversed(stopped):
             os.kill(pid, signal.SIGCONT)

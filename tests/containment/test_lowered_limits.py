@@ -1,4 +1,4 @@
-"""Limits that are lowered under the daemon's helpers while they run, and then raised again."""
+"""Limits of the daemon's helpers that are lowered while they run, and then raised again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MECHANISMS = pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "proce
 
 @contextlib.contextmanager
 def no_more_descriptors(*pids: int) -> Generator[None]:
-    """Processes that can open nothing for the length of the block."""
+    """Keep processes from opening anything during the block."""
     before = {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids}
     for pid in pids:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[pid][1]))
@@ -73,7 +73,7 @@ def test_runner_without_descriptors_reports_exit_code(mechanism: str, tmp_path: 
             gate.open()
             result = daemon.answer(request_id)["result"]
             assert (result["status"], result["exitCode"]) == ("failed", 3)
-            # It could not see what was left, so that was killed.
+            # The runner could not see what was left, so it killed everything.
             wait_for(lambda: nothing_sleeps(daemon), "the end of what was left")
         wait_for(lambda: not daemon.call("list_shells")["shells"][0]["leftover"], "an empty list")
         assert daemon.bash("echo next")["stdout"] == "next\n"
@@ -112,7 +112,7 @@ def test_a_keeper_without_descriptors_refuses_and_works_again(mechanism: str) ->
 
 
 def test_environment_is_refused_without_descriptors() -> None:
-    # More than fits into a message: it travels as a file, which is left out with the others.
+    # This does not fit into a message. It travels as a file, which cannot be opened either.
     env = {f"NAME_{number}": "x" * 1000 for number in range(100)}
     with raw_daemon("--spare-shells", "0") as daemon:
         daemon.bash("true")

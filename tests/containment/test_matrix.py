@@ -1,8 +1,8 @@
 """Every way to hide, times every way to end: nothing may be left.
 
-Shapes are what a command does to get away; endings, what happens to it. What tells is an oracle
-that the processes cannot evade (see `oracles`), and it is asked at the moment at which the daemon
-says that it is done, or, where the daemon is killed, within two seconds.
+Shapes are the ways in which a command hides, endings the ways in which it ends. An oracle that the
+processes cannot evade (see `oracles`) decides. The test asks it at the moment at which the daemon
+reports the end, or, if the daemon is killed, within two seconds.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ class Scene(NamedTuple):
     def wait_until_hidden(self) -> None:
         self.witness.wait_for_lines(self.shape.ready)
         if self.has_spares:
-            # The one that may wait does now, and no other is started while we count.
+            # Have the only spare shell wait now, so that none starts while the test counts
+            # processes.
             self.daemon.bash("true", session="other")
             self.daemon.wait_for_spare()
 
     def family(self) -> set[int]:
-        """The daemon's own processes."""
+        """Return the pids of the daemon's own processes."""
         keepers = children(self.daemon.pid)
         runners = {child for keeper in keepers for child in children(keeper)}
         return {self.daemon.pid, *keepers, *runners, *spares_of(self.daemon)}
@@ -60,7 +61,7 @@ class Scene(NamedTuple):
         return int(shells[bash_id]["pid"])
 
     def assert_nothing_left(self) -> None:
-        """At this moment, not after a while."""
+        """Check at this moment, without waiting."""
         assert not self.witness.is_held()
         if self.cgroup is not None:
             left = self.cgroup.pids() - self.family()
@@ -68,7 +69,7 @@ class Scene(NamedTuple):
         assert not self.heartbeat.is_beating()
 
     def assert_gone(self) -> None:
-        """The daemon and all."""
+        """Wait until the daemon and all its processes are gone."""
         try:
             wait_for(self._is_empty, "the end of the daemon and all that it started")
         except AssertionError:
@@ -85,7 +86,7 @@ def described(pids: set[int]) -> str:
     return subprocess.run(listing, capture_output=True, text=True, check=False).stdout
 
 
-# With a cgroup of its own for every runner, `make test` has those for which it makes a difference.
+# With a cgroup per runner, `make test` runs only the shapes for which it makes a difference.
 SHAPES_FOR_CGROUPS = {
     "comet",
     "sixteen comets",
@@ -130,7 +131,7 @@ def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
     os.mkfifo(tmp_path / "fifo")
     command = command_of(hiding, witness=witness.path, beat=heartbeat.path, fifo=tmp_path / "fifo")
     cgroup = Cgroup() if Cgroup.is_possible() else None
-    # One half of the matrix takes place in bashes that have waited for the command.
+    # Half of the matrix runs in spare shells.
     has_spares = mechanism == "subreaper"
     options = ["--containment", mechanism, "--grace", "200", "--spare-shells", str(int(has_spares))]
     daemon = RawDaemon(*options, prefix=() if cgroup is None else cgroup.prefix)
@@ -157,7 +158,7 @@ def end_by_kill_shell(scene: Scene) -> None:
 
 
 def end_by_kill_of_leftovers(scene: Scene) -> None:
-    # Bash itself ends, and what it has left is killed afterwards.
+    # Bash itself ends; the test then kills its leftover processes.
     bash_id = scene.start()
     os.kill(scene.pid_of(bash_id), signal.SIGKILL)
     read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
@@ -167,7 +168,7 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
 
 
 def end_by_timeout(scene: Scene) -> None:
-    # On a busy machine, a crowd takes seconds to hide, and has to before the timeout.
+    # On a busy machine, a crowd takes seconds to hide, which must come before the timeout.
     timeout_ms = 8_000 if scene.shape.ready > 3 else 2_000
     error = scene.daemon.answer(scene.start_in_foreground(timeout=timeout_ms))["error"]
     assert (error["code"], error["data"]["status"]) == (1001, "timeout")

@@ -1,4 +1,4 @@
-"""/proc that hides processes, shows zombies that are none, or is not there at all."""
+"""A /proc that hides processes, shows live processes as zombies, or is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEER = Path(__file__).parents[1] / "peers" / "leave_main_thread.py"
 
 
 def run_after(script: str, *arguments: str) -> list[str]:
-    """A command line that runs another one in a mount namespace of its own, after `script`."""
+    """Return a command line that runs another in its own mount namespace, after `script`."""
     prefix = ["unshare", "-m", "/bin/sh", "-c", f'{script} && shift {len(arguments)} && exec "$@"']
     prefix += ["sh", *arguments]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
@@ -29,7 +29,7 @@ def run_after(script: str, *arguments: str) -> list[str]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether any thread of a process runs."""
+    """Return whether any thread of a process runs."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -37,11 +37,11 @@ def is_running(pid: int) -> bool:
     return fields[0] not in ("Z", "X") or int(fields[17]) > 1
 
 
-# -- processes that are hidden ------------------------------------------------------------------
+# -- hidden processes ---------------------------------------------------------------------------
 
 
 class Foreign(NamedTuple):
-    """A command that runs another user's program; whether its own user may kill that."""
+    """A command that runs another user's program; whether the user of the command may kill it."""
 
     command: str
     can_be_killed: bool
@@ -49,7 +49,7 @@ class Foreign(NamedTuple):
 
 @pytest.fixture(params=["setuid", "root"])
 def foreign(request: pytest.FixtureRequest, open_directory: Path) -> Iterator[Foreign]:
-    """A program that is root's by its effective user alone, or altogether."""
+    """A program that runs as root by its effective user only, or by all its user ids."""
     program = shutil.which("sleep" if request.param == "setuid" else "setpriv")
     if program is None or os.geteuid() != 0:
         pytest.skip("needs root, to make a program that changes its user")
@@ -74,7 +74,7 @@ def proc_option(request: pytest.FixtureRequest) -> str:
 def hidden_daemon(
     unprivileged: dict[str, Any], option: str, *args: str
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Arguments for `raw_daemon`: of an ordinary user, who sees only processes of his own."""
+    """Arguments for `raw_daemon`: an ordinary user, who sees only his own processes."""
     prefix = run_after('mount -t proc -o "$1" proc /proc', option)
     become = ["setpriv", f"--reuid={unprivileged['user']}", f"--regid={unprivileged['group']}"]
     options = {name: value for name, value in unprivileged.items() if name in ("env", "cwd")}
@@ -87,7 +87,7 @@ def hidden_daemon(
 
 
 def hidden_process(daemon: RawDaemon) -> int:
-    """The PID of the process that sleeps as root, once it does."""
+    """Return the pid of the process that sleeps as root, once it does."""
     found: list[int] = []
 
     def look() -> bool:
@@ -119,7 +119,7 @@ def killed_in_the_end(pid: int) -> Generator[None]:
 def leftover_of(
     unprivileged: dict[str, Any], foreign: Foreign, option: str, mechanism: str, path: Path
 ) -> Generator[tuple[RawDaemon, str, int]]:
-    """A daemon, a shell that has ended, and the hidden process that it has left behind."""
+    """Yield a daemon, a shell that has ended, and the hidden process that it left behind."""
     gate = Gate(path)
     path.chmod(0o666)
     args, options = hidden_daemon(unprivileged, option, "--containment", mechanism)
@@ -161,7 +161,7 @@ def test_a_hidden_process_is_followed_without_subreapers(
     with leftover_of(*arguments) as (daemon, _, hidden):
         assert daemon.bash("echo next")["stdout"] == "next\n"
         os.kill(hidden, signal.SIGKILL)
-        # It is a child of this process now, and a zombie that is hidden counts as alive.
+        # The process is now a child of the test, and a hidden zombie counts as alive.
         os.waitpid(hidden, 0)
         wait_for(lambda: has_no_leftover(daemon), "an empty list")
 

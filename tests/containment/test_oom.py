@@ -1,4 +1,4 @@
-"""A command that the kernel kills for want of memory is told apart from one that was killed."""
+"""The result tells a command killed by the OOM killer from one killed by a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EAT = f"{sys.executable} -S -c 'bytearray({4 * LIMIT})'"
 
 
 class MemoryCgroup:
-    """A throw-away cgroup with a limit, of whichever version has the memory controller."""
+    """A throw-away cgroup with a limit, of the version that has the memory controller."""
 
     def __init__(self, parent: Path, limit_file: str) -> None:
         self.path = parent / f"shelld-test-{os.getpid()}"
@@ -44,7 +44,7 @@ def place_for_a_limit() -> tuple[Path, str] | None:
 
 @pytest.fixture
 def limited() -> Iterator[RawDaemon]:
-    """A daemon that has, with all its commands, `LIMIT` bytes of memory."""
+    """A daemon that shares `LIMIT` bytes of memory with all its commands."""
     place = place_for_a_limit()
     if place is None or not os.access(place[0], os.W_OK):
         pytest.skip("needs a writable cgroup with the memory controller")
@@ -68,9 +68,9 @@ def test_death_for_want_of_memory_has_its_reason(
     assert (result["status"], result["reason"]) == ("failed", "oom")
     read = limited.call("bash_output", {"bash_id": result["bash_id"]})
     assert read["reason"] == "oom"
-    # Nor is what a command has survived what it died of.
+    # A command that survived an OOM kill has no such reason.
     assert "reason" not in limited.bash(f"{EAT}; exit 3")
-    # What happened before a command is not what happened to it.
+    # An OOM kill before a command does not count for that command.
     assert "reason" not in limited.bash("kill -9 $$")
     assert limited.bash("echo next")["stdout"] == "next\n"
 
@@ -87,7 +87,7 @@ def test_a_command_is_killed_before_the_daemon(new_daemon: RawDaemon) -> None:
     ours = score(new_daemon.pid)
     theirs = int(new_daemon.bash("cat /proc/self/oom_score_adj")["stdout"])
     assert theirs == min(1000, ours + 500)
-    # The keeper stays as long as the daemon does.
+    # The keeper has the daemon's score, as it must live as long.
     assert {score(pid) for pid in descendants(new_daemon.pid)} == {ours, theirs}
 
 

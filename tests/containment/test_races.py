@@ -1,4 +1,4 @@
-"""Things that happen to a command at the same moment: it has one outcome, and all agree on it."""
+"""Events that hit a command at the same moment: it has one outcome, and all answers agree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from support import Json, RawDaemon, raw_daemon
 
-# What the command does meanwhile. Bash takes a millisecond or two to come up.
+# What the command does during the race. Bash takes a millisecond or two to start.
 COMMANDS = [
     ":",
     "exit 3",
@@ -21,13 +21,14 @@ COMMANDS = [
     "trap 'exit 7' TERM; sleep 300 & wait",
     "exec sleep 300",
 ]
-# A runner whose keeper was killed before is the daemon's child, and that is not meant here.
+# Check the name first: a runner whose keeper was killed earlier is a child of the daemon, which
+# must not be killed.
 KILL_KEEPER_AND_RUNNER = """
 keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
 grep -qx shelld-keeper /proc/$keeper/comm && kill -9 $keeper
 kill -9 $PPID; sleep 300
 """
-# Rounds that are in flight together.
+# Rounds that run at the same time.
 AT_ONCE = 20
 ENDED = {"completed", "failed", "killed", "timeout"}
 
@@ -100,7 +101,7 @@ def test_cancellation_during_start_runs_or_ends(daemon: RawDaemon, count: int) -
 def test_timeout_kill_and_exit_in_the_same_millisecond(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
     for _ in range(count // (5 * AT_ONCE)):
-        # Against the shortest timeout that there is.
+        # Race against the shortest possible timeout.
         began = time.monotonic()
         ids = [
             daemon.background(f"sleep {chance.uniform(0.97, 1.03):.3f}", timeout=1_000)
@@ -124,7 +125,7 @@ def test_timeout_kill_and_exit_in_the_same_millisecond(daemon: RawDaemon, count:
 
 @rounds(100, 10_000)
 def test_commands_survive_killed_runners_and_keepers(daemon: RawDaemon, count: int) -> None:
-    # One command in five kills what guards it, one in fifty the keeper too.
+    # One command in five kills its runner, one in fifty the keeper too.
     chance = random.Random(count)
     for _ in range(count // AT_ONCE):
         asked: dict[object, str] = {}
@@ -138,7 +139,7 @@ def test_commands_survive_killed_runners_and_keepers(daemon: RawDaemon, count: i
         for request_id, command in asked.items():
             answer = daemon.answer(request_id)
             if "error" in answer:
-                # Its runner was to come from a keeper that was killed just then.
+                # Its runner was to come from a keeper that had just been killed.
                 assert answer["error"]["data"] == {
                     "kind": "resource_exhausted",
                     "limit": "processes",

@@ -1,4 +1,4 @@
-"""What cannot be killed is named, delays nobody, and is not forgotten."""
+"""The daemon names processes that it cannot kill, waits for none, and forgets none."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_the_same_when_the_runner_was_killed(new_daemon: RawDaemon, freezer: Fre
         read = new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
         assert new_daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
-        # Asked again, nothing else can be said.
+        # A second call can only repeat this.
         killed = new_daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
         assert (killed["survivors"], killed["alreadyStopped"]) == ([stuck], False)
-        # Another one that is lost is not said to have left what it has not.
+        # Another lost command does not claim these leftover processes.
         assert new_daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
@@ -119,7 +119,7 @@ def test_closed_session_names_survivors(freezer: Freezer) -> None:
 
 @pytest.fixture
 def sleep_as_root(open_directory: Path) -> Iterator[str]:
-    """A command that an ordinary user can start, but not kill."""
+    """A command that an ordinary user can start but not kill."""
     setpriv = shutil.which("setpriv")
     if setpriv is None or os.geteuid() != 0:
         pytest.skip("needs root and setpriv, to make a program that changes its user")
@@ -156,7 +156,7 @@ def test_delegated_cgroup_kills_stubborn_processes(
     cgroup = Cgroup()
     for path in (cgroup.path, cgroup.path / "cgroup.procs", cgroup.path / "cgroup.subtree_control"):
         os.chown(path, unprivileged["user"], unprivileged["group"])
-    # Entered as root, which an ordinary user could not do for itself.
+    # Enter the cgroup as root, since an ordinary user could not.
     popen = {name: value for name, value in unprivileged.items() if name in ("env", "cwd")}
     become = ["setpriv", f"--reuid={unprivileged['user']}", f"--regid={unprivileged['group']}"]
     prefix = [*cgroup.prefix, *become, "--clear-groups"]
@@ -172,7 +172,7 @@ def test_delegated_cgroup_kills_stubborn_processes(
             result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
             assert (result["status"], result["survivors"]) == ("killed", [])
             assert not is_alive(foreign)
-            # The runner has gone back in, and can do it again.
+            # The runner has returned to its cgroup, and can kill this way again.
             assert daemon.bash("id -u")["stdout"] == f"{unprivileged['user']}\n"
             assert daemon.call("server_info")["containment"]["cgroupKill"] is True
         wait_for(lambda: not cgroup.divisions(), "its cgroups' removal")
@@ -202,7 +202,7 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
     unprivileged: dict[str, Any], background: bool
 ) -> None:
     def limit_processes(count: int) -> None:
-        # By that user: root in a container may not.
+        # Set the limit as that user: in a container, root may not.
         code = (
             "import resource, sys\n"
             "hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]\n"
@@ -219,7 +219,7 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
         for _ in range(3):
             error = daemon.fail("bash", {"command": "true", "run_in_background": background})
             assert error["data"] == {"kind": "resource_exhausted", "limit": "processes"}
-        # Several at once need runners that cannot be forked.
+        # Several commands at once need runners that cannot be forked.
         asked = [daemon.request("bash", {"command": "sleep 1"}) for _ in range(3)]
         errors = [daemon.answer(request_id)["error"]["data"] for request_id in asked]
         assert errors == [{"kind": "resource_exhausted", "limit": "processes"}] * 3

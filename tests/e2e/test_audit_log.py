@@ -1,4 +1,4 @@
-"""The audit log: a line for each command, and never more than it may say."""
+"""The audit log: one line for each command, and nothing beyond what it may record."""
 
 from __future__ import annotations
 

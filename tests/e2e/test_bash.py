@@ -105,7 +105,7 @@ def test_environment_gains_no_variables() -> None:
     env = {"PATH": os.environ["PATH"], "ONLY": "this"}
     with raw_daemon(env=env) as daemon:
         names = set(daemon.bash("env")["stdout"].splitlines())
-    # PWD, SHLVL and _ are bash's own.
+    # Bash sets PWD, SHLVL and _ itself.
     own = {line.partition("=")[0] for line in names} - {"PWD", "SHLVL", "_", "OLDPWD"}
     assert own == {"PATH", "ONLY"}
 
@@ -169,7 +169,7 @@ def test_leftover_that_ends_by_itself_leaves_the_list(
     result = new_daemon.bash(f"cat {gate} & disown; setsid cat {gate} & echo x")
     assert len(result["leftover"]) == 2
 
-    # Each opening of the gate lets those through that wait for it.
+    # Each opening of the gate releases the processes that wait for it.
     def gone() -> bool:
         with contextlib.suppress(OSError):
             os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
@@ -222,7 +222,7 @@ def test_timeout_answer_follows_death_of_the_tree(new_daemon: RawDaemon) -> None
 
 @pytest.fixture
 def lenient() -> Iterator[RawDaemon]:
-    """A daemon that gives commands time enough to end by themselves, also on a busy machine."""
+    """A daemon with a grace period long enough for commands to end by themselves when busy."""
     with raw_daemon("--grace", "20000") as daemon:
         yield daemon
 
@@ -277,7 +277,7 @@ def test_silent_command_times_out(daemon: RawDaemon) -> None:
 
 @pytest.mark.parametrize("stream", ["", ">&2"])
 def test_output_puts_the_limit_on_silence_off(daemon: RawDaemon, stream: str) -> None:
-    # Silent for longer than the limit in all, and never for long.
+    # Silent for longer than the limit in total, but never for long at a time.
     command = f"for i in {{1..30}}; do sleep 0.2; echo -n x {stream}; done"
     result = daemon.bash(command, idle_timeout=5500)
     assert (result["stdout"] + result["stderr"], result["status"]) == ("x" * 30, "completed")
@@ -401,7 +401,7 @@ def test_yes_into_head_ends_by_sigpipe(daemon: RawDaemon) -> None:
 
 
 def test_commands_run_at_the_same_time(daemon: RawDaemon, tmp_path: Path) -> None:
-    # Each waits for all others to have started.
+    # Each command waits until all others have started.
     command = f"touch {tmp_path}/$$; until set -- {tmp_path}/*; [ $# = 20 ]; do sleep 0.05; done"
     ids = [daemon.request("bash", {"command": command}) for _ in range(20)]
     assert {daemon.answer(request_id)["result"]["exitCode"] for request_id in ids} == {0}

@@ -17,7 +17,7 @@ def read(daemon: RawDaemon, bash_id: str, **params: Any) -> dict[str, Any]:
 
 
 def finished(daemon: RawDaemon, command: str) -> str:
-    """Run in the background to the end, reading nothing."""
+    """Run a command in the background to its end without reading; return its id."""
     bash_id = daemon.background(command)
 
     def ended() -> bool:
@@ -208,7 +208,7 @@ def test_filter_judges_pieces_of_overlong_line(daemon: RawDaemon) -> None:
 
     assert pieces("^begin", 60) == [line[:60], ""]
     assert pieces("^0", 60) == ["", line[60:]]
-    # With room for all of it, the line is judged as one.
+    # With room for the whole line, the filter sees it as one.
     assert read(daemon, bash_id, filter="^begin0+$", max_bytes=101)["stdout"] == line
 
 
@@ -349,7 +349,7 @@ def test_discarded_output_is_counted_exactly() -> None:
         assert len(kept) == 8192
         assert dropped == total - 8192
         whole = "".join(f"{number:05}\n" for number in range(1, 10_001))
-        # A quarter is head.
+        # A quarter of the limit keeps the head.
         assert kept == whole[:2048] + whole[-6144:]
 
 
@@ -380,7 +380,7 @@ def test_long_commands_are_listed_by_their_beginning(new_daemon: RawDaemon) -> N
     for shell, command in zip(shells, (ended, running), strict=True):
         assert shell["command"] == command[:4096] + "... (truncated)"
         assert shell["description"] == padding[:4096] + "... (truncated)"
-    # As long as it runs, its own results have all of it.
+    # While the shell runs, its own results contain the full command.
     assert new_daemon.call("bash_output", {"bash_id": bash_id})["command"] == running
     new_daemon.call("kill_shell", {"shell_id": bash_id})
     wait_for(
@@ -404,7 +404,7 @@ def test_reading_an_unknown_shell_is_an_error(daemon: RawDaemon) -> None:
 def test_many_large_reads_take_the_memory_of_few() -> None:
     size, reads = 4 * 1024 * 1024, 20
     with raw_daemon() as daemon:
-        # As JSON, each of these bytes is six.
+        # Each of these bytes takes six in JSON.
         bash_id = daemon.bash(f"head -c {size} /dev/zero")["bash_id"]
         params = {"bash_id": bash_id, "stdout_offset": 0, "max_bytes": size}
         before = peak_memory(daemon.pid)
@@ -415,6 +415,6 @@ def test_many_large_reads_take_the_memory_of_few() -> None:
 
 
 def peak_memory(pid: int) -> int:
-    """The most memory that a process has had, in bytes."""
+    """Return the peak memory of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024

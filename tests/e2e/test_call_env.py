@@ -1,4 +1,4 @@
-"""The `env` of a call is for that command: it has it, and its session does not."""
+"""The `env` of a call applies to its command, not to the session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BIG = "declare -x V=$(printf 'x%.0s' {1..140000})"
 
 
 class Call(NamedTuple):
-    """`names` are the variables that the call gives a value for its time."""
+    """`names` are the variables that the call sets for its command."""
 
     before: str
     env: Env
@@ -78,7 +78,7 @@ def test_env_of_call_ends_with_its_command(daemon: RawDaemon, session: str, call
     look = f"declare -p {call.names} 2>/dev/null; echo $X$Y"
     daemon.bash(call.before, session=session)
     first = daemon.bash(look, session=session)["stdout"]
-    # A command that may leave nothing, one that leaves what was there, one that leaves something.
+    # A command that may leave no state, one that leaves the old state, one that leaves a change.
     for start, end in (("", ""), (":; ", "; :"), ("Y=; ", "")):
         result = daemon.bash(f"{start}{call.command}{end}", session=session, env=call.env)
         assert (result["stdout"], result["stderr"]) == (f"{call.shown}\n", "")
@@ -203,7 +203,7 @@ def test_functions_of_call_end_with_their_command(
         value_of_x = command[2] if command.startswith("x=") else "1"
         assert shown["stderr"] == ""
         if name == "f" or " f" not in command:
-            # Otherwise the command has changed a function that the call has nothing to do with.
+            # Otherwise the command itself has changed a function.
             assert shown["stdout"] == before.removesuffix("\n") + value_of_x + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a person types: options, sizes, and the commands beside the daemon."""
+"""The command line: options, sizes, and the subcommands next to the daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shelld.cli.explain import explain
 from shelld.cli.parser import SUBCOMMANDS, option_parser, parse_options
 from support import DAEMON_COMMAND
 
-# Each option that takes a number, with a number that is in its bounds.
+# Each numeric option, with a number within its bounds.
 NUMERIC_OPTIONS = {
     action.option_strings[0]: str(action.default or 1)
     for action in option_parser()._actions  # pyright: ignore[reportPrivateUsage]

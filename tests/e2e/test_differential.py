@@ -1,4 +1,4 @@
-"""What a command sees and does is what ``bash -c`` shows, in sessions too."""
+"""Commands see and do the same as in ``bash -c``, in sessions too."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def one_daemon(
 
 @pytest.fixture(scope="module", autouse=True)
 def no_signal_is_ignored() -> Iterator[None]:
-    """By the plain bash; a test run in the background may ignore some, and so would that."""
+    """Keep plain bash from inheriting ignored signals, which a background test run may have."""
     ignored = [
         number
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
         if signal.getsignal(number) is signal.SIG_IGN
     ]
     for number in ignored:
-        # With a handler, it has its default action in a program that is started.
+        # A started program resets a signal with a handler to its default action.
         signal.signal(number, lambda _number, _frame: None)
     yield
     for number in ignored:
@@ -78,7 +78,7 @@ def by_bash(command: str, environment: dict[str, str], home: Path) -> Outcome:
 
 
 def without_pids(stderr: str) -> str:
-    """As in "bash: line 1: 4711 Killed"."""
+    """Replace the pids in messages such as "bash: line 1: 4711 Killed"."""
     return re.sub(r"(: line \d+: ) *\d+ ", r"\1PID ", stderr)
 
 
@@ -111,7 +111,7 @@ def test_command_output_equals_bash_output(
     assert by_daemon(one_daemon, command, None) == expected
     if command in EXPECTED_DIFFERENCES:
         return
-    # A session that has nothing to remember yet, and one that has.
+    # A session with nothing to remember, and one that remembers a variable.
     new, used = f"new: {command}", f"used: {command}"
     try:
         one_daemon.bash("true", session=new)

@@ -1,4 +1,4 @@
-"""Where the output goes when the disk is full, limited, gone or somebody else's to see."""
+"""Where output goes when the disk is full, limited or gone, or when others could see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support import RawDaemon, raw_daemon, wait_for
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a megabyte."""
+    """A file system of one megabyte."""
     mount = tmp_path / "disk"
     mount.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(mount)]
@@ -48,7 +48,7 @@ def test_full_disk_loses_output_only(small_disk: Path) -> None:
         bash_id = daemon.background(records(total))
         wait_for_end(daemon, bash_id)
         kept, dropped = check_all(daemon, bash_id, total)
-        # What fits the disk, less than a block of it, and what is in memory.
+        # The kept bytes: what fits the disk, up to a block less, plus what is in memory.
         assert kept + dropped == total
         assert 900_000 < kept < 1_200_000
 
@@ -63,7 +63,7 @@ def test_disk_without_room_leaves_window_in_memory(small_disk: Path) -> None:
         assert kept + dropped == total
         assert 200_000 < kept < 400_000
         assert read(daemon, bash_id)["spoolError"] == "ENOSPC"
-        # When there is room again, it is used again.
+        # Once there is room again, the daemon uses it.
         (small_disk / "hog").unlink()
         again = daemon.bash(records(500_000))
         assert (again["truncated"], "spoolError" in again) == (False, False)
@@ -112,7 +112,7 @@ def test_spool_file_has_no_name(tmp_path: Path) -> None:
 
 
 def spool_of(daemon: RawDaemon) -> Path:
-    """The daemon's file without a name."""
+    """Return the path of the daemon's unnamed file."""
     for entry in Path(f"/proc/{daemon.pid}/fd").iterdir():
         if os.readlink(entry).endswith("(deleted)"):
             return entry
@@ -128,7 +128,7 @@ def test_vanished_spool_is_reported_and_counted(tmp_path: Path) -> None:
         )
         os.truncate(spool_of(daemon), 0)
         kept, dropped = check_all(daemon, bash_id, total)
-        # The window in memory is what is left.
+        # Only the window in memory is left.
         assert (kept, dropped) == (total % 65_536, total - total % 65_536)
         assert read(daemon, bash_id)["spoolError"] == "EIO"
 

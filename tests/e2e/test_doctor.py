@@ -1,4 +1,4 @@
-"""``shelld doctor``: what it says of a machine is so, and it leaves nothing behind."""
+"""``shelld doctor`` reports the truth about a machine and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKS = [
 
 
 def examine(*options: str, more: Sequence[str] = ()) -> tuple[int, dict[str, Json]]:
-    """Exit code, and what was found by check. `more`: what is told besides the usual checks."""
+    """Return the exit code and the findings by check. `more`: reports besides the usual checks."""
     command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor", "--json", "--"]
     ended = subprocess.run(
         [*command, *options], capture_output=True, text=True, timeout=50, check=False

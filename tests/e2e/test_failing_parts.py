@@ -1,4 +1,4 @@
-"""One part of the daemon fails once, and the daemon goes on, or stops in order."""
+"""One part of the daemon fails once: the daemon continues, or stops in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from support import is_alive, raw_daemon, wait_for
 
-# A daemon in which one function raises the first time that it is called.
+# Runs a daemon in which one function raises at its first call.
 _BROKEN = """
 import importlib, sys
 module, _, path = sys.argv.pop(1).partition(":")
@@ -63,8 +63,8 @@ def test_stop_continues_after_failed_stage(function: str) -> None:
         wait_for(lambda: not is_alive(started["pid"]), "the end of the command")
 
 
-# Each of the first turns of the daemon's task for SIGCHLD is held up by many of them. In the last
-# of these floods comes a signal that is to stop the daemon.
+# Floods delay each of the first turns of the daemon's task for SIGCHLD. During the last flood, a
+# signal arrives that must stop the daemon.
 _FLOODED_DAEMON = """
 import signal, sys
 from shelld.keeper.pool import RunnerPool

@@ -1,4 +1,4 @@
-"""The guard in front of a real daemon. Every dangerous command here is refused, or only judged."""
+"""The guard in a real daemon. It refuses every dangerous command here, or only judges it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from guard_classes import DANGEROUS
 from shelld_client import Client, CommandBlocked
 from support import RawDaemon, raw_daemon
 
-# What would be harmless, should it ever run: a disk that there is none of.
+# A disk that does not exist, so that a command on it is harmless should it ever run.
 NO_DISK = "/dev/sdzz9/nothing"
 
 
@@ -152,7 +152,7 @@ def test_the_guard_explains_itself(daemon: RawDaemon) -> None:
     params = {"command": "rm -rf $D", "env": {"D": "/"}, "session": None, "cwd": "/tmp"}
     assert daemon.call("explain_command", params)["rule"] == "rm-root"
     assert daemon.fail("explain_command", {"command": ""})["code"] == -32602
-    # Nobody has used a session.
+    # No other session has been used.
     assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
 
 

@@ -1,4 +1,4 @@
-"""``kill_shell``, with the real daemon and processes that do not want to die."""
+"""``kill_shell``, with the real daemon and processes that resist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 
 def running_after(daemon: RawDaemon, command: str, ready: Path) -> str:
-    """Start a command in the background and wait for the file that says it is ready."""
+    """Start a command in the background and wait for the file that marks it as ready."""
     bash_id = daemon.background(f"{{ {command}\n}} & touch {ready}; wait")
     wait_for(ready.exists, "the command to be ready")
     return bash_id
@@ -71,7 +71,7 @@ def test_kill_leaves_no_process(daemon: RawDaemon, tmp_path: Path, command: str)
     assert result["survivors"] == []
     assert (result["status"], result["alreadyStopped"]) == ("killed", False)
     assert not [pid for pid in family if is_alive(pid)]
-    # Whatever escaped bash is below its runner, so nothing new may be left there either.
+    # Processes that escape bash are below its runner, so nothing new may be left there either.
     after = {pid for pid in descendants(daemon.pid) if is_alive(pid)}
     assert after <= before - set(family)
     names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in after}
@@ -144,7 +144,7 @@ def test_stopped_leftover_stays_listed(new_daemon: RawDaemon) -> None:
     for number, state in ((signal.SIGSTOP, "T"), (signal.SIGCONT, "S")) * 3:
         os.kill(pid, number)
         wait_for(functools.partial(is_in_state, pid, state), "the change of state")
-        # The runner has heard of it by the time that it has run another command.
+        # By the time the runner has run another command, it has noticed the change.
         new_daemon.bash("true")
         listed = {s["bash_id"]: s["leftover"] for s in new_daemon.call("list_shells")["shells"]}
         assert listed[result["bash_id"]] == [pid]
@@ -174,7 +174,7 @@ def test_unknown_shell_is_an_error() -> None:
 
 
 def test_hundreds_of_shells_at_once() -> None:
-    # More than the keeper takes requests for at a time, and more than the usual limit of files.
+    # More requests than the keeper takes at a time, and more than the usual limit of files.
     with raw_daemon("--max-shells", "400") as daemon:
         ids = [
             daemon.request("bash", {"command": "sleep 300", "run_in_background": True})
@@ -185,7 +185,7 @@ def test_hundreds_of_shells_at_once() -> None:
         family = descendants(daemon.pid)
         assert len(family) >= 800
         threads = len(list(Path(f"/proc/{daemon.pid}/task").iterdir()))
-        # The event loop's, the writer's, and one that has loaded something.
+        # The threads of the event loop and the writer, and one that has loaded a module.
         assert threads <= 3
         daemon.end_input()
         assert daemon.wait() == 0

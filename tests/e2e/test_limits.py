@@ -1,4 +1,4 @@
-"""What happens at the limits: shells, what is kept of them, and files."""
+"""Behaviour at the limits: shells, retained output, and files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_oldest_output_goes_first_at_the_total_limit() -> None:
             result = daemon.call("bash_output", {"bash_id": bash_id, "stdout_offset": 0})
             return len(result["stdout"]), result["droppedBytes"]
 
-        # Shells are not forgotten for that.
+        # Dropping output does not make the daemon forget shells.
         assert read(ids[0])[1] >= 262_144
         assert sum(map(sum, map(read, ids))) == 6 * 300_000
         assert sum(kept for kept, _ in map(read, ids)) <= 1_000_000
@@ -89,7 +89,7 @@ def test_shells_exceed_usual_file_limit(tmp_path: Path) -> None:
         with raw_daemon() as daemon:
             for _ in range(100):
                 daemon.request("bash", {"command": "sleep 300", "run_in_background": True})
-            # Commands get the limit that the daemon was started with, of a new keeper's too.
+            # Commands get the daemon's original limit, also those of a new keeper.
             assert daemon.bash("ulimit -Sn")["stdout"] == "256\n"
             (keeper,) = children(daemon.pid)
             os.kill(keeper, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""MCP on the wire, message by message: both eras, what each has, and what neither may see."""
+"""MCP on the wire, message by message: both eras, what each offers and what neither shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support import Json, RawDaemon, raw_daemon
 
 @pytest.fixture
 def host(daemon: RawDaemon) -> RawDaemon:
-    """A daemon that has been through a handshake."""
+    """A daemon after an MCP handshake."""
     initialize(daemon)
     return daemon
 
@@ -99,7 +99,7 @@ def test_mistake_of_model_is_failed_result(daemon: RawDaemon, arguments: Json, t
 
 def test_blocked_command_is_failed_result_with_reason() -> None:
     with raw_daemon() as daemon:
-        # Of a disk that there is none of, should it ever run.
+        # This disk does not exist, so that the command is harmless should it ever run.
         result = bash(daemon, "dd if=/nonexistent of=/dev/sdzz9/nothing")
         assert result["isError"] is True
         assert result["content"][0]["text"].startswith("Command blocked: dangerous (dd-disk)")

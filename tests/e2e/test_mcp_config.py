@@ -1,4 +1,4 @@
-"""``shelld mcp-config``: what it prints is what starts the daemon, in the form of each host."""
+"""``shelld mcp-config`` prints what starts the daemon, in the format of each host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mcp_config(*arguments: str, cwd: Path | None = None) -> subprocess.Completed
 
 
 def command_in(configuration: Any) -> list[str]:
-    """The command line that a host makes of it."""
+    """Return the command line that a host derives from a configuration."""
     ((_, servers),) = configuration.items()
     server = servers["shelld"]
     command = server["command"]

@@ -1,4 +1,4 @@
-"""MCP's notifications: progress while a call takes long, and the end of one that is cancelled."""
+"""MCP notifications: progress during long calls, and the end of a cancelled call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support import Gate, RawDaemon, is_alive, running_below, wait_for
 
 @pytest.fixture
 def host(daemon: RawDaemon) -> RawDaemon:
-    """A daemon that has been through a handshake."""
+    """A daemon after an MCP handshake."""
     initialize(daemon)
     return daemon
 
@@ -43,7 +43,7 @@ def test_a_call_that_takes_long_reports_its_progress(
         assert notification["params"]["message"] == "first line"
     assert second["params"]["progress"] > first["params"]["progress"]
     assert answer["id"] == request
-    # Nothing about it comes any more.
+    # No further report about this call arrives.
     daemon.request("bash", {"command": "sleep 1"})
     assert "result" in daemon.receive()
 
@@ -89,7 +89,7 @@ def test_cancelled_kills_and_gets_no_answer(daemon: RawDaemon) -> None:
     sleepers = running_below(daemon.pid, "3141")
     daemon.notify("notifications/cancelled", {"requestId": request, "reason": "enough"})
     wait_for(lambda: not any(map(is_alive, sleepers)), "their end")
-    # Reports that were under way may come before; the answer to what follows is the next else.
+    # Reports may precede it, but the only answer is that of the ping.
     assert all("id" not in message for message in messages_before(daemon, daemon.request("ping")))
 
 
@@ -103,7 +103,7 @@ def test_cancelled_call_reports_no_progress_while_dying(
         pass
     daemon.notify("notifications/cancelled", {"requestId": request})
     messages_before(daemon, daemon.request("ping"))
-    # Longer than from one report to the next, as it is given a second.
+    # This takes longer than the interval of reports, as the command gets a second of grace.
     wait_for(lambda: not running_below(daemon.pid, "3141"), "its end")
     assert messages_before(daemon, daemon.request("ping")) == []
 

@@ -1,4 +1,4 @@
-"""Messages as they arrive: both framings, in pieces, too long, too deep, too many."""
+"""Incoming messages: both framings, in pieces, too long, too deep, too many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support import RawDaemon, raw_daemon, wait_for
 
 
 def error_code(answer: Any) -> int:
-    """Of an answer, or of the first in a batch's."""
+    """Return the error code of an answer, or of the first answer of a batch."""
     try:
         code: int = answer["error"]["code"]
     except TypeError:
@@ -82,7 +82,7 @@ def test_hundred_megabytes_without_line_end_cost_no_memory(new_daemon: RawDaemon
     new_daemon.send_raw(b"\n")
     assert new_daemon.receive()["error"]["code"] == -32600
     assert new_daemon.call("ping") == {}
-    # The limit is 64 MiB, and growing a buffer may hold it twice.
+    # The limit is 64 MiB, and growing a buffer may hold the data twice.
     assert peak_mb() - before < 160
 
 
@@ -141,7 +141,7 @@ def test_unread_flood_is_stopped_and_then_answered() -> None:
         before_mb = resident_mb(new_daemon.pid)
         pid = os.fork()
         if pid == 0:
-            # A writer that blocks once the daemon stops reading.
+            # The child blocks on writing once the daemon stops reading.
             try:
                 for _ in range(requests):
                     new_daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}\n')
@@ -151,13 +151,13 @@ def test_unread_flood_is_stopped_and_then_answered() -> None:
             in_a_row = 0
 
             def stays_blocked() -> bool:
-                # Not just for a moment, as any writer is whose pipe is full.
+                # A full pipe blocks any writer for a moment, so require many observations in a row.
                 nonlocal in_a_row
                 in_a_row = in_a_row + 1 if _is_blocked_writing(pid) else 0
                 return in_a_row > 100
 
             wait_for(stays_blocked, "the daemon to stop reading")
-            # The answers that wait are bounded, and are a fraction of what was asked for.
+            # The daemon bounds queued answers to a fraction of what was requested.
             assert resident_mb(new_daemon.pid) - before_mb < asked_for_mb / 2
             for _ in range(requests):
                 assert new_daemon.receive()["id"] == 1

@@ -1,6 +1,6 @@
-"""Every request gets exactly one answer, whatever is asked, cancelled and killed in whatever order.
+"""Every request gets exactly one answer, in whatever order requests, cancels and kills come.
 
-Cancelled as MCP does it, it gets none, or the one that was under way.
+A request cancelled as in MCP gets no answer, or one that was already under way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Conversation(RuleBasedStateMachine):
         super().__init__()
         self.daemon = RawDaemon("--grace", "50", "--log-level", "error")
         self.expected: Counter[str] = Counter()
-        # Of those, the ones that may stay without an answer.
+        # The subset of `expected` that may stay unanswered.
         self.silenced: Counter[str] = Counter()
         self.shells: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Several commands of one session leave what they leave when one bash runs them all."""
+"""Several commands of a session leave the same state as one bash that runs them all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from support import RawDaemon, raw_daemon
 
-# Each leaves bash as it is, but for what is to be remembered.
+# Each changes only state that a session remembers.
 CHANGES = [
     "x=1",
     "x='two  words'",
@@ -86,7 +86,7 @@ CHANGES = [
     "POSIXLY_CORRECT=y",
     "true",
 ]
-# Each ends in a function, by END, which is `exit` in the session and `return` in one bash.
+# Each exits within a function. END stands for `exit` in the session and `return` in one bash.
 EXITS = [
     "export x=global; f() { local x=inner IFS=, y=1; END; }; f",
     "x=global; f() { local x=outer y; local -r z=1; g; }; g() { local -r x=inner; y=set; END; }; f",
@@ -117,7 +117,7 @@ EXITS = [
     "enable -n eval local; f() { declare x=1; END; }; f; enable eval local",
     "cd /usr; f() { local PWD=/x OLDPWD=/y; x=1; END; }; f",
 ]
-# Builtins only: there may be no PATH.
+# Only builtins, as there may be no PATH.
 PROBE = """
 \\builtin echo MARK
 \\builtin alias
@@ -154,7 +154,7 @@ def place(
 
 
 def one_bash(place: Place, changes: list[str]) -> str:
-    """What the probe prints in a bash that made all changes; "" if they have ended it."""
+    """Return the probe's output in one bash that made all changes; "" if they ended it."""
     done = subprocess.run(
         ["bash", "-c", "\n".join([*changes, PROBE])],
         executable="/bin/bash",
@@ -193,12 +193,12 @@ def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None
 def test_exit_in_function_leaves_no_local_variable(place: Place, command: str) -> None:
     expected = one_bash(place, [command.replace("END", "return")])
     assert "shopt" in expected
-    # The texts of the functions differ.
+    # Undo the difference in the texts of the functions.
     expected = expected.replace(" return", " exit")
     check(place, [command.replace("END", "exit")], expected)
 
 
-# The same examples each time: others are for the long test.
+# The same examples each time; the long test tries others.
 @settings(
     max_examples=25,
     derandomize=True,
@@ -222,7 +222,7 @@ def test_changes_accumulate_as_in_one_bash(place: Place, changes: list[str]) -> 
 def test_every_two_changes_add_up(place: Place, first: str) -> None:
     for second in CHANGES:
         expected = one_bash(place, [first, second])
-        # A here-document that looks like a function hides the attributes of one named a=b.
+        # A here-document that looks like a function hides the attributes of a function named a=b.
         is_hidden = "g () \nE" in first + second and "-f a=b" in first + second
         if "shopt" in expected and not is_hidden:
             check(place, [first, second], expected)

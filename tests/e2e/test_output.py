@@ -1,4 +1,4 @@
-"""Output that is large, endless or broken, with the real daemon."""
+"""Large, endless or broken output, with the real daemon."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_endless_output_is_counted_and_delays_nobody() -> None:
         bash_id = daemon.background("yes")
 
         def much_is_written() -> bool:
-            # An answer that had to wait for the end of the output would never come.
+            # A ping that had to wait for the end of the output would never return.
             assert daemon.call("ping") == {}
             return int(daemon.call("list_shells")["shells"][0]["unreadBytes"]) > 50_000_000
 
@@ -154,7 +154,7 @@ def test_a_progress_bar_can_be_followed(daemon: RawDaemon, tmp_path: Path) -> No
     )
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "20%"
     first.open()
-    # It begins by saying that it overwrites what was read before.
+    # It begins with a return, which overwrites what was read before.
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "\r40%"
     second.open()
     last = read(daemon, bash_id, wait=20_000, until="exit")

@@ -1,4 +1,4 @@
-"""Sessions: one command after the other, as if all were typed into one bash."""
+"""Sessions: consecutive commands behave as if all were typed into one bash."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_next_command_continues_the_session(
 
 def test_extdebug_leaves_the_next_command_silent(daemon: RawDaemon) -> None:
     daemon.bash("shopt -s extdebug; x=1")
-    # A bash that starts with that option looks for its debugger, and complains.
+    # A bash that starts with this option looks for its debugger and complains.
     assert out(daemon, "echo $x; shopt extdebug") == "1\nextdebug       \toff\n"
 
 
@@ -178,7 +178,7 @@ def test_a_virtual_environment_is_entered_and_left(daemon: RawDaemon, tmp_path: 
     tool = bin_directory / "tool"
     tool.write_text("#!/bin/sh\necho the tool\n")
     tool.chmod(0o755)
-    # In essence what those of venv and nvm do.
+    # A short form of the scripts of venv and nvm.
     (bin_directory / "activate").write_text(
         f"""
 deactivate () {{
@@ -263,7 +263,7 @@ def test_cwd_and_env_end_with_their_command(daemon: RawDaemon) -> None:
     assert shown == "gnew\n/tmp\n"
     assert out(daemon, "echo [$GIVEN]$OVER$KEPT$x; pwd") == "[]old11\n/usr\n"
     assert out(daemon, "echo ${HOME:+home}") == "home\n"
-    # But what the command itself does, it does to the session.
+    # What the command itself changes is kept in the session.
     daemon.bash("cd lib; export GIVEN=changed", cwd="/usr", env={"GIVEN": "g"})
     assert out(daemon, "echo $GIVEN; pwd") == "changed\n/usr/lib\n"
     assert out(daemon, "pwd", cwd="..") == "/usr\n"
@@ -281,7 +281,7 @@ def test_next_command_runs_after_directory_is_deleted(daemon: RawDaemon, tmp_pat
 
 @pytest.mark.parametrize("spares", ["0", "4"])
 def test_a_remote_directory_is_not_looked_at(tmp_path: Path, spares: str) -> None:
-    # A server that does not answer any more would block the event loop.
+    # A server that no longer answers would block the event loop.
     (tmp_path / "mountinfo").write_text(f"22 27 0:21 / {tmp_path}/remote rw - nfs server:/ rw\n")
     remote = tmp_path / "remote"
     remote.mkdir()
@@ -291,13 +291,13 @@ def test_a_remote_directory_is_not_looked_at(tmp_path: Path, spares: str) -> Non
         for _ in range(3):
             assert out(daemon, "pwd") == f"{remote}\n"
         assert daemon.call("server_info")["counters"]["sparesUsed"] <= 1
-        # So it is not known to be gone before a command has failed there.
+        # So the daemon learns that the directory is gone only when a command fails there.
         remote.rmdir()
         assert daemon.call("get_session")["cwd"] == str(remote)
         error = daemon.fail("bash", {"command": "pwd"})
         assert (error["code"], error["data"]["errno"]) == (1004, "ENOENT")
         assert out(daemon, "pwd") == f"{tmp_path}\n"
-        # A directory that was made again is used again.
+        # The session uses a recreated directory again.
         assert daemon.bash(f"mkdir {remote}; cd {remote}")["sessionCwd"] == str(remote)
         assert out(daemon, "pwd") == f"{remote}\n"
 
@@ -350,7 +350,7 @@ def test_a_closed_session_starts_anew(daemon: RawDaemon) -> None:
 
 
 def test_waiting_start_is_refused_when_session_closes(daemon: RawDaemon) -> None:
-    # More than are started at once, so some wait for their turn when the session is closed.
+    # More commands than the daemon starts at once, so some still wait when the session closes.
     params = {"command": "sleep 300", "run_in_background": True, "session": "s"}
     ids = [daemon.request("bash", params) for _ in range(80)]
     closed = daemon.request("close_session", {"session": "s"})
@@ -358,7 +358,7 @@ def test_waiting_start_is_refused_when_session_closes(daemon: RawDaemon) -> None
     refused = [answer["error"]["data"] for answer in answers if "error" in answer]
     assert refused
     assert all(data == {"kind": "spawn_failed", "errno": "ECANCELED"} for data in refused)
-    # One that was killed before it ran is refused, too.
+    # A command killed before it ran is refused, too.
     assert len(ids) - len(refused) <= daemon.answer(closed)["result"]["killed"] < len(ids)
     assert not any(shell["isRunning"] for shell in daemon.call("list_shells")["shells"])
     assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]
@@ -389,7 +389,7 @@ def test_call_may_set_its_own_startup_file(daemon: RawDaemon, tmp_path: Path) ->
     env = {"BASH_ENV": str(tmp_path / "a.sh")}
     assert out(daemon, "x=1; echo $given; printenv BASH_ENV", env=env) == f"a\n{tmp_path}/a.sh\n"
     assert out(daemon, "echo $x$given ${BASH_ENV-none}") == "1a none\n"
-    # Which may make more of plain words than they seem.
+    # A startup file can give plain words another meaning.
     daemon.bash("define this", env=env, session="new")
     assert out(daemon, "echo $defined", session="new") == "this\n"
 
@@ -405,7 +405,7 @@ def test_entries_without_variable_reach_every_command() -> None:
         assert out(daemon, f"x=1; cd /usr; {show}") == shown
         assert out(daemon, f"echo $x; {show}") == f"1\n{shown}"
         assert daemon.call("get_session")["env"] == {}
-        # Those of a call are for that command only.
+        # The variables of a call apply to its command only.
         changes = {"my.setting": "3", "svc-host": None, "x.y": "4"}
         assert out(daemon, f"x=2; {show}", env=changes) == (
             "[('my.setting', '3'), ('npm_config_//registry/:_x', '2'), ('x.y', '4')]\n"
@@ -425,7 +425,7 @@ def test_a_variable_of_bash_stays_exported(daemon: RawDaemon, name: str) -> None
 
 
 def test_user_ids_of_the_daemons_environment_stay() -> None:
-    # As compose files set them; bash then has no readonly variables of these names.
+    # Compose files set them; bash then has no readonly variables of these names.
     with raw_daemon(env={"PATH": os.environ["PATH"], "UID": "1234", "EUID": "1235"}) as daemon:
         daemon.bash("x=1")
         assert out(daemon, "printenv UID EUID; UID=5; printenv UID") == "1234\n1235\n5\n"
@@ -439,7 +439,7 @@ def test_allexport_exports_only_user_variables(daemon: RawDaemon) -> None:
 
 
 def test_function_in_daemon_environment_may_change_session() -> None:
-    # As `module` does, where programs are chosen by that.
+    # `module` works this way on systems that choose programs with it.
     environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
     with raw_daemon(env=environment) as daemon:
         daemon.bash("module compiler")

@@ -1,4 +1,4 @@
-"""A shortage is an error of the request that met it; the daemon goes on, and recovers."""
+"""A shortage fails the request that met it; the daemon continues and recovers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support import children, raw_daemon, wait_for
 
 # Less than the stack of one more thread.
 SPARE_ADDRESS_SPACE = 4 << 20
-# A command that the guard judges in a thread, as it is long and not plain.
+# The guard judges this command in a thread, as it is long and not plain.
 LONG_COMMAND = {"command": "sudo true; " * 2_000, "dry_run": True}
 
 
@@ -43,7 +43,7 @@ def test_shortage_of_threads_fails_requests_needing_one() -> None:
             for number in range(8)
         ]
         with limited(daemon.pid, resource.RLIMIT_AS, limit):
-            # All at once: there may be one idle thread, and the others need more.
+            # Send all at once: there may be one idle thread, and the others need new ones.
             daemon.send_raw(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
             answers = [daemon.receive() for _ in requests]
             errors = [answer["error"]["data"] for answer in answers if "error" in answer]
@@ -58,7 +58,7 @@ def test_shortage_of_files_while_loading_is_survived() -> None:
         assert daemon.call("ping") == {}
         in_use = len(os.listdir(f"/proc/{daemon.pid}/fd"))
         with limited(daemon.pid, resource.RLIMIT_NOFILE, in_use):
-            # By then the guard and the tools were to be loaded.
+            # By then the daemon has tried to preload the guard and the tools.
             wait_for(lambda: daemon.call("server_info")["uptimeMs"] > 800, "the preloads")
             assert daemon.fail("list_tools")["data"]["limit"] == "files"
             assert daemon.fail("bash", {"command": "sudo true"})["data"]["limit"] == "files"
@@ -138,7 +138,7 @@ def test_message_without_memory_is_skipped(framing: str) -> None:
 def test_large_message_is_answered_at_any_memory_limit(member: str) -> None:
     text = b"x" * (24 << 20)
     names = b",".join(b'"V%d":"1"' % number for number in range(1_000_000))
-    # The quote behind two backslashes ends the string.
+    # Each value ends in two backslashes before its closing quote.
     paths = b",".join(b'"V%d":"C:\\\\"' % number for number in range(300_000))
     message = {
         "id": b'{"jsonrpc":"2.0","id":"%b","method":"ping"}\n' % text,
@@ -159,7 +159,7 @@ def test_large_message_is_answered_at_any_memory_limit(member: str) -> None:
                 daemon.send_raw(message)
                 answer = daemon.receive()
             error = answer.get("error")
-            # Without a shortage there is no such method, and this environment is too large.
+            # Without a shortage, the method is unknown and the environment is too large.
             if error is not None and error["code"] not in (-32601, 1004):
                 assert error["data"] == {"kind": "resource_exhausted", "limit": "memory"}
             assert daemon.call("ping") == {}

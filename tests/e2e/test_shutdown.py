@@ -1,4 +1,4 @@
-"""How the daemon ends: exit codes, what is still answered, and that nothing is left."""
+"""How the daemon ends: its exit codes, the last answers, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STUBBORN = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
 
 
 def start_stubborn_family(daemon: RawDaemon) -> list[int]:
-    """Shells that ignore SIGTERM or have hidden themselves; returns every pid."""
+    """Start shells that ignore SIGTERM or hide; return the pids of all processes."""
     bash_id = daemon.background(STUBBORN)
     daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
     daemon.bash("(setsid sleep 300 &) ; nohup sleep 300 >/dev/null 2>&1 & disown")
@@ -59,7 +59,7 @@ def test_end_of_input_ends_everything_before_the_daemon() -> None:
         family = start_stubborn_family(daemon)
         daemon.end_input()
         assert daemon.wait() == 0
-        # Keeper and runners have ended before the daemon has.
+        # Keeper and runners have ended before the daemon.
         assert not [pid for pid in family if is_alive(pid)]
 
 
@@ -75,7 +75,7 @@ def test_a_signal_ends_everything(number: signal.Signals) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_during_start_ends_daemon_quietly(number: signal.Signals) -> None:
     with raw_daemon() as daemon:
-        # The keeper is started first.
+        # The daemon starts the keeper first.
         wait_for(lambda: children(daemon.pid), "the keeper")
         family = children(daemon.pid)
         daemon.process.send_signal(number)
@@ -84,7 +84,7 @@ def test_signal_during_start_ends_daemon_quietly(number: signal.Signals) -> None
 
 
 def test_second_signal_skips_the_grace() -> None:
-    # Without the second signal, neither the request nor the command would end before the test does.
+    # Without the second signal, neither the request nor the command would end during the test.
     endless = altered_daemon(
         {
             "shelld.app.DRAIN_S": 600,

@@ -1,4 +1,4 @@
-"""Bashes that wait for a command: used when they are right for it, and never in its way."""
+"""Spare shells run a command when they are right for it, and never interfere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def daemon(new_daemon: RawDaemon) -> RawDaemon:
 
 
 def used(daemon: RawDaemon) -> int:
-    """How many commands so far were run by a bash that had waited."""
+    """Return how many commands ran in a spare shell so far."""
     return int(daemon.call("server_info")["counters"]["sparesUsed"])
 
 
@@ -40,7 +40,7 @@ def test_spare_shell_runs_the_command(daemon: RawDaemon) -> None:
     waiting = daemon.wait_for_spare()
     pid, seconds = daemon.bash("echo $$ $SECONDS")["stdout"].split()
     assert int(pid) == waiting
-    # Bash counts full seconds of the clock, so the next one may just have begun.
+    # Bash counts full seconds of the clock, and the next one may just have begun.
     assert seconds in {"0", "1"}
     assert used(daemon) == 1
     assert daemon.wait_for_spare() != waiting
@@ -121,7 +121,7 @@ def test_command_enters_replaced_directory(daemon: RawDaemon, tmp_path: Path) ->
 
 
 def reading_spare(daemon: RawDaemon) -> int:
-    """Return the pid of a spare shell that has opened the pipe which it waits on."""
+    """Return the pid of a spare shell that has opened the pipe on which it waits."""
     waiting = daemon.wait_for_spare()
     wait_for(lambda: "pipe:" in os.path.realpath(f"/proc/{waiting}/fd/3"), "its wait")
     return waiting
@@ -145,7 +145,7 @@ def kill(pid: int) -> None:
 def test_stuck_spare_shell_is_not_used(daemon: RawDaemon) -> None:
     daemon.bash("set -e")
     waiting = reading_spare(daemon)
-    # Each quote is told as four characters, so the lines are longer than this.
+    # Each quote becomes four characters, so the lines exceed the size of the pipe.
     with open(f"/proc/{waiting}/fd/3", "rb") as pipe:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4_096)
     os.kill(waiting, signal.SIGSTOP)
@@ -164,7 +164,7 @@ def test_killed_spare_shell_is_replaced(daemon: RawDaemon) -> None:
 
 
 def open_waiting(daemon: RawDaemon) -> int:
-    """The pidfd of a bash that waits; one that is listed may be of a session that was closed."""
+    """Return a pidfd of a spare shell; a listed one may belong to a closed session and be gone."""
     while True:
         with contextlib.suppress(ProcessLookupError):
             return os.pidfd_open(daemon.wait_for_spare())
@@ -178,8 +178,8 @@ def test_dying_spare_shell_costs_at_most_its_command(
         used_before = used(daemon)
 
         def one_was_used_and_one_waits(session: str = session, before: int = used_before) -> bool:
-            # What could not be used counts, until one is. On a busy machine none may be ready, and
-            # none is started for a while.
+            # Unusable spare shells count as failures until one is used. On a busy machine, none may
+            # be ready, and the daemon starts none for a while.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if used(daemon) > before and spares_of(daemon):
                     return True
@@ -294,12 +294,12 @@ def test_startup_file_runs_with_the_command(
 
 
 def counting(number: int) -> str:
-    """A command that changes the state."""
+    """Return a command that changes the state."""
     return f"test $((n++)) = {number} && echo $n"
 
 
 def telling(number: int) -> str:
-    """A command that surely changes nothing."""
+    """Return a command that plainly changes nothing."""
     return f"echo {number + 1}"
 
 
@@ -310,12 +310,12 @@ def test_hundreds_of_commands_run_in_order(
     daemon.bash("n=0")
     for number in range(300):
         assert daemon.bash(command(number))["stdout"] == f"{number + 1}\n"
-    # If they came too fast, the others had a bash of their own.
+    # Commands that came too fast for a spare shell started a bash of their own.
     assert used(daemon) > 0
 
 
 def test_background_child_does_not_delay_spare_shell() -> None:
-    # An answer that waited for more output would not come before the test is over.
+    # An answer that waited for more output would not come before the test ends.
     command = altered_daemon({"shelld.shells.life.OUTPUT_GRACE_S": 600})
     with raw_daemon(command=command) as daemon:
         daemon.bash("true")
@@ -326,7 +326,7 @@ def test_background_child_does_not_delay_spare_shell() -> None:
 
 
 def test_state_shows_no_trace_of_spare_shells(daemon: RawDaemon) -> None:
-    # Those that the README names are left out, and what differs between any two bashes.
+    # Skip what the README lists, and what differs between any two bashes.
     listing = (
         "declare -p | grep -vE"
         " ' (SECONDS|BASH_ARGC|PIPESTATUS|_|PPID|BASHPID|S?RANDOM|EPOCH.*|PYTEST.*)(=|$)'"

@@ -1,4 +1,4 @@
-"""What a person sees who starts the daemon by hand, and what keeps it from starting."""
+"""Starting the daemon by hand: what a person sees, and what prevents the start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ END_OF_FILE = b"\x04"
 
 @contextlib.contextmanager
 def daemon_on_terminal() -> Generator[tuple[RawDaemon, int]]:
-    """A daemon whose stdin is a terminal, and the other side of that."""
+    """Yield a daemon whose stdin is a terminal, and the other side of the terminal."""
     ours, theirs = os.openpty()
     try:
         daemon = RawDaemon(stdin=theirs)
@@ -111,14 +111,14 @@ def test_daemon_on_a_terminal_serves_without_stderr(kind: str) -> None:
 
 
 def test_daemon_on_pipe_is_silent() -> None:
-    # `raw_daemon` fails if there is anything on stderr.
+    # `raw_daemon` fails if the daemon writes anything to stderr.
     with raw_daemon() as daemon:
         assert daemon.call("ping") == {}
         daemon.send_raw(b"help\n")
         assert daemon.receive()["error"]["code"] == -32700
 
 
-# -- a bash that is none ----------------------------------------------------------------------
+# -- a broken bash ----------------------------------------------------------------------------
 
 
 def _missing(path: Path) -> None:
@@ -203,7 +203,7 @@ def test_startup_file_is_not_run_to_check_bash(tmp_path: Path) -> None:
         assert not (tmp_path / "ran").exists()
 
 
-# -- a stdout that takes nothing --------------------------------------------------------------
+# -- an unwritable stdout ---------------------------------------------------------------------
 
 
 def test_full_stdout_is_reported_and_exits_3() -> None:
@@ -253,7 +253,7 @@ def test_closed_terminal_counts_as_vanished_client() -> None:
 
 
 def test_daemon_without_thread_reports_it() -> None:
-    # A thread's stack is as large as this limit, and no address space is.
+    # The limit sets the size of a thread's stack, and no address space is that large.
     limited = ["bash", "-c", 'ulimit -S -s $((1 << 45)) && exec "$@"', "bash", *DAEMON_COMMAND]
     done = subprocess.run(limited, input=PING, capture_output=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout) == (2, b"")

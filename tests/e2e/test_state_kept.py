@@ -1,4 +1,4 @@
-"""What a command leaves is kept whatever it does, or the answer says that it is not."""
+"""A session keeps what a command leaves, or the answer says that it does not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def session(daemon: RawDaemon, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def reason_of(result: Json) -> str | None:
-    """Why what a command left was not kept; the two members go together."""
+    """Return why the state was not kept, or None; check that both members agree."""
     assert result.get("stateKept", True) == ("stateReason" not in result)
     return result.get("stateReason")
 
@@ -105,7 +105,7 @@ def test_next_command_has_previous_state(
 ) -> None:
     after = after or "shopt -p; set +o; umask"
     if shown is None:
-        # What one bash shows that runs both.
+        # The output of one bash that runs both.
         both = f"exec 3>&1 >/dev/null; {before}\nexec >&3 3>&-\n{after}"
         done = subprocess.run(["bash", "-c", both], capture_output=True, text=True, check=False)
         shown = done.stdout
@@ -119,7 +119,7 @@ def test_next_command_has_previous_state(
 @pytest.mark.parametrize("options", ["IFS=0", "IFS=12", "set +B", "set -k"])
 def test_traps_work_under_all_options(daemon: RawDaemon, session: str, options: str) -> None:
     command = f"{options}; trap 'echo usr' USR1; echo $?; trap 'echo bye' EXIT; trap x NO; trap"
-    # As the daemon does: whoever runs the tests may ignore signals, which `trap` lists.
+    # The daemon does the same: the caller of the tests may ignore signals, which `trap` lists.
     bash = ["env", "--default-signal", "bash", "-c", command]
     plain = subprocess.run(bash, capture_output=True, text=True, check=False)
     result = daemon.bash(f"{command}; X=1", session=session)
@@ -246,7 +246,7 @@ def test_session_follows_cd_into_replaced_directory(tmp_path: Path, spares: str)
         daemon.bash("x=1")
         if spares != "0":
             daemon.wait_for_spare()
-        # Without `cd`, a session stays in the directory, whatever its name is.
+        # Without `cd`, a session stays in its directory, even after a rename.
         daemon.bash(f"mv {start} {renamed}; mkdir {start}; x=2")
         assert daemon.bash("touch stays; x=3")["cwd"] == str(start)
         daemon.bash(f"cd {start}")
@@ -285,7 +285,7 @@ def test_variables_of_bash_that_were_unset_stay_unset(daemon: RawDaemon, session
     daemon.bash(f"unset {UNSET}", session=session)
     command = f"for name in {UNSET}; do declare -p $name; done 2>/dev/null"
     assert daemon.bash(command, session=session)["stdout"] == ""
-    # And it can still tell what it leaves.
+    # Bash can still report its state.
     assert daemon.bash("echo ${PATH+set}; X=1", session=session)["stdout"] == "\n"
     assert daemon.bash("echo $X", session=session)["stdout"] == "1\n"
 
@@ -372,7 +372,7 @@ def test_open_quote_in_trap_hides_our_code(daemon: RawDaemon) -> None:
 def test_job_killed_at_once_writes_no_state(
     daemon: RawDaemon, session: str, own_trap: str, signal_name: str
 ) -> None:
-    # A child that gets a signal before it has become its program runs the trap of its parent.
+    # A child signalled before its exec runs its parent's trap.
     for number in range(15):
         command = f"{own_trap}(sleep 100; echo late) & V={number}; kill -{signal_name} $!"
         result = daemon.bash(command, session=session)

@@ -1,4 +1,4 @@
-"""The daemon's stdin and stdout are whatever the parent made them."""
+"""The daemon works with whatever stdin and stdout its parent provides."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_stdin_may_be_the_null_device() -> None:
 
 
 def test_one_socket_may_be_stdin_and_stdout() -> None:
-    # As Node gives its children.
+    # Node gives its children such sockets.
     ours, theirs = socket.socketpair()
     with (
         ours,
@@ -85,7 +85,7 @@ def test_flags_of_inherited_streams_are_left_alone() -> None:
 
 
 def test_only_the_protocol_reaches_stdout(tmp_path: Path) -> None:
-    # A module that prints, from Python and to the descriptor itself, when the daemon loads it.
+    # When the daemon loads this module, it prints, from Python and directly to the descriptor.
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os\n"
         "atexit.register(lambda: (print('printed'), os.write(1, b'written\\n')))\n"
@@ -120,7 +120,7 @@ def test_writes_to_terminal_devices_miss_stdout() -> None:
 @pytest.mark.parametrize("size", [4096, 1 << 16])
 def test_unread_answers_never_stall_a_command(tmp_path: Path, size: int) -> None:
     read, write = os.pipe()
-    # The pipe's smallest and its usual size.
+    # The minimum and the default size of a pipe.
     import fcntl  # noqa: PLC0415
 
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, size)
@@ -130,7 +130,7 @@ def test_unread_answers_never_stall_a_command(tmp_path: Path, size: int) -> None
             params = {"command": f"seq 50000; touch {tmp_path}/{number}"}
             daemon.request("bash", params, number)
         wait_for(lambda: len(list(tmp_path.iterdir())) == 20, "all commands to have ended")
-        # The timeout of a command fires although nothing can be answered.
+        # The timeout of a command fires although the daemon cannot answer.
         daemon.request("bash", {"command": f"echo $$ >{tmp_path}/pid; sleep 300", "timeout": 1000})
         wait_for((tmp_path / "pid").exists, "the last command's start")
         wait_for(lambda: not _is_running(tmp_path / "pid"), "its timeout")
@@ -162,7 +162,7 @@ def test_a_client_that_reads_slowly_gets_everything() -> None:
 
 
 def test_descriptors_threads_and_memory_do_not_grow() -> None:
-    # A bash that waits holds descriptors, and there is one or there is none.
+    # A spare shell holds descriptors, and may or may not exist.
     with raw_daemon("--spare-shells", "0") as daemon:
         _exercise_and_compare(daemon)
 
@@ -193,7 +193,7 @@ def _exercise_and_compare(daemon: RawDaemon) -> None:
     after = figures()
     assert after[0] <= before[0]
     assert after[1] <= before[1]
-    # 480 shells are retained meanwhile, a few KiB each.
+    # Meanwhile the daemon retains 480 shells, a few KiB each.
     assert after[2] - before[2] < 5_500
 
 
@@ -221,7 +221,7 @@ def test_a_nonblocking_socket_loses_no_answer() -> None:
             params = {"command": command, "session": None}
             request = {"jsonrpc": "2.0", "id": number, "method": "bash", "params": params}
             ours.sendall(json.dumps(request).encode() + b"\n")
-        # Until then nothing is read, so that the stream is full.
+        # Until then the test reads nothing, so that the stream is full.
         wait_for(lambda: unread_bytes(ours) > 0, "an answer")
         lines = ours.makefile("rb")
         answers = [json.loads(lines.readline()) for _ in range(4)]
@@ -241,7 +241,7 @@ def unread_bytes(sock: socket.socket) -> int:
 def test_a_stderr_that_nobody_reads_stops_nothing() -> None:
     daemon = RawDaemon("--log-level", "debug")
     try:
-        # Each logs a line, so that a pipe of 64 KiB is full long before the last one.
+        # Each notification logs a line, so a pipe of 64 KiB is full long before the last one.
         for _ in range(1_500):
             daemon.notify("ping", {})
         assert daemon.call("ping") == {}

@@ -1,4 +1,4 @@
-"""``list_tools`` and ``call_tool`` on the wire, with tools of a plug-in."""
+"""``list_tools`` and ``call_tool`` on the wire, with the tools of a plug-in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLUGIN = Path(__file__).parents[1] / "plugin"
 
 @pytest.fixture
 def plugged() -> Iterator[RawDaemon]:
-    """A daemon with a plug-in, some of whose entry points are broken."""
+    """A daemon with a plug-in that has some broken entry points."""
     path = os.pathsep.join([str(PLUGIN), *filter(None, [os.environ.get("PYTHONPATH")])])
     daemon = RawDaemon(env={**os.environ, "PYTHONPATH": path})
     yield daemon
@@ -246,7 +246,7 @@ def test_tool_parameters_match_method_params(daemon: RawDaemon, tool: str, metho
         for param in each["params"]
     }
     for name, schema in tools[tool]["input_schema"]["properties"].items():
-        # What the method's schema says in another order, or of null as well.
+        # The method's schema says the same in another order, or also allows null.
         alternatives = params[name].get("anyOf", [params[name]])
         (other,) = [each for each in alternatives if each.get("type") != "null"]
         for key in ("minLength", "minimum", "maximum"):
@@ -303,7 +303,7 @@ def test_plugin_tools_load_and_broken_ones_are_reported(plugged: RawDaemon) -> N
     [
         ("exit", {"exception": "SystemExit"}),
         ("cancelled", {"exception": "CancelledError"}),
-        # In a program without a daemon, these are for the program.
+        # Without a daemon, these exceptions would reach the embedding program.
         ("interrupt", {"kind": "internal_error"}),
         ("group", {"kind": "internal_error"}),
         ("own task", {"kind": "internal_error"}),
@@ -324,7 +324,7 @@ def test_self_cancelling_tool_harms_no_later_call(plugged: RawDaemon, way: str) 
     job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
     for _ in range(3):
         assert call(plugged, "Ending", {"text": way})["output"] == "done"
-        # An idle worker that was cancelled would pass this on.
+        # A worker that stays cancelled while idle would pass the cancellation on.
         later = call(plugged, "Ending", {"text": "cancelled"})
         assert later["metadata"] == {"exception": "CancelledError"}
     assert is_alive(job["pid"])
@@ -332,7 +332,7 @@ def test_self_cancelling_tool_harms_no_later_call(plugged: RawDaemon, way: str) 
 
 
 def start_staying(daemon: RawDaemon, what: str) -> Any:
-    """Call a tool that does not end when it is cancelled; return the id of the request."""
+    """Call a tool that does not end when cancelled; return the id of the request."""
     request = daemon.request("call_tool", {"name": "Staying", "arguments": {"text": what}})
     word = b"a thread sleeps" if what == "thread" else b"cancellation is ignored"
     wait_for(lambda: word in daemon.read_stderr())
@@ -399,7 +399,7 @@ OWN_TOOLS = ["Bash", "BashOutput", "KillShell"]
 
 @contextlib.contextmanager
 def daemon_with(directory: Path, plugin: str, **constants: float) -> Generator[RawDaemon]:
-    """A daemon with a plug-in of that source, whose function `make` is the entry point."""
+    """Run a daemon with a plug-in of this source, whose entry point is `make`."""
     (directory / "odd_plugin.py").write_text(PLUGIN_HEADER + textwrap.dedent(plugin))
     info = directory / "odd_plugin-1.0.dist-info"
     info.mkdir()

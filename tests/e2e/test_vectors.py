@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 as its specification and its implementations test it, in both framings.
 
-After the examples of https://www.jsonrpc.org/specification#examples, and what conformance suites of
-others add to them: what is sent, and all that comes back, in any order.
+Based on the examples of https://www.jsonrpc.org/specification#examples and on what the conformance
+suites of others add. Each vector lists what is sent, and all that comes back, in any order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def error(request_id: Any, code: int) -> Json:
 
 PING = '{"jsonrpc": "2.0", "method": "ping"'
 
-# What is sent -> what comes back; a list is one message, a batch's.
+# Sent text -> received messages; a nested list is the answer to a batch.
 VECTORS: list[tuple[str, list[Any]]] = [
     (PING + ', "id": 1}', [result(1)]),
     (PING + ', "params": [], "id": 2}', [result(2)]),
@@ -57,7 +57,7 @@ VECTORS: list[tuple[str, list[Any]]] = [
     ('{"jsonrpc": "2.0", "method": "bash", "params": {}, "id": 1}', [error(1, -32602)]),
     ('{"jsonrpc": "2.0", "method": "bash", "params": [1], "id": 1}', [error(1, -32602)]),
     ('{"jsonrpc": "2.0", "method": "bash", "params": {"x": 1}, "id": 1}', [error(1, -32602)]),
-    # Answers to what was never asked.
+    # Answers to requests that the daemon never sent.
     ('{"jsonrpc": "2.0", "id": 1, "result": 19}', []),
     ('{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}', []),
     # Batches.
@@ -84,7 +84,7 @@ VECTORS: list[tuple[str, list[Any]]] = [
 
 
 def without_texts(message: Json | list[Any]) -> Any:
-    """What a vector says of a message: of an error, its code."""
+    """Reduce a message to what vectors compare: an error to its code."""
     if isinstance(message, list):
         return [without_texts(each) for each in message]
     if "error" in message:

@@ -1,4 +1,4 @@
-"""The one manager of a program, whatever threads, event loops and forks that has."""
+"""The single manager of a program, whatever threads, event loops and forks the program has."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_cancelled_scope_ends_shells_and_waiters() -> None:
         shells.append(shell)
         tasks.cancel_scope.cancel()
         if manager._thread is None:  # pyright: ignore[reportPrivateUsage]
-            # Elsewhere its tasks are not cancelled before the block has ended.
+            # With its own thread, the manager does not cancel its tasks before the block ends.
             with anyio.CancelScope(shield=True), anyio.fail_after(20):
                 assert await shell.wait() == -9
     (shell,) = shells
@@ -145,7 +145,7 @@ async def test_a_new_keeper_starts_where_the_manager_did(
         running = await manager.manager()
         monkeypatch.chdir("/")
         for _ in range(2):
-            # More than there are idle runners.
+            # More shells than idle runners.
             shells = [await manager.run(running.start, StartRequest("pwd -P")) for _ in range(20)]
             for shell in shells:
                 process = manager.get_shell(shell.id)
@@ -189,7 +189,7 @@ async def test_a_manager_can_be_entered_again() -> None:
             with pytest.raises(RuntimeError, match="running already"):
                 await manager.__aenter__()
         assert manager.list_shells() == []
-        # What is in memory can still be read; what was on disk is gone.
+        # Output in memory can still be read; output on disk is gone.
         assert shell.get_all_output() == "again\n"
     assert len(ids) == 2
 
@@ -251,7 +251,7 @@ def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
                 while not manager.list_running():
                     await anyio.sleep(0.005)
             tasks.cancel_scope.cancel()
-        # A cancelled call is waited for.
+        # The manager waits for a cancelled call.
         assert manager.list_running() == []
 
     anyio.run(start_and_leave)
@@ -351,13 +351,13 @@ def test_forked_child_keeps_no_parent_shells() -> None:
         (pid,) = (int(line) for line in lines if line.isdigit())
         assert is_alive(pid)
         program.kill()
-        # Although the child still runs.
+        # The command ends although the forked child still runs.
         wait_for(lambda: not is_alive(pid), "the end of the parent's command")
 
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_cancelled_start_leaves_no_command(turns: int) -> None:
-    # On a busy machine a start can be over before it is cancelled.
+    # On a busy machine, a start can finish before it is cancelled.
     started: list[ShellProcess] = []
 
     async def start() -> None:
@@ -382,7 +382,8 @@ async def test_late_cancelled_start_leaves_no_command() -> None:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(manager.create_shell, "sleep 300", "/")
-                # The shell runs in the manager's own thread, and nobody here has heard of it yet.
+                # The shell runs in the manager's own thread, and this thread does not know of it
+                # yet.
                 while not any(shell.pid for shell in manager.list_running()):
                     time.sleep(0.001)  # noqa: ASYNC251 - on purpose
                     if not manager.list_running():
@@ -407,7 +408,7 @@ async def test_late_cancelled_tool_leaves_no_command(command: str, in_background
                     time.sleep(0.001)  # noqa: ASYNC251 - on purpose
                     if not manager.list_shells():
                         await anyio.lowlevel.checkpoint()
-                # The result is made in the manager's own thread, and has not come here.
+                # The manager's own thread has produced the result, which has not arrived here.
                 time.sleep(0.2)  # noqa: ASYNC251 - on purpose
                 scope.cancel()
         (shell,) = manager.list_shells()

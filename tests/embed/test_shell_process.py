@@ -1,4 +1,4 @@
-"""`ShellProcess`: what a program that embeds the manager has of a command."""
+"""`ShellProcess`: the view of a command in a program that embeds the manager."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_duration_is_from_start_to_end() -> None:
     shell = made_by_hand()
     shell.started_at, shell.completed_at = 0, 5
     assert shell.duration_ms == 5000
-    # While it runs, until now.
+    # While the command runs, the duration extends to now.
     shell.started_at, shell.completed_at = time.time() - 60, None
     duration_ms = shell.duration_ms
     assert duration_ms is not None
@@ -254,7 +254,7 @@ async def test_old_shells_are_cleaned_up_and_others_kept(manager: ShellManager) 
         await shell.wait(10)
         wait_for(lambda shell=shell: shell.is_empty)  # type: ignore[misc]
     old.completed_at = time.time() - 3_601
-    # What is over its time is not there, even before it is cleaned up.
+    # An expired shell is hidden even before the clean-up removes it.
     assert manager.list_shells() == [running, recent]
     assert manager.get_shell(old.id) is None
     assert manager.cleanup_completed(max_age_seconds=3_600) == 1

@@ -1,4 +1,4 @@
-"""What is freed goes back to the system, whatever lies above it."""
+"""Freed memory returns to the system, whatever lies above it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from support import RawDaemon, wait_for
 
-# In a process of its own, whose memory nothing else is in.
+# Run in a separate process, so that nothing else uses its memory.
 SCRIPT = """
 import anyio
 from shelld.eventloop import memory

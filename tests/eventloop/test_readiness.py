@@ -1,4 +1,4 @@
-"""To be called when a descriptor is readable."""
+"""Callbacks for readable descriptors."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_callback_may_end_its_own_wait(
             return has_ended
 
         await Watch(pipe[0]).wait(on_readable)
-        # What has ended is not cancelled any more.
+        # A wait that has ended is not cancelled any more.
         assert has_ended
     assert scope.cancel_called
 
@@ -127,7 +127,7 @@ async def test_a_wait_ends_when_its_time_has_come(pipe: tuple[int, int]) -> None
 
 
 class StumblingFuture(asyncio.Future[None]):
-    """Fails when it is first given a result."""
+    """A future that fails when first given a result."""
 
     has_failed = False
 
@@ -178,7 +178,7 @@ async def test_failed_wait_gets_no_callbacks(
 async def test_deadline_of_wait_only_moves_earlier(pipe: tuple[int, int]) -> None:
     clock = anyio.current_time
     watch = Watch(pipe[0])
-    # Nobody waits.
+    # No task waits.
     watch.set_deadline(clock())
     began = clock()
     with anyio.fail_after(10):

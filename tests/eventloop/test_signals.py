@@ -1,4 +1,4 @@
-"""The daemon counts the signals that it waits for, and leaves all others as they were."""
+"""The daemon counts the signals that it waits for, and leaves all others alone."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_handlers_are_as_before() -> None:
 
     async def main() -> None:
         with received(signal.SIGUSR1):
-            # Which serves to find out how signals wake the event loop.
+            # SIGURG serves to find out how signals wake the event loop.
             assert signal.getsignal(signal.SIGURG) is handler
 
     try:
         asyncio.run(main())
         assert [signal.getsignal(number) for number in numbers] == [handler, handler]
-        # Else whoever runs an event loop next gets the descriptor of one that is closed.
+        # Otherwise the next event loop would get the descriptor of a closed one.
         assert signal.set_wakeup_fd(-1) == -1
     finally:
         for number, previous in zip(numbers, before, strict=True):

@@ -1,4 +1,4 @@
-"""Tasks that wait for what they are to do: one after the other, and nothing is lost."""
+"""A pool of idle tasks: it starts jobs in order, and loses none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shelld.process import faults
 
 
 class Job:
-    """Done once `may_end` is set."""
+    """A job that is done once `may_end` is set."""
 
     def __init__(self) -> None:
         self.may_end = anyio.Event()
@@ -71,7 +71,7 @@ async def test_jobs_run_together_and_begin_in_order() -> None:
         for number in range(-3, 0):
             workers.start(number)
         await anyio.wait_all_tasks_blocked()
-        # Some by those that wait by now, the others by new ones.
+        # Idle tasks take some of these, new tasks the others.
         begun.clear()
         for number in range(20):
             workers.start(number)
@@ -192,7 +192,7 @@ async def test_a_job_that_raises_ends_alone(
         workers.close()
     assert dict(failed) == {"bad": error, "bad for its owner": error}
     assert sorted(done) == ["first", "second", "third"]
-    # The owner reports the first failure if that is not expected.
+    # The owner reports the first failure itself if it is unexpected.
     assert faults.count() == before + 1
     assert [record.getMessage() for record in caplog.records] == [
         "unexpected error in the end of a task"

@@ -1,4 +1,4 @@
-"""`python -m fault_injection`: every point, or a sample; prints each violation and the totals."""
+"""`python -m fault_injection`: try every point, or a sample; print violations and totals."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Finds the points where shelld can be made to fail, and tries them one at a time.
+"""Find the points where shelld can be made to fail, and try them one at a time.
 
-A first run records which lines of shelld's code are executed and which system calls are made from
-where. Every later run arms one of these points, asks for the whole workload, and then checks the
-promises: each request was answered once, the daemon answers further requests, no process and no
-descriptor is left.
+A first run records which lines of shelld's code run and where system calls are made. Every later
+run arms one of these points, runs the whole workload, and then checks the promises: each request
+was answered once, the daemon answers further requests, and no process and no descriptor is left.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from support import RawDaemon, descendants, is_alive, running_below, spares_of, 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
-# A line that cannot raise: it passes control, moves a value, adds it to a list or a set, or closes
-# a descriptor of a kind whose close(2) never fails.
+# Lines that cannot raise: they pass control, move a value, add it to a list or a set, or close a
+# descriptor of a kind whose close(2) never fails.
 _VALUE = r"(?:not )?(?:[\w.]+|b?f?\"[^\"{]*\")"
 _TEST = rf"{_VALUE}(?: is (?:not )?\w+)?"
 _SAFE_LINE = re.compile(
@@ -38,24 +37,24 @@ _SAFE_LINE = re.compile(
     rf"|[\w.]+(?:: [^=]+| = [\w.]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
     rf"|(?:if|while|elif) {_TEST}(?: (?:and|or) {_TEST})*:|for \w+ in \({_VALUE}, {_VALUE}\):"
     rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|os\.close\((?:{_VALUE}|[\w.]+\.pop\(\))\)"
-    # Python is at this line again when it leaves the block, where nothing of ours runs.
+    # Python reaches this line again when it leaves the block, where none of our code runs.
     r"|(?:async )?with .*"
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
 
-# Exit codes of a daemon whose client is gone, and of one that cannot write its answers.
+# Exit codes of a daemon whose client is gone, and of a daemon that cannot write its answers.
 ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
-# Descriptors that come and go with idle runners: a socket for each.
+# Descriptors that come and go with idle runners: one socket per runner.
 _MAX_IDLE_RUNNERS = 8
-# Dump files are kept for later commands: one more if a spare shell had one when it failed.
+# The daemon keeps dump files for later commands: one more if a spare shell had one when it failed.
 _MAX_DUMP_FILES = 1
-# Pollers are kept for later commands, too.
+# The daemon also keeps pollers for later commands.
 _MAX_IDLE_POLLERS = 8
 
 
 class Point(NamedTuple):
-    """`call`: a system call that fails with `errno`; None: the line raises. At the `time`-th."""
+    """At its `time`-th visit, `call` fails with `errno`; if `call` is None, the line raises."""
 
     role: str
     file: str
@@ -70,7 +69,7 @@ class Point(NamedTuple):
 
 
 class Faulty:
-    """A daemon with an injector in it. `record`: the file to write points to, instead."""
+    """A daemon with an injector in it. With `record`, it writes points to that file instead."""
 
     def __init__(self, folder: Path, record: Path | None = None) -> None:
         path = folder / "control"
@@ -88,7 +87,7 @@ class Faulty:
             command=[sys.executable, str(LAUNCHER)],
             env=environment,
         )
-        # So that the tools and the guard are loaded, and what is kept for later exists.
+        # Load the tools and the guard, and create what the daemon keeps for later.
         Workload(self.daemon).run()
         Workload(self.daemon).run_shortly()
         wait_for(lambda: not spares_of(self.daemon), "the end of the spare shells")
@@ -106,7 +105,7 @@ class Faulty:
         return kinds
 
     def check(self) -> None:
-        """Check what must hold after a fault. Raises `ViolationError`."""
+        """Check what must hold after a fault. Raise `ViolationError`."""
         self.control.arm(None)
         again = Workload(self.daemon)
         again.run_shortly()
@@ -134,10 +133,10 @@ class Faulty:
 
 
 def record_points(folder: Path) -> list[Point]:
-    """Return every point that the workload gets to, for its first time and once later."""
+    """Return every point that the workload reaches: its first time, and one later time."""
     record = folder / "record"
     faulty = Faulty(folder, record)
-    # What only happens at the start is not asked for again.
+    # The workload cannot trigger code that runs only at the daemon's start.
     started = _counts(record)
     for _ in range(2):
         Workload(faulty.daemon).run()
@@ -146,7 +145,7 @@ def record_points(folder: Path) -> list[Point]:
     chosen = random.Random(0)
     for (role, file, line, call), total in sorted(_counts(record).items()):
         count = total - started.get((role, file, line, call), 0)
-        # Keeper and runners are started anew with each daemon, so their start can be asked for.
+        # Each daemon starts a new keeper and new runners, so their start can be tested.
         if role == "daemon" and count <= 0:
             continue
         times = sorted({1, chosen.randint(1, max(1, count // 2))})
@@ -178,7 +177,7 @@ def _is_safe(file: str, line: int) -> bool:
 
 
 class Outcome(NamedTuple):
-    """Of one point: whether the code got there, and which promise was broken."""
+    """The result of one point: whether the code reached it, and which promise was broken."""
 
     point: Point
     fired: bool
@@ -186,12 +185,12 @@ class Outcome(NamedTuple):
 
 
 def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> Iterator[Outcome]:
-    """Try points one after the other, each in a daemon that none before has harmed."""
+    """Try points one after the other, each in a daemon that no earlier point has harmed."""
     faulty: Faulty | None = None
     tried = 0
     try:
         for point in points:
-            # A keeper lives as long as its daemon, so its own faults get a daemon of their own.
+            # A keeper lives as long as its daemon, so faults in a helper get their own daemon.
             if faulty is not None and (tried >= per_daemon or point.role != "daemon"):
                 _end(faulty)
                 faulty = None
@@ -223,7 +222,7 @@ def _try(faulty: Faulty, point: Point) -> Outcome:
 
 
 def _has_stopped_in_order(faulty: Faulty) -> bool:
-    """Whether the daemon has ended as it does when a protocol stream is broken."""
+    """Return whether the daemon has ended as it does when a protocol stream is broken."""
     try:
         return faulty.daemon.wait(5) in ENDS_OF_STREAMS
     except subprocess.TimeoutExpired:

@@ -1,11 +1,11 @@
-"""Makes one call or one line of shelld's own code fail, in the process that installs this.
+"""Make one call or one line of shelld's own code fail, in the process that installs this.
 
 `launcher` installs this in the daemon, its keeper and its runners. The test arms one *point* at a
 time, through a small file that all of these processes map: "the n-th time that this role gets to
 this line", or "makes this system call from this line". A process that gets to the point raises
 there, once.
 
-Imports nothing but the standard library, as the keeper does.
+This module imports nothing but the standard library, as the keeper does.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 SIZE: Final = 4096
-# In the first byte: changes whenever another point is armed. In the second: how often it fired.
+# The first byte changes whenever another point is armed. The second counts how often it fired.
 _VERSION: Final = 0
 _FIRED: Final = 1
 _TEXT: Final = 8
 
-# What can go wrong in each system call. EINTR is left out, as Python repeats the call (PEP 475);
-# ECHILD, as it is an answer and no failure; close(2), as it fails for none of our descriptors.
+# The failures of each system call. EINTR is left out, as Python repeats the call (PEP 475); ECHILD,
+# as it is an answer and no failure; close(2), as it fails for none of our descriptors.
 FAILURES: Final[dict[str, tuple[int, ...]]] = {
     **dict.fromkeys(("read", "readv", "pread"), (errno.EIO, errno.ENOMEM, errno.EAGAIN)),
     **dict.fromkeys(
@@ -64,20 +64,20 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 }
 
 
-# Asks the injector to trace again, and to collect garbage. Harmless to a process that has no
-# handler for it, or has let go of it because it ends.
+# Makes the injector trace again and collect garbage. Harmless to a process without a handler for
+# it, or one that has removed its handler because it ends.
 COLLECT: Final = signal.SIGURG
 
-# As they are, whatever is put in their places.
+# The originals, before any replacement.
 _open, _write = os.open, os.write
 
 
 class InjectedError(Exception):
-    """What no code of shelld expects."""
+    """An exception that no code of shelld expects."""
 
 
 def _caller() -> FrameType:
-    """Return the frame that called the function that calls this."""
+    """Return the frame that called the caller of this function."""
     frame = inspect.currentframe()
     assert frame is not None
     assert frame.f_back is not None
@@ -86,7 +86,7 @@ def _caller() -> FrameType:
 
 
 class Control:
-    """The mapped file. `path` exists and is `SIZE` long."""
+    """The mapped file. `path` must exist and be `SIZE` bytes long."""
 
     def __init__(self, path: str) -> None:
         with open(path, "r+b") as file:
@@ -112,7 +112,7 @@ class Control:
         return found
 
     def take(self) -> bool:
-        """Whether this process is the first to get to the point; it is disarmed then."""
+        """Return whether this process is the first to reach the point; if so, disarm it."""
         if self._map[_FIRED]:
             return False
         self._map[_FIRED] = 1
@@ -120,7 +120,7 @@ class Control:
 
 
 class Injector:
-    """One for a process. `folder`: where the code of shelld is. `record`: a file, or none."""
+    """The injector of a process. `folder`: shelld's code. `record`: a file for points, or None."""
 
     def __init__(self, role: str, control: Control, folder: str, record: str | None) -> None:
         self.role = role
@@ -134,7 +134,7 @@ class Injector:
         self._seen: dict[tuple[str, int, str], int] = {}
         self._record = record
 
-    # -- what is armed ----------------------------------------------------------------------
+    # -- the armed point --------------------------------------------------------------------
 
     def _refresh(self) -> None:
         version = self._control.version
@@ -166,7 +166,7 @@ class Injector:
         count = self._seen[key] = self._seen.get(key, 0) + 1
         if count & (count - 1) == 0:
             text = json.dumps([self.role, file, line, call, count])
-            # Opened each time, as the keeper closes every descriptor that it inherits.
+            # Open the file each time, as the keeper closes every descriptor that it inherits.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             record = _open(self._record, flags, 0o600)
             _write(record, text.encode() + b"\n")
@@ -203,7 +203,7 @@ class Injector:
         return self._trace_lines
 
     def _restart_tracing(self) -> None:
-        # Not by this thread itself, which is about to forget its trace function.
+        # This thread cannot do it itself: it is about to forget its trace function.
         if threading.current_thread() is threading.main_thread():
             timer = threading.Timer(0.02, os.kill, (os.getpid(), COLLECT))
             timer.daemon = True
@@ -216,7 +216,7 @@ class Injector:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         sys.settrace(self.trace)
-        # What only a traceback refers to, that of the injected error above all, is not left.
+        # Free what only a traceback refers to, above all that of the injected error.
         gc.collect()
 
     # -- system calls -----------------------------------------------------------------------
@@ -279,7 +279,7 @@ class _OursOnly:
 
 
 def install(role: str) -> Injector:
-    """Begin in this process, as the environment says. To be called before shelld is imported."""
+    """Start injecting in this process, as the environment says. Call it before importing shelld."""
     control = Control(os.environ["SHELLD_FAULTS_CONTROL"])
     injector = Injector(
         role,

@@ -1,4 +1,4 @@
-"""`python launcher.py [options]`: the daemon, with a fault injector in it and in its helpers."""
+"""`python launcher.py [options]`: run the daemon with a fault injector in it and its helpers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ sys.path.insert(0, TESTS)
 
 from fault_injection.inject import install  # noqa: E402
 
-# The keeper's own start, with the injector before it. A runner is a fork of the keeper, and knows
-# that it is one when its main function is called.
+# The keeper's own start, preceded by the injector. A runner is a fork of the keeper, and learns
+# that it is a runner when its main function is called.
 BOOT = f"""
 import sys
 sys.path.insert(0, {TESTS!r})
@@ -35,7 +35,7 @@ main(3, *sys.argv[2:])
 
 def main() -> int:
     install("daemon")
-    # Only now, so that every module finds the wrapped system calls.
+    # Import only now, so that every module finds the wrapped system calls.
     pool: Any = importlib.import_module("shelld.keeper.pool")
     pool._BOOT = BOOT
     program: Any = importlib.import_module("shelld.__main__")

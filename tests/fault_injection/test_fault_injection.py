@@ -1,4 +1,4 @@
-"""Whatever fails, each request is answered once, the daemon goes on, and nothing is left."""
+"""Whatever fails, each request is answered once, the daemon continues, and nothing is left."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from fault_injection.campaign import Point, record_points, try_points
 
-# Faults of the helpers need a daemon of their own each, so they are fewer.
+# Each fault in a helper needs a new daemon, so these are fewer.
 CALLS, LINES, IN_HELPERS = 15, 15, 4
 
 
 def check(points: list[Point], folder: Path) -> None:
     outcomes = list(try_points(points, folder))
     assert [outcome for outcome in outcomes if outcome.violation is not None] == []
-    # Not every run gets to its point. If few do, nothing was tried.
+    # Not every run reaches its point. If few do, the test proves nothing.
     for is_line in (False, True):
         fired = [o.fired for o in outcomes if (o.point.call is None) is is_line]
         assert sum(fired) > len(fired) // 2
@@ -30,7 +30,7 @@ def test_a_sample_of_faults_breaks_no_promise(tmp_path: Path) -> None:
     calls = [point for point in points if point.role == "daemon" and point.call is not None]
     lines = [point for point in points if point.role == "daemon" and point.call is None]
     in_helpers = [point for point in points if point.role != "daemon"]
-    # The same for everybody, as far as the lines are.
+    # A fixed seed gives the same sample everywhere, as long as the lines are the same.
     chosen = random.Random(0)
     sample = [
         *chosen.sample(calls, CALLS),

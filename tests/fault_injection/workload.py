@@ -1,7 +1,7 @@
-"""What a faulty daemon is asked to do: everything once, one request after the other.
+"""The workload of a faulty daemon: everything once, one request after the other.
 
-Each step knows its right answer. A step that a fault has hit may be answered with an error, or
-with a shell that was lost; whatever depends on it is then not checked.
+Each step knows its right answer. A step hit by a fault may be answered with an error or a lost
+shell; what depends on it is then not checked.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 from support import Json, RawDaemon
 
-# In the command line of every process that a command starts and that would live on.
+# Appears in the command line of every process that a command starts and that would live on.
 MARK = "3141.59"
 
-# What the guard says when its own code has failed: it never fails a command for that.
+# The guard's reason when its own code fails, for which it never refuses a command.
 GUARD_FAILED = "it cannot be followed"
 
 ANSWER_S = 20.0
@@ -25,7 +25,7 @@ class ViolationError(AssertionError):
 
 
 def is_excused(answer: Json) -> bool:
-    """Whether an answer tells that something went wrong."""
+    """Return whether an answer reports that something went wrong."""
     if "error" in answer:
         return bool(answer["error"]["code"] != -32600)
     result: Json = answer["result"] or {}
@@ -40,14 +40,14 @@ def is_excused(answer: Json) -> bool:
 
 
 class Workload:
-    """One run. `excused`: the methods whose answers told of a failure."""
+    """One run of the workload. `excused`: the methods whose answers reported a failure."""
 
     def __init__(self, daemon: RawDaemon) -> None:
         self._daemon = daemon
         self.excused: list[str] = []
 
     def ask(self, method: str, params: Any, check: Callable[[Any], bool]) -> Any:
-        """Return the right result, or None if the answer tells of a failure."""
+        """Return the right result, or None if the answer reports a failure."""
         request_id = self._daemon.request(method, params)
         return self.take(request_id, method, check)
 
@@ -69,7 +69,7 @@ class Workload:
             if message.get("id") == request_id:
                 return message
             if message.get("id") is None and "error" in message:
-                # A message whose id could not be known. It stands for the one that is in flight.
+                # A message with an unknown id. It stands for the one in flight.
                 return message
             if "method" not in message:
                 raise ViolationError(f"an answer that nobody waits for: {str(message)[:600]}")
@@ -91,7 +91,7 @@ class Workload:
         self._use_tools()
 
     def run_shortly(self) -> None:
-        """Ask for little, all of which must be right."""
+        """Run a short workload, all of which must succeed."""
         self.ask("ping", {}, lambda result: result == {})
         self.echo("one")
         self.bash("later=1; cd /", lambda result: result["exitCode"] == 0)
@@ -157,7 +157,7 @@ class Workload:
         shell = {"bash_id": started["bash_id"]}
         self.ask("bash_output", {**shell, "wait": 10_000}, lambda result: "s" in result["stdout"])
         for pattern in ("^st.rt$", "(?=s)start"):
-            # The read before may have failed before there was something to read.
+            # The previous read may have failed before there was output to read.
             read = {**shell, "stdout_offset": 0, "filter": pattern, "wait": 10_000}
             self.ask("bash_output", read, lambda result: result["stdout"] == "start\n")
         self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
@@ -166,7 +166,7 @@ class Workload:
 
     def _cancel(self) -> None:
         request_id = self._daemon.request("bash", {"command": f"echo; sleep {MARK}"})
-        # The fault may hit a notification, which then does nothing; so there are two.
+        # The fault may hit a notification, which then has no effect; so send two.
         for _ in range(2):
             self._daemon.notify("$/cancelRequest", {"id": request_id})
         answer = self._answer(request_id, "cancelled bash")
@@ -187,7 +187,7 @@ class Workload:
         self.ask("tools/call", {**call, "_meta": meta}, lambda result: not result["isError"])
 
     def _clean_up(self) -> None:
-        """Close all sessions, which ends what they have running and their spare shells."""
+        """Close all sessions, which ends their running commands and spare shells."""
         for session in self._daemon.call("list_sessions")["sessions"]:
             params = {"session": session["session"]}
             self.ask("close_session", params, lambda result: not result.get("survivors"))

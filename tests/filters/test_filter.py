@@ -1,4 +1,4 @@
-"""Lines that match, engines that take turns, and patterns that are refused or cost too much."""
+"""Filters: matching lines, fair engines, and patterns that are refused or cost too much."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import DEADLINE_S, running_below, wait_for
 
-# The second of each pair needs lookaround, and so the other engine, for the same.
+# The second pattern of each pair needs lookaround, and so the other engine, to do the same.
 CASES = [
     ("b", "abc\nxyz\nb", "abc\nb"),
     ("^b", "abc\nbcd\n", "bcd\n"),
@@ -52,7 +52,7 @@ CASES = [
     ("b|(x)", "b\n\n\nx\nb\n", "b\nx\nb\n"),
     ("a\x00b", "a\x00b\n", "a\x00b\n"),
 ]
-# What only one engine knows.
+# Patterns that only one engine supports.
 RE2_CASES = [
     (r"\p{Greek}", "α\nb\n", "α\n"),
     (r"\Aa", "a\nba\n", "a\n"),
@@ -92,7 +92,7 @@ async def test_only_matching_lines_are_returned(
     filters: Filters, pattern: str, text: str, expected: str
 ) -> None:
     assert await matching(filters, pattern, text) == (expected, "re2")
-    # In a text that is searched in another thread.
+    # Repeat the text, so that it is searched in a thread.
     many = 5000
     separate = "" if text.endswith("\n") else "\n"
     assert await matching(filters, pattern, (text + separate) * many) == (
@@ -153,13 +153,13 @@ CATASTROPHIC = ["(a+)+$", "(a|aa)+$", "(x+x+)+y", r"^(\w+\s?)*$", "(.*)*="]
 
 @pytest.mark.parametrize("pattern", CATASTROPHIC)
 async def test_no_pattern_takes_more_than_linear_time(filters: Filters, pattern: str) -> None:
-    # A backtracking engine would need longer than the universe has.
+    # A backtracking engine would take longer than the age of the universe.
     _, engine = await matching(filters, pattern, ("a" * 5000 + "!\n") * 20 + "x" * 5000)
     assert engine == "re2"
 
 
 async def runs_beside(work: Awaitable[object]) -> bool:
-    """Whether other tasks run before `work` ends."""
+    """Return whether other tasks run before `work` ends."""
     ended = others_ran = False
 
     async def look() -> None:
@@ -192,7 +192,7 @@ async def test_exploding_pattern_is_stopped_and_delays_nobody(
 
 
 def helpers() -> list[int]:
-    """The processes that backtrack, or could."""
+    """Return the pids of the processes for backtracking."""
     return running_below(os.getpid(), "filters/main.py")
 
 
@@ -200,7 +200,7 @@ async def test_budget_covers_all_texts_of_one_look(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 0.4)
-    # Some hundredths of a second each.
+    # Each search takes some hundredths of a second.
     text = "a" * 18 + "!\n"
     async with filters.open("^(a+)+(?!a)$") as line_filter:
         assert line_filter is not None
@@ -223,7 +223,7 @@ async def test_renewed_budget_lasts(filters: Filters, monkeypatch: pytest.Monkey
         assert line_filter is not None
         monkeypatch.setattr(process, "TIME_BUDGET_S", 60)
         (pid,) = helpers()
-        # Its first limits, of time and of processor time, were one and three seconds.
+        # The first limits of its time and its processor time were one and three seconds.
         while processor_seconds(pid) < 3.5:
             line_filter.renew()
             assert await line_filter.lines(text) == ""
@@ -235,7 +235,7 @@ async def test_large_compiled_pattern_is_bounded(filters: Filters, pattern: str)
         await matching(filters, pattern, "aab\n")
     except RpcError as error:
         assert str(error).startswith("Invalid filter regex: ")
-    # Whatever has become of it, the next one is not the worse for it.
+    # Whatever became of it, the next filter works.
     assert await matching(filters, "a(?=b)", "ab\nb\n") == ("ab\n", "re")
     wait_for(lambda: not helpers(), "the end of the processes")
 
@@ -303,7 +303,7 @@ MEGABYTES = "a" * 8_000_000 + "\n"
 async def test_a_line_of_megabytes_delays_nobody(
     filters: Filters, pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Five times, on a machine that may be busy.
+    # Allow time for five searches on a busy machine.
     monkeypatch.setattr(process, "TIME_BUDGET_S", 60.0)
     async with filters.open(pattern) as line_filter:
         assert line_filter is not None
@@ -311,7 +311,7 @@ async def test_a_line_of_megabytes_delays_nobody(
         assert any([await runs_beside(line_filter.lines(MEGABYTES)) for _ in range(5)])
 
 
-# For these two, RE2 needs half a minute or more.
+# RE2 needs half a minute or more for these two.
 NOISE = base64.b64encode(random.Random(0).randbytes(4_000_000)).decode()
 COSTLY = "(?:[a-q]?){900}[^u-z]{13}~"
 
@@ -329,7 +329,7 @@ async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
     words = "|".join(f"needle{number}[0-9]" for number in range(50))
     found = "a" * 8_000_000 + "needle377\n"
     assert await matching(filters, words, "few\n" + found + MEGABYTES) == (found, "re2")
-    # And one that is too large to be compiled here.
+    # A pattern that is too large to be compiled here.
     assert await matching(filters, r"\pL{200}\d", f"ä\n{'ä' * 200}1\n") == (
         "ä" * 200 + "1\n",
         "re2",
@@ -367,12 +367,12 @@ async def test_cancelled_search_is_stopped(
         with anyio.CancelScope() as scope:
             tasks.start_soon(give_up, scope)
             await matching(filters, "a+", MEGABYTES)
-        # Else there could be any number of them.
+        # Otherwise the number of running searches would be unbounded.
         assert ended.is_set()
 
 
 async def test_looking_for_a_word_takes_little_processor_time(filters: Filters) -> None:
-    # On the event loop's thread: other requests wait for it.
+    # The search runs on the event loop's thread, where other requests wait for it.
     began = time.thread_time()
     assert await matching(filters, "plain", MEGABYTES) == ("", "re2")
     assert time.thread_time() - began < 1

@@ -1,4 +1,4 @@
-"""Whatever the command: the guard comes to a verdict, soon, and always to the same."""
+"""Whatever the command, the guard reaches a verdict quickly, and always the same one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from shelld.guard.quick import is_plainly_harmless
 
 HERE = StartState("/work", {"HOME": "/home/me", "X": "x y", "EMPTY": ""})
 
-# Of processor time; it gives up after a quarter of a second, and then has to get out.
+# Processor time. The guard gives up after a quarter of a second, then needs time to unwind.
 LIMIT_S = 2.0
 
 
 def check(data: bytes) -> None:
-    """Raises AssertionError."""
+    """Judge the command in `data`. Raise AssertionError."""
     command = data.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode()
     began = time.thread_time()
     verdict = judge(command, HERE, traces=True)

@@ -1,5 +1,6 @@
-"""Whatever bytes a client sends, in whatever pieces: framing and decoding never raise, never hold
-more than they may, and come to the same.
+"""Framing and decoding of any bytes, in any pieces.
+
+They never raise, never hold more than they may, and give the same result for any pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from shelld_protocol.params import decode_params
 from shelld_protocol.shell_methods import BashOutputParams, BashParams, KillShellParams
 from shelld_protocol.structs import Params
 
-# Small, so that messages over it are met.
+# Small, so that inputs exceed it.
 LIMIT = 200
 
 _PARAMS: list[type[Params]] = [
@@ -31,7 +32,7 @@ _PARAMS: list[type[Params]] = [
 
 
 def check(data: bytes) -> None:
-    """The first byte says in what pieces the rest arrives. Raises AssertionError."""
+    """Decode `data`, whose first byte gives the size of the pieces. Raise AssertionError."""
     piece = (data[0] if data else 0) + 1
     stream = data[1:]
     events = _events(stream, piece)
@@ -74,7 +75,7 @@ def _check_message(data: bytes) -> None:
 
 
 def _check_answer(answer: bytes, raw_id: bytes) -> None:
-    """One line of JSON, which has the id as it was sent."""
+    """Check that the answer is one line of JSON with the id as it was sent."""
     assert b"\n" not in answer
     decoded = msgspec.json.decode(answer, type=dict[str, msgspec.Raw])
     assert bytes(decoded["id"]) == raw_id

@@ -1,6 +1,6 @@
-"""A stream's store against a model that simply keeps everything.
+"""A stream's store, compared with a model that keeps everything.
 
-The input is a program: one byte an operation, one its size.
+The input is a program: for each operation, one byte for its kind and one for its size.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from unittest import mock
 from shelld.output import store as store_module
 from shelld.output.store import MemoryBlocks, StreamStore
 
-# Small, so that every border is met.
+# Small, so that inputs reach every boundary.
 BLOCK_BYTES = 16
 HEAD_BYTES = 40
 _MAX_BYTES = 4_000
@@ -18,7 +18,7 @@ _PATTERN = bytes(range(1, 251)) * (_MAX_BYTES // 250 + 2)
 
 
 def check(program: bytes) -> None:
-    """Raises AssertionError."""
+    """Run the program in `program`. Raise AssertionError."""
     with mock.patch.object(store_module, "BLOCK_BYTES", BLOCK_BYTES):
         _run(program)
 
@@ -44,7 +44,7 @@ def _run(program: bytes) -> None:
 
 
 def _check_reads(store: StreamStore, step: int) -> None:
-    """All that is kept is what was written there, and the rest is counted."""
+    """Check that kept data is what was written at its offset, and that the rest is counted."""
     assert store.kept + store.dropped == store.written
     position = found = dropped = 0
     while position < store.written:

@@ -1,4 +1,4 @@
-"""Whatever a command writes, however it arrives and is read, is the same text.
+"""A command's output becomes the same text, however it arrives and is read.
 
 The input is a program: its first bytes say how the rest arrives and how it is read.
 """
@@ -14,14 +14,14 @@ from shelld.output.reader import StreamReader, read_head
 from shelld.output.retention import ShellOutput
 from shelld.output.text import last_states, read_text
 
-# Small, so that every kind of border is met.
+# Small, so that inputs reach every kind of boundary.
 RETAIN_BYTES = 400
 STEP_BYTES = 16
 _SETTINGS = 4
 
 
 def check(program: bytes) -> None:
-    """Raises AssertionError."""
+    """Run the program in `program`. Raise AssertionError."""
     settings, data = program[:_SETTINGS].ljust(_SETTINGS, b"\1"), program[_SETTINGS:]
     arriving, reading, limit = (max(1, number) for number in settings[:3])
     strip = bool(settings[3] & 1)
@@ -46,7 +46,7 @@ def _same(text: str, whole: str, strip: bool) -> None:
     if strip:
         assert "\x1b" not in text
         text = last_states(text)
-    # A return at the very end is dropped only by the read that knows that nothing follows.
+    # Only a read that knows that nothing follows drops a return at the very end.
     assert text.rstrip("\r") == whole.rstrip("\r")
 
 

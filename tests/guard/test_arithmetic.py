@@ -1,4 +1,4 @@
-"""Arithmetic gives and assigns what bash gives and assigns: compared with bash itself."""
+"""Arithmetic yields and assigns the same as in bash, compared with bash itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judgement may take on the event loop, and that a thread takes over from there."""
+"""The limit of a judgement on the event loop, and the thread that takes over after it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shelld.methods.guard import verdict_on
 from shelld.process import faults
 from shelld_protocol.shell_methods import BashParams
 
-# Each takes much longer than it is long.
+# Each takes much longer than its length suggests.
 SLOW = {
     "doubling": "x=aaaaaaaaaa; " + "x=$x$x; " * 20 + "rm -rf /$x",
     "many at once": "x=aaaaaaaaaa; " + "x=$x$x; " * 12 + "echo " + "$x" * 1_000,
@@ -35,12 +35,12 @@ SLOW = {
     "pipes": "echo " + "a" * 2_000 + " | sed s/a/b/g" * 100,
     "evals": "eval " * 800 + "ls",
 }
-# Several times what it takes on a machine that does nothing else.
+# Several times what a judgement takes on an idle machine.
 MAX_PROCESSOR_SECONDS = 0.1
 
 
 def context(script: bytes = b"", cwd: str = "/work") -> Any:
-    """Return the context of a request, as far as the guard looks at it."""
+    """Return a request context with the parts that the guard reads."""
     state = SimpleNamespace(
         names=frozenset[bytes](), functions={}, meanings=script, cwd=cwd.encode()
     )
@@ -69,7 +69,7 @@ def verdict_of(command: str, **circumstances: Any) -> Verdict:
 
 @pytest.fixture
 def judging_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The threads of the judgements that take as long as they need."""
+    """The ids of the threads that judge without the event loop's limit."""
     threads: list[int] = []
 
     def judged(*args: Any, **options: Any) -> Verdict:
@@ -201,7 +201,7 @@ def test_script_that_parses_slowly_is_still_judged(noise: str) -> None:
     began = time.thread_time()
     verdict = judge(f"rm -rf /\n{noise}", HERE)
     assert time.thread_time() - began < 1
-    # Bash runs the first line before it finds what is wrong with the second.
+    # Bash runs the first line before it finds the error in the second.
     assert verdict.verdict == "block"
     assert judge(f"ls\n{noise}", HERE).verdict != "block"
 

@@ -1,4 +1,4 @@
-"""The guard against whole classes of commands; those in a class differ only in what they do."""
+"""Whole classes of commands; those in a class differ only in what they do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shelld.guard.quick import is_plainly_harmless
 
 
 def is_blocked(line: str) -> bool:
-    """Judge as the daemon does: at a glance first."""
+    """Judge a line as the daemon does, with the quick check first."""
     return not is_plainly_harmless(line) and judge(line, HERE).verdict == "block"
 
 

@@ -1,4 +1,4 @@
-"""No text makes the guard fail or take long, and none takes anything from another."""
+"""No text makes the guard fail or take long, and no judgement affects another."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HOSTILE = {
 def test_hostile_input_takes_little_time(name: str) -> None:
     began = time.process_time()
     assert judge(HOSTILE[name][: 1 << 20], HERE).verdict in ("allow", "unresolved")
-    # Several times what it takes on a machine that does nothing else.
+    # Several times what a judgement takes on an idle machine.
     assert time.process_time() - began < 5
 
 
@@ -57,7 +57,7 @@ def test_hostile_input_takes_little_time(name: str) -> None:
 )
 def test_large_value_hides_nothing_after_it(large: str) -> None:
     assert judge(f"{large}; rm -rf /".replace("; ;", ";"), HERE).verdict == "block"
-    # The end of it is not known, so it could be nothing.
+    # The end of the value is unknown, so it could be empty.
     assert judge(f"{large}; rm -rf /$x".replace("; ;", ";"), HERE).verdict != "block"
 
 

@@ -60,7 +60,7 @@ def command_in(script: str) -> parse.Node:
     [
         ("a b  c", ["a", "b", "c"]),
         ("x=1 a b", ["a", "b"]),
-        # The parser parts these where nothing is between.
+        # The parser splits these words where nothing separates them.
         ("rm$IFS-rf$IFS/", ["rm$IFS-rf$IFS/"]),
         ("a>b c", ["a"]),
         (">b a c", ["a", "c"]),

@@ -1,4 +1,4 @@
-"""The rules of a place: what a policy adds and takes away, and how it is read from a file."""
+"""Policies: the rules that they add and remove, and how they are read from a file."""
 
 from __future__ import annotations
 

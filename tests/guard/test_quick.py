@@ -1,4 +1,4 @@
-"""The short way past the guard, for commands that name nothing that could be dangerous."""
+"""The quick check, which skips the guard for commands that name nothing dangerous."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_quick_check_stops_at_every_interpreter_version(program: str) -> None:
         ("true; f", "f"),
         ("a=1 f x", "f"),
         ("true|f&", "f"),
-        # Not an assignment, but what a function can be called.
+        # This is not an assignment, but a function can have this name.
         ("./a=b", "./a=b"),
         ("true && x/y", "x/y"),
         ("nosuchprogram", "command_not_found_handle"),

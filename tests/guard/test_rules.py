@@ -1,4 +1,4 @@
-"""The rules, without a shell around them: what a program is given, and what is wrong with that."""
+"""The rules without a shell: the arguments of a program, and what is wrong with them."""
 
 from __future__ import annotations
 

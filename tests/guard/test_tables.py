@@ -1,4 +1,4 @@
-"""The tables of programs, and what takes arguments apart by them."""
+"""The tables of programs, and the parsing of arguments by these tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shelld.guard.specification import specification
 from shelld.guard.units import joined_lines
 from shelld.guard.wrappers import Inner, unwrapped
 
-# What a line of a table can say.
+# The kinds that a line of a table can name.
 KINDS = {
     "cd",
     "script",
@@ -58,7 +58,7 @@ def test_table_lines_are_parsed(program: str, line: str) -> None:
     spec = specification(line)
     assert spec.options.keys() <= KINDS | {"key"}, program
     assert spec.marks <= MARKS, program
-    # What begins with a word has forgotten the letters.
+    # A line that begins with a word lacks its letters.
     assert ":" not in line.split(maxsplit=1)[0], program
 
 
@@ -249,7 +249,7 @@ def test_mkfs_help_is_allowed(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        # A number of hidden sectors, a hash function, or what is not known.
+        # Here -h is a number of hidden sectors or a hash function, or its meaning is unknown.
         *("mkfs.vfat -h 0 /dev/sda1", "mkfs.reiserfs -h r5 /dev/sda1", "mkfs.odd -h 0 /dev/sda1"),
         *("mkfs -t vfat -F 32 -h 0 /dev/sda1", "mkfs.ext4 -L -h /dev/sda1"),
         *("mkfs -t ext4 -L --help /dev/sda1", "mkfs.xfs -L -V /dev/sda1"),

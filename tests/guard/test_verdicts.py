@@ -1,7 +1,7 @@
-"""The guard: dangerous in every disguise, and never in the way of what only looks like it.
+"""The guard blocks dangerous commands in every disguise, and allows what only resembles them.
 
-Nothing here is run. Every blocked line is also put behind every wrapper and into every quotation,
-where it has to stay blocked, and where it is data, where it must not be.
+Nothing here is run. The tests put every blocked line behind every wrapper and into every quotation,
+where it must stay blocked, and into data, where it must not be blocked.
 """
 
 from __future__ import annotations

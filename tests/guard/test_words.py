@@ -1,4 +1,4 @@
-"""Words are expanded as bash expands them: compared with bash itself."""
+"""Words expand as in bash, compared with bash itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shelld.guard.words import expand_word
 
 
 class Names:
-    """What words may refer to here, and in the bash that they are compared with."""
+    """The variables that words may refer to, here and in the bash used for comparison."""
 
     VALUES: ClassVar[dict[str, str]] = {
         "a": "one",
@@ -64,7 +64,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=500)
 @given(st.lists(PIECES, min_size=1, max_size=6).map("".join))
 def test_words_are_expanded_as_bash_expands_them(word: str) -> None:
-    # Who has a home here, and where, is not looked up.
+    # The guard does not look up users and their home directories.
     assume(not re.search(r"~[^/\s]", word))
     values = " ".join(
         f"{name}={shlex.quote(value)}" for name, value in Names.VALUES.items() if name != "#"

@@ -1,6 +1,6 @@
-"""`Client` and `AsyncClient` behind one face, for tests that hold for both, and peers for them.
+"""One interface to `Client` and `AsyncClient`, for tests that hold for both, and fake peers.
 
-A peer here is a short script in place of the daemon. Pytest's own timeout ends a test that hangs.
+A peer is a short script that replaces the daemon. Pytest's own timeout ends a test that hangs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import anyio.to_thread
 
 from shelld_client import AsyncClient, Client
 
-# Of a script in bash: answer the first call, which entering the client makes.
+# Bash code that answers the first call, which entering the client makes.
 GREETING = """read -r; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"""
 
-# A peer that answers every request at once, and nothing else: it is quicker than a daemon.
+# A peer that answers every request at once. It is faster than a daemon.
 ANSWERING = r"""
 n=1
 while read -r line; do
@@ -78,13 +78,13 @@ class _Awaited:
 async def _spawn_sync(
     command: Sequence[str] | None = None, **options: Any
 ) -> AsyncGenerator[Shell, None]:
-    # Entered and left on the event loop's thread: no other task has to run meanwhile.
+    # Enter and leave on the event loop's thread: no other task has to run meanwhile.
     with Client.spawn(command, **options) as client:
         yield cast("Shell", _Awaited(client))
 
 
 def spawn_of(kind: str) -> Spawn:
-    """Return what starts a client: "sync", or "asyncio" or "trio" for the asynchronous one."""
+    """Return the function that starts a client of this kind: "sync", "asyncio" or "trio"."""
     if kind == "sync":
         return _spawn_sync
     return cast("Spawn", AsyncClient.spawn)

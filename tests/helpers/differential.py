@@ -1,6 +1,6 @@
-"""Commands for which there must be no difference to ``bash -c``, one or more a line.
+"""Commands that must behave as in ``bash -c``, one per line.
 
-A line is a command of its own, but `NEWLINE` in it stands for a line end.
+`NEWLINE` in a line stands for a line end within the command.
 """
 
 from __future__ import annotations
@@ -501,8 +501,8 @@ true a b; echo $_
 
 COMMANDS: Final = [line.replace(NEWLINE, "\n") for line in _LINES.strip("\n").splitlines()]
 
-# In a session, these show what bash runs before them or after them. The documentation of sessions
-# says so.
+# In a session, these commands show what bash runs before or after them, as the documentation of
+# sessions says.
 EXPECTED_DIFFERENCES: Final = frozenset(
     {
         "trap '(' EXIT",

@@ -1,6 +1,6 @@
-"""Lines in classes: what each does is dangerous or harmless, whatever it looks like. None is run.
+"""Lines in classes, dangerous or harmless by what they do, not by their looks. None is run.
 
-A class has the dangerous lines first and then the harmless ones. ``␤`` is a line end.
+Each class lists the dangerous lines first, then the harmless ones. ``␤`` is a line end.
 """
 
 from __future__ import annotations

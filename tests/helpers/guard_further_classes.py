@@ -1,4 +1,4 @@
-"""Lines of further classes, in the form of `guard_classes`. None is run."""
+"""Lines of further classes, in the format of `guard_classes`. None is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that the guard blocks, by rule, and lines that only look like those. None is run."""
+"""Lines that the guard blocks, by rule, and lines that only resemble them. None is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More lines of the classes in `guard_classes`, in other words. None is run."""
+"""More lines for the classes of `guard_classes`, worded differently. None is run."""
 
 from __future__ import annotations
 

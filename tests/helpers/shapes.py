@@ -1,7 +1,7 @@
-"""What commands do to get away, or to stay.
+"""The ways in which commands try to escape, or to stay alive.
 
-Each is a script that is run with fd 9 open on a witness (see `oracles`) and the paths BEAT, of
-a heartbeat, and FIFO, of one that nobody writes to.
+Each shape is a script that runs with fd 9 open on a witness (see `oracles`), and with the paths
+BEAT, a heartbeat file, and FIFO, a named pipe that nobody writes to.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ PYTHON = f"{sys.executable} -S"
 
 
 class Shape(NamedTuple):
-    """`script` says "ready" on fd 9 `ready` times, once it has hidden. `waits`: bash stays too."""
+    """`script` writes "ready" to fd 9 `ready` times once it has hidden. `waits`: bash stays too."""
 
     script: str
     ready: int = 1
     waits: bool = True
 
 
-# What runs in the end: it says that it is there, and stays.
+# The final program of each shape: it reports that it runs, then stays.
 STAY = "sh -c 'echo ready >&9; exec sleep 60'"
 DETACHED = "</dev/null >/dev/null 2>&1"
 
@@ -64,6 +64,6 @@ if os.geteuid() == 0:
 
 
 def command_of(shape: Shape, *, witness: Path, beat: Path, fifo: Path) -> str:
-    """Return the whole command line."""
+    """Return the full command line."""
     script = f"BEAT={beat}; FIFO={fifo}; exec 9> {witness}; {shape.script}"
     return script + ("\nwait\nsleep 60" if shape.waits else "")

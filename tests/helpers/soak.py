@@ -1,9 +1,9 @@
-"""Many calls of all kinds, and what they must not leave: a long run, and a short one in the tests.
+"""Make many calls of all kinds and check for leaks: a long run, and a short one in the tests.
 
-Commands that end, fail, hang, hide, write much and are killed, in sessions that come and go; reads,
-cancellations, nonsense; runners and bashes killed from outside; and a client that at times does not
-read. Every request gets exactly one answer; memory, descriptors, threads, processes and files of
-the daemon are looked at again and again, and must stay what they were.
+Commands end, fail, hang, hide, write much output and are killed, in sessions that come and go. The
+client also reads, cancels, sends nonsense, at times does not read, and kills runners and bashes
+from outside. Every request gets exactly one answer. The run samples the daemon's memory,
+descriptors, threads, processes and files again and again; they must not grow.
 
 Usage: python -m soak [--calls N] [--seed N], with tests/helpers on the path; `make soak` does so.
 """
@@ -26,17 +26,17 @@ from typing import Any, NamedTuple
 from shelld.eventloop.memory import GIVE_BACK_S
 from support import Json, RawDaemon, children, descendants, spares_of, wait_for
 
-# What is killed from outside is worth a warning.
+# The kills from outside cause warnings.
 OPTIONS = ["--grace", "50", "--max-retained", "200", "--log-level", "error"]
 IN_FLIGHT = 24
 SESSIONS: list[str | None] = ["main", "a", "b", "c", "d", None]
-# What the daemon has at its start grows until all that it retains is there.
+# The daemon grows from its start until it retains as many shells as it may.
 WARM_UP_CALLS = 5_000
 MAX_GROWTH_MB = 5.0
-# That the daemon holds of a bash that waits, as one may at any moment.
+# The descriptors that the daemon holds for one spare shell, which may exist at any moment.
 SPARE_DESCRIPTORS = 12
 
-# JSON-RPC's own for a bug; and what nothing here may lead to.
+# JSON-RPC's internal error, and an error that nothing here may cause.
 UNEXPECTED = {-32603, 1006}
 
 COMMANDS = [
@@ -48,7 +48,7 @@ LONG_COMMANDS = ["sleep 300", "setsid sleep 300 & sleep 300", "yes", "trap '' TE
 
 
 class Sample(NamedTuple):
-    """What the daemon takes, after so many calls; of descriptors, without those of its spares."""
+    """The daemon's resources after `calls` calls; `descriptors` excludes those of spare shells."""
 
     calls: int
     resident_mb: float
@@ -84,7 +84,7 @@ class Soak:
                 return
             self._note(message)
             if choose.random() < 0.001:
-                # Meanwhile answers pile up, and commands go on.
+                # Meanwhile answers pile up and commands continue.
                 time.sleep(0.2)
 
     def _note(self, message: Json) -> None:
@@ -102,14 +102,14 @@ class Soak:
         self._room.release()
 
     def request(self, method: str, **params: Any) -> int:
-        """Send a request, once not too many are unanswered; return its id."""
+        """Send a request, once few enough are unanswered; return its id."""
         self._room.acquire()
         self._next_id += 1
         self._waiting[self._next_id] = threading.Event()
         self.daemon.request(method, params, self._next_id)
         return self._next_id
 
-    # -- what it does -----------------------------------------------------------------------
+    # -- actions ----------------------------------------------------------------------------
 
     def step(self) -> None:
         (action,) = self._random.choices(list(ACTIONS), list(ACTIONS.values()))
@@ -173,16 +173,16 @@ class Soak:
         self.request(method, **params)
 
     def kill_from_outside(self) -> None:
-        """A runner, the keeper, or something of a command."""
+        """Kill a runner, the keeper, or a process of a command."""
         victims = descendants(self.daemon.pid)
         if victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._random.choice(victims), signal.SIGKILL)
 
-    # -- what it sees -----------------------------------------------------------------------
+    # -- samples ----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Wait for all answers, then end all that runs."""
+        """Wait for all answers, then end everything that runs."""
         self._wait_for_answers()
         for session in ("main", "a", "b", "c", "d"):
             self.request("close_session", session=session)
@@ -193,7 +193,7 @@ class Soak:
             assert done.wait(60), "a request has no answer"
 
     def strangers(self) -> set[int]:
-        """What is below the daemon and is not one of its helpers, or a bash that waits."""
+        """Return the pids below the daemon that are neither helpers nor spare shells."""
         helpers = {child for keeper in children(self.daemon.pid) for child in children(keeper)}
         own = {*children(self.daemon.pid), *helpers, *spares_of(self.daemon)}
         return set(descendants(self.daemon.pid)) - own
@@ -206,7 +206,7 @@ class Soak:
         return int(self.status()["VmRSS"].split()[0]) / 1024
 
     def sample(self, calls: int, *, rest_s: float) -> Sample:
-        """Look at what is there once all has been answered, and the memory after a rest."""
+        """Wait for all answers, rest, and sample the daemon."""
         self.settle()
         pid = self.daemon.pid
         wait_for(lambda: not self.strangers(), "the end of what was killed")
@@ -252,9 +252,9 @@ ACTIONS: dict[Callable[[Soak], None], float] = {
 def run(
     calls: int, seed: int, *, every: int, say: Callable[[str], None], rest_s: float = 0.0
 ) -> list[Sample]:
-    """Make so many calls; return what was seen after each `every`. Raises AssertionError.
+    """Make `calls` calls; return one sample for each `every` of them. Raise AssertionError.
 
-    `rest_s` is how long the daemon is left alone before the first and the last look at it.
+    `rest_s` is how long the daemon rests before the first and the last sample.
     """
     soak = Soak(seed)
     samples: list[Sample] = []
@@ -273,10 +273,10 @@ def run(
 
 
 def check_growth(samples: list[Sample]) -> None:
-    """See that what was taken at the end is what was taken when all had settled."""
+    """Check that the last sample does not exceed the first, which was taken after the warm-up."""
     settled, last = samples[0], samples[-1]
     assert last.resident_mb <= settled.resident_mb + MAX_GROWTH_MB, (settled, last)
-    # A bash that is just being started, or ended, is counted with half of what it has.
+    # A spare shell that is starting or ending counts with half its descriptors.
     assert last.descriptors <= settled.descriptors + 8 + SPARE_DESCRIPTORS, (settled, last)
     assert last.threads <= settled.threads + 2, (settled, last)
     assert last.files <= settled.files, (settled, last)

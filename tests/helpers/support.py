@@ -1,6 +1,6 @@
-"""A real daemon as a child process, driven byte by byte, and helpers that wait for things.
+"""A real daemon as a child process, driven byte by byte, and helpers that wait for events.
 
-Nothing here sleeps a fixed time: everything polls for what it expects, with a deadline.
+Nothing here sleeps for a fixed time: everything polls for what it expects, with a deadline.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
 DAEMON_COMMAND = [sys.executable, "-W", "error", "-m", "shelld"]
 DEADLINE_S = 20.0
 
-# A daemon with other constants than it has: for tests that must not depend on how busy the
-# machine is.
+# Starts a daemon with changed constants, for tests that must not depend on the machine's load.
 _ALTERED_DAEMON = """
 import importlib, json, sys
 for name, value in json.loads(sys.argv.pop(1)).items():
@@ -42,11 +41,11 @@ T = TypeVar("T")
 
 
 def altered_daemon(constants: Mapping[str, float | str]) -> list[str]:
-    """Return the command line of a daemon with other constants, named by module and name."""
+    """Return the command line of a daemon with changed constants, given by module and name."""
     return [sys.executable, "-W", "error", "-c", _ALTERED_DAEMON, json.dumps(constants)]
 
 
-# Its stop is not bounded, so what can be answered or killed by then always is.
+# The time to stop is practically unlimited, so the daemon always answers and kills everything.
 PATIENT_DAEMON = altered_daemon(
     {"shelld.app.DRAIN_S": 60, "shelld.app.STOP_KILL_S": 60, "shelld.app.STOP_S": 60}
 )
@@ -63,7 +62,7 @@ def wait_for(condition: Callable[[], T], what: str = "the condition") -> T:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -72,7 +71,7 @@ def is_alive(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The pids of the processes that `pid` is the parent of."""
+    """Return the pids of the children of `pid`."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -85,12 +84,12 @@ def parent_of(pid: int) -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """The pids below `pid`, in no order."""
+    """Return the pids of all descendants of `pid`, in no order."""
     return [below for child in children(pid) for below in (child, *descendants(child))]
 
 
 def running_below(pid: int, word: str) -> list[int]:
-    """The pids below `pid` of processes whose command line has `word` in it."""
+    """Return the descendants of `pid` whose command line contains `word`."""
     found: list[int] = []
     for below in descendants(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -100,19 +99,19 @@ def running_below(pid: int, word: str) -> list[int]:
 
 
 def spares_of(daemon: RawDaemon) -> list[int]:
-    """The pids of the bashes that wait for a command."""
+    """Return the pids of the spare shells."""
     return running_below(daemon.pid, f"# shelld {daemon.pid}.")
 
 
 def started_at(pid: int) -> int:
-    """When a process was started, in ticks since the machine was."""
+    """Return when a process was started, in clock ticks since boot."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 class Gate:
-    """One moment that a command waits for: `wait` in the command, `open` in the test.
+    """A moment that a command waits for: `wait` in the command, `open` in the test.
 
-    For one use: two readers of a FIFO, one after the other, can both be served by one writer.
+    A gate works once: one writer can serve two successive readers of a FIFO.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,7 +128,7 @@ def _members(message: Json | list[Json]) -> list[Json]:
 
 
 class RawDaemon:
-    """Speaks the wire without the client library. Answers are collected as they come."""
+    """Speaks the wire protocol without the client library, and collects answers as they come."""
 
     def __init__(
         self,
@@ -187,14 +186,14 @@ class RawDaemon:
     # -- reading ----------------------------------------------------------------------------
 
     def read_bytes(self, seconds: float = DEADLINE_S) -> bytes:
-        """The next bytes of stdout, b"" at its end."""
+        """Return the next bytes of stdout, or b"" at its end."""
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], seconds)
         assert ready, f"no answer in {seconds:.0f} s"
         return os.read(self.process.stdout.fileno(), 1 << 20)
 
     def receive(self, seconds: float = DEADLINE_S) -> Any:
-        """The next message, of any id."""
+        """Return the next message, whatever its id."""
         if self._unclaimed:
             return self._unclaimed.pop(0)
         return self._receive_new(seconds)
@@ -208,7 +207,7 @@ class RawDaemon:
         return json.loads(event)
 
     def answers_to_the_end(self) -> Iterator[Json]:
-        """All answers that are still to come, those of batches one by one."""
+        """Yield all answers that are still to come, with batches split."""
         unclaimed, self._unclaimed = self._unclaimed, []
         for message in unclaimed:
             yield from _members(message)
@@ -224,7 +223,7 @@ class RawDaemon:
                 yield from _members(json.loads(event))
 
     def answer(self, request_id: Any) -> Json:
-        """The answer to one request; others are kept for later."""
+        """Return the answer to one request; keep the others for later."""
         for position, message in enumerate(self._unclaimed):
             if isinstance(message, dict) and cast("Json", message).get("id") == request_id:
                 return cast("Json", self._unclaimed.pop(position))
@@ -235,19 +234,19 @@ class RawDaemon:
             self._unclaimed.append(message)
 
     def call(self, method: str, params: Any = None) -> Any:
-        """The result of a request that must succeed."""
+        """Return the result of a request that must succeed."""
         answer = self.answer(self.request(method, params))
         assert "error" not in answer, answer
         return answer["result"]
 
     def fail(self, method: str, params: Any = None) -> Json:
-        """The error of a request that must fail."""
+        """Return the error of a request that must fail."""
         answer = self.answer(self.request(method, params))
         assert "result" not in answer, answer
         return cast("Json", answer["error"])
 
     def wait_for_spare(self) -> int:
-        """The pid of the bash that waits for the next command of the only session in use."""
+        """Return the pid of the spare shell that the only session in use takes next."""
         waiting: list[int] = []
 
         def one_waits() -> bool:
@@ -256,7 +255,7 @@ class RawDaemon:
             return bool(waiting)
 
         wait_for(one_waits, "a bash that waits")
-        # Where commands follow at once there are two: the one that was started first is the next.
+        # Rapid commands get two spare shells. The session takes the older one first.
         return waiting[0]
 
     def forget_answers(self) -> None:
@@ -267,12 +266,12 @@ class RawDaemon:
         return cast("Json", self.call("bash", {"command": command, **params}))
 
     def background(self, command: str, **params: Any) -> str:
-        """Start in the background and return the id."""
+        """Start a command in the background and return its id."""
         result = self.bash(command, run_in_background=True, **params)
         return cast("str", result["bash_id"])
 
     def rest(self) -> bytes:
-        """Everything until stdout ends."""
+        """Return everything until stdout ends."""
         data = b""
         while chunk := self.read_bytes():
             data += chunk
@@ -293,7 +292,7 @@ class RawDaemon:
         return self.process.wait(seconds)
 
     def close(self) -> None:
-        """End it however it can be ended; what it started goes with it."""
+        """End the daemon by any means, and all that it started."""
         with contextlib.suppress(OSError):
             if self.process.stdin is not None:
                 self.process.stdin.close()
@@ -310,7 +309,7 @@ class RawDaemon:
 
 @contextlib.contextmanager
 def raw_daemon(*args: str, stderr_is_silent: bool = True, **options: Any) -> Generator[RawDaemon]:
-    """A daemon for the length of the block; `stderr_is_silent`: it must not write there."""
+    """Run a daemon for the block. If `stderr_is_silent`, it must write nothing there."""
     daemon = RawDaemon(*args, **options)
     try:
         yield daemon
@@ -329,7 +328,7 @@ def ids_of(messages: Sequence[Json]) -> list[Any]:
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Run `work` in that many threads at once; raises what any of them raised."""
+    """Run `work` in `count` threads at once; raise what any of them raised."""
     barrier = threading.Barrier(count)
     errors: list[BaseException] = []
 

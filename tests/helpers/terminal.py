@@ -1,4 +1,4 @@
-"""What terminal programs write, whole and broken, and the text of it when it is read at once."""
+"""Terminal output, valid and broken, and the text that it becomes when read at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a tool that was executed."""
+"""Results of executed tools."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ async def background(call: Tools, command: str, **params: Any) -> str:
 
 
 async def ended(call: Tools, bash_id: str) -> ToolResult:
-    """What is read of a shell when it has ended."""
+    """Return what BashOutput reads once the shell has ended."""
     return await call("BashOutput", bash_id=bash_id, wait=20_000, until="exit")

@@ -1,4 +1,4 @@
-"""Tools to be tested with."""
+"""Sample tools for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shelld.tools import BaseTool, ExecutionContext, ToolCategory, ToolParameter
 
 
 class Tools(Protocol):
-    """`context` holds what differs from the default."""
+    """Call a tool by name. `context` holds the values that differ from the default."""
 
     async def __call__(self, name: str, /, *, context: Any = None, **params: Any) -> ToolResult: ...
 
@@ -24,12 +24,12 @@ async def echo(_context: ExecutionContext, message: str = "") -> ToolResult:
 
 
 async def everything(_context: ExecutionContext, **params: Any) -> ToolResult:
-    """Its output is what it was given."""
+    """Return the parameters as output."""
     return ToolResult.ok(params)
 
 
 class Sample(BaseTool):
-    """A tool that is what it is told to be. `calls` holds what its work was done with."""
+    """A configurable tool. `calls` holds the parameters of each call."""
 
     def __init__(
         self,

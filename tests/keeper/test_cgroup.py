@@ -1,4 +1,4 @@
-"""Which cgroup may be divided, and what is done with it."""
+"""Which cgroup may be divided, and how the keeper and runners use it."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def enclosed() -> Iterator[tuple[RawDaemon, Enclosure]]:
         with raw_daemon("--spare-shells", "0", prefix=cgroup.prefix) as daemon:
             daemon.call("ping")
             yield daemon, cgroup
-        # A runner whose keeper was killed removes its own.
+        # A runner whose keeper was killed removes its own cgroup.
         wait_for(lambda: not cgroup.divisions(), "the removal of all")
     finally:
         cgroup.close()
@@ -195,7 +195,7 @@ def test_cgroups_of_killed_runners_are_removed(
     for _ in range(3):
         keeper = daemon.bash("cut -d' ' -f4 /proc/$PPID/stat")["stdout"].strip()
         assert daemon.bash(f"kill -9 {keeper} $PPID; sleep 300")["reason"] == "lost"
-    # By the next keeper, at once.
+    # The next keeper removes it at once.
     wait_for(lambda: not stale.exists(), "its removal")
 
 

@@ -46,7 +46,7 @@ def test_several_messages_are_received_at_once() -> None:
 
 
 def small_pair(*, blocking: bool) -> tuple[Channel, Channel]:
-    """Two ends that have less room than a message takes."""
+    """Return two ends with less buffer space than a message needs."""
     ours, theirs = socket.socketpair()
     ours.setblocking(blocking)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -57,7 +57,7 @@ def test_a_message_sent_in_part_ends_the_channel() -> None:
     ours, theirs = small_pair(blocking=False)
     with pytest.raises(BlockingIOError):
         ours.send((RUN, b"x" * (INLINE_BYTES - 100)))
-    # The rest can never follow, so nothing else may.
+    # The rest of the message can never follow, so nothing else may.
     with pytest.raises(BrokenPipeError):
         ours.send((KILL, 9))
     assert ours.receive() is None

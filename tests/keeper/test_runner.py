@@ -1,4 +1,4 @@
-"""Keeper and runners without the daemon above them: the protocol, and that nothing is left."""
+"""Keeper and runners without the daemon: the protocol, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pool() -> Iterator[RunnerPool]:
 
 
 class Run:
-    """One command on a runner of its own."""
+    """One command on its own runner."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Run:
         self.messages: list[Message] = []
 
     def until(self, kind: int) -> Message:
-        """The first message of this kind; None of the others is lost."""
+        """Return the first message of this kind, without losing the others."""
         while True:
             for message in self.messages:
                 if message[0] == kind:
@@ -82,13 +82,13 @@ class Run:
             self.messages += [message for message, _ in received]
 
     def until_empty(self) -> None:
-        """Until nothing is left, as one of two messages says."""
+        """Wait until nothing is left, which one of two messages reports."""
         if not self.until(EXITED)[-1]:
             self.until(EMPTY)
 
     @property
     def runner(self) -> int:
-        """The runner's pid."""
+        """Return the runner's pid."""
         self.until(STARTED)
         assert self.channel.peer is not None
         return self.channel.peer.pid
@@ -143,7 +143,8 @@ def test_command_abandoned_before_its_runner_never_runs(
 def test_late_kill_spares_the_next_command(pool: RunnerPool) -> None:
     run = Run(pool, b"true")
     run.until_empty()
-    # Both, as the keeper continues a runner. So the kill and the next command arrive together.
+    # Stop both, as the keeper would continue a runner. So the kill and the next command arrive
+    # together.
     stopped = [parent_of(run.runner), run.runner]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
@@ -185,7 +186,7 @@ def test_all_but_two_unneeded_runners_end(pool: RunnerPool) -> None:
     def are_left(count: int) -> bool:
         return sum(map(is_alive, runners)) == count
 
-    # All were needed since the beginning; then three were; then none.
+    # First all were needed, then three, then none.
     for needed, left in ((6, 6), (3, 5), (0, 2), (0, 2)):
         channels = [pool.acquire() for _ in range(needed)]
         for channel in channels:
@@ -273,7 +274,7 @@ def test_a_pool_without_descriptors_refuses_and_works_again(pool: RunnerPool) ->
 
 class _LosingPool(RunnerPool):
     def lose_the_channel(self) -> None:
-        """As after a message that was sent in part."""
+        """Break the channel, as a partially sent message would."""
         assert self._keeper is not None
         self._keeper.shut_down()
 
@@ -290,7 +291,7 @@ def _replace_a_silent_keeper() -> None:
         other = Run(pool, b"true")
     other.until_empty()
     assert parent_of(other.runner) != keeper
-    # The old one has not ended, and neither has what it guards.
+    # The old keeper has not ended, and neither has the command that it guards.
     pool.expect_orphans()
     wait_for(lambda: pool.orphans() == [], "a look at all that is left")
     assert is_alive(bash)
@@ -307,7 +308,7 @@ def _replace_a_silent_keeper() -> None:
 
 
 def test_deaf_keeper_is_replaced_and_keeps_its_runners() -> None:
-    # In a process whose children are all of the pool.
+    # Use a separate process, whose children all belong to the pool.
     process = multiprocessing.get_context("fork").Process(target=_replace_a_silent_keeper)
     process.start()
     process.join(DEADLINE_S)
@@ -376,14 +377,14 @@ def test_leftovers_are_listed_and_the_list_follows_them(pool: RunnerPool, tmp_pa
 
 @pytest.mark.parametrize("count", [1, 200])
 def test_sigterm_reaches_all_at_once_wherever_they_are(pool: RunnerPool, count: int) -> None:
-    # Bash dies of it, and they become children of the runner, while they are being signalled.
+    # Bash dies of the signal, so the sleeps become children of the runner during the signalling.
     command = b"for i in {1..%d}; do setsid sleep 300 & done; wait" % count
     for _ in range(10 if count == 1 else 3):
         run = Run(pool, command)
         runner = run.runner
         wait_for(functools.partial(are_sleeping, runner, count), "the sleeps")
         run.channel.send((KILL, int(signal.SIGTERM), 60_000))
-        # Long before the grace is over.
+        # This returns long before the grace period ends.
         run.until_empty()
         assert os.waitstatus_to_exitcode(run.until(EXITED)[1]) == -signal.SIGTERM
         pool.release(run.channel)
@@ -416,8 +417,8 @@ def test_closed_socket_ends_the_tree(pool: RunnerPool, command: bytes) -> None:
     assert not is_alive(pid)
 
 
-# A double fork into a new session with every descriptor closed and no environment: what a daemon
-# does to get away. It notes its pid before it lets its parent go on.
+# Escapes like a daemon: a double fork into a new session, with every descriptor closed and no
+# environment. It writes its pid before its parent continues.
 ESCAPE = """
 import os, sys, time
 if os.fork() == 0:
@@ -458,7 +459,7 @@ def test_double_fork_closing_everything_is_killed(
 
 
 class _PatientPool(RunnerPool):
-    """Lets a runner end when that has been looked for so many times."""
+    """Lets a runner end after `looks_left` checks."""
 
     looks_left = 0
 
@@ -476,7 +477,7 @@ def _take_over_from_a_keeper() -> None:
     runner, (_, bash, *_) = run.runner, run.until(STARTED)
     keeper = parent_of(runner)
     os.kill(keeper, signal.SIGKILL)
-    # Stopped, as a busy machine may do to any process between the end of its sockets and its own.
+    # On a busy machine, any process may stall this way between closing its sockets and its end.
     os.kill(runner, signal.SIGSTOP)
     assert pool.is_dying(runner)
     wait_for(lambda: parent_of(runner) == os.getpid(), "the end of the keeper")
@@ -488,7 +489,7 @@ def _take_over_from_a_keeper() -> None:
 
 
 def test_orphans_are_found_after_runner_and_keeper_end() -> None:
-    # In a process whose children are all of the pool.
+    # Use a separate process, whose children all belong to the pool.
     process = multiprocessing.get_context("fork").Process(target=_take_over_from_a_keeper)
     process.start()
     process.join(DEADLINE_S)
@@ -556,9 +557,9 @@ def test_script_dies_before_it_sees_killed_children(pool: RunnerPool, tmp_path: 
     run.channel.close()
 
 
-# -- more ends at once than is reaped at once -----------------------------------------------------
+# -- more processes end than are reaped at once ---------------------------------------------------
 
-# As long as there is a child, another one has ended.
+# As long as there is a child, `wait` reports another ended process.
 _ENDLESS_ENDS = """
 import os
 def endless(wait):
@@ -569,7 +570,7 @@ def endless(wait):
 os.wait4, os.waitpid = endless(os.wait4), endless(os.waitpid)
 """
 _ONE_AT_A_TIME = "import shelld.keeper.orphan_reaper as s; s.REAPED_AT_ONCE = 1"
-# Once one has ended, all do before anybody looks again: there is one signal for them.
+# Once one process has ended, all end before the reaper looks again: they share one signal.
 _ALL_TOGETHER = f"""
 {_ONE_AT_A_TIME}
 import os
@@ -587,7 +588,7 @@ os.wait4 = call
 def altered_pool(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RunnerPool]:
-    """A pool whose keeper and runners first run the code of the parameter."""
+    """A pool whose keeper and runners first run the code in the parameter."""
     boot: str = getattr(pool_module, "_BOOT")  # noqa: B009 - private
     altered = boot.replace("from shelld", f"exec({request.param!r}); from shelld", 1)
     assert altered != boot
@@ -643,7 +644,7 @@ def test_deaf_keeper_ends_no_working_runner(altered_pool: RunnerPool) -> None:
     run.channel.close()
 
 
-# A kill is late from the start, and its first rounds have no effect.
+# The kill is late from the start, and its first rounds have no effect.
 _LATE_AND_WEAK = """
 import shelld.keeper.channel as channel, shelld.keeper.cgroup as cgroup, shelld.keeper.tree as tree
 import shelld.keeper.orphan_reaper as orphan_reaper
@@ -663,7 +664,7 @@ tree.Descendants.kill = weak(tree.Descendants.kill)
 @pytest.mark.parametrize(
     ("altered_pool", "is_told"),
     [
-        # The second round kills; 18 more are left, of a second each, to see that.
+        # The second round kills; 18 rounds of a second each are left to notice it.
         (_LATE_AND_WEAK.format(rounds=1, interval=1_000), False),
         (_LATE_AND_WEAK.format(rounds=ROUNDS_BEFORE_GIVING_UP, interval=1), True),
     ],
@@ -704,7 +705,7 @@ def test_kill_is_not_given_up_after_few_rounds(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(reaper_module, "kill_descendants", survivors)
     orphan_reaper = OrphanReaper()
     orphan_reaper.start_round()
-    # This process was given no processor meanwhile.
+    # The system gave this process no processor time meanwhile.
     now = 1_000.0
     for _ in range(ROUNDS_BEFORE_GIVING_UP - 1):
         orphan_reaper.kill_round(lambda _pid: False)

@@ -1,4 +1,4 @@
-"""Looking at the processes below this one, and signals that hit them and nobody else."""
+"""The scan of the processes below this one, and signals that hit only those."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support import is_alive, wait_for
 
 
 def below() -> dict[int, int]:
-    """The parents of the processes below this one."""
+    """Return the processes below this one, with their parents."""
     found = tree.walk()
     assert found is not None
     return dict(found)
@@ -28,7 +28,7 @@ def below() -> dict[int, int]:
 def test_descendants_are_found_without_children_file(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    # A kernel without CONFIG_PROC_CHILDREN, and a system without /proc, where ps(1) has to do.
+    # A kernel without CONFIG_PROC_CHILDREN, and a system without /proc, which needs ps(1).
     exists = os.path.exists
     script = "sleep 300 & sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
@@ -41,7 +41,7 @@ def test_descendants_are_found_without_children_file(
 
         monkeypatch.setattr("os.path.exists", without)
         by_ps = below()
-        # ps shows itself, too.
+        # ps lists itself, too.
         assert {pid: parent for pid, parent in by_ps.items() if is_alive(pid)} == found
         tree.kill_descendants()
 
@@ -65,7 +65,7 @@ def test_of_many_children_the_newest_are_killed(monkeypatch: pytest.MonkeyPatch)
             processes.enter_context(subprocess.Popen(["/bin/sleep", "300"])).pid for _ in range(5)
         ]
         assert sorted(tree.kill_descendants() or []) == pids[3:]
-        # Those that are spared do not hide the others, however many they are.
+        # Spared processes do not hide the others, however many they are.
         assert sorted(tree.kill_descendants(set(pids[2:]).__contains__) or []) == pids[:2]
         tree.kill_descendants({*pids[:2], *pids[3:]}.__contains__)
 
@@ -87,7 +87,7 @@ def test_zombies_have_no_descendants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reused_pid_is_not_signalled() -> None:
-    # Its parent is another one than that below which it was found.
+    # Its parent differs from the process below which it was found.
     script = "sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
         wait_for(lambda: len(below()) == 2, "the processes")
@@ -105,7 +105,8 @@ def test_signal_reaches_each_process_once(tmp_path: Path) -> None:
         f"trap 'echo >> {tmp_path}/count' TERM; echo >> {tmp_path}/ready\n"
         "while :; do sleep 0.01; done\n"
     )
-    # In the group of the command, in another one of its session, and in another session.
+    # One in the command's process group, one in another session, one in another group of its
+    # session.
     script = f"bash {counting} & setsid bash {counting} & set -m; bash {counting} & exec sleep 300"
 
     def lines(name: str) -> int:
@@ -117,7 +118,7 @@ def test_signal_reaches_each_process_once(tmp_path: Path) -> None:
         tree.Descendants().signal(signal.SIGTERM, process.pid)
         wait_for(lambda: lines("count") >= 3, "the signals")
         assert process.wait(10) == -signal.SIGTERM
-        # Without a leader, as it has died: those that are left are reached one by one.
+        # The leader has died, so the remaining processes are signalled one by one.
         tree.Descendants().signal(signal.SIGTERM, None)
         wait_for(lambda: lines("count") >= 6, "the signals")
         tree.kill_descendants()
@@ -129,7 +130,7 @@ ERRORS = ["EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EIO", "EINTR"]
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, function: str, error: str, word: str) -> None:
-    """Let a function fail where `word` is in its first argument."""
+    """Make a function fail if its first argument contains `word`."""
     module, _, name = function.rpartition(".")
     assert module == "os"
     real: Callable[..., Any] = getattr(os, name)
@@ -157,7 +158,7 @@ def test_unreadable_process_counts_as_alive(
             tree.Descendants().signal(signal.SIGCONT, None)
             assert tree.kill_descendants() == [process.pid]
         wait_for(lambda: not is_alive(process.pid), "its end")
-        # Its child has become one of this process, and is found.
+        # Its child is now a child of this process, and is found.
         tree.kill_descendants()
         wait_for(lambda: not tree.living_descendants(), "the end of all")
 
@@ -190,7 +191,7 @@ def test_unlistable_children_are_unknown(
     assert tree.Descendants().remaining(childless=False) is None
     assert tree.Descendants().kill(None) is False
     tree.Descendants().signal(signal.SIGTERM, None)
-    # To have no child is proof enough.
+    # Having no child is proof enough.
     assert tree.Descendants().remaining(childless=True) == []
 
 
@@ -198,7 +199,7 @@ def test_unlistable_children_are_unknown(
 def test_unlistable_session_is_not_empty(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
     failing(monkeypatch, "os.listdir", error, "/proc")
     members = tree.SessionMembers()
-    # A session that there is not.
+    # A session that does not exist.
     members.begin(-2)
     assert members.living() is None
     assert members.remaining(childless=True) is None

@@ -1,4 +1,4 @@
-"""When a foreground command is answered, and what becomes of it until then."""
+"""When `bash` answers a foreground command, and what happens to the command until then."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_cancelled_background_call_leaves_no_command(
 
 
 async def no_wait() -> None:
-    """The client has read everything."""
+    """Return at once: the client has read everything."""
 
 
 async def test_large_result_waits_for_memory() -> None:
@@ -85,7 +85,7 @@ async def test_large_result_waits_for_memory() -> None:
         assert refused.value.data["limit"] == "memory"
         shell = manager.get(refused.value.data["bash_id"])
         assert shell.stdout.unread_bytes == 300_000
-        # Its turn is over.
+        # The large answer's turn is over.
         context = RequestContext(daemon, large_answers=answers)
         large = await bash(context, BashParams("head -c 300000 /dev/zero"))
         assert isinstance(large, BashResult)

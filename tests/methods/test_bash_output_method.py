@@ -1,4 +1,4 @@
-"""The body of `bash_output`: turns to make a large answer, and what is kept for who reads."""
+"""The body of `bash_output`: turns for large answers, and what is kept for readers."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class EverythingPasses:
 
 
 class Text(str):
-    """A text of which can be told whether anybody still has it."""
+    """A text that supports weak references, to tell whether it is still referenced."""
 
 
 class NotingReader(StreamReader):
-    """Notes the text of each look."""
+    """A reader that records the text of each look."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(
@@ -138,7 +138,7 @@ async def test_shell_is_kept_while_it_is_read(is_cancelled: bool) -> None:
             with anyio.CancelScope() as scope:
                 await run_for_answer(context, BashParams("true"), look)
             with anyio.fail_after(20):
-                # A shell may be answered before it is let go.
+                # A shell may be answered before it is released.
                 while manager.list_shells() != [shell]:
                     await checkpoint()
         await bash(context, BashParams("true"))

@@ -1,4 +1,4 @@
-"""Units and escape sequences: found by the bytes alone, however they were cut."""
+"""Units and escape sequences are found from the bytes alone, however the bytes were cut."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stripped(data: bytes) -> bytes:
         (b"\x1b7x\x1b8\x1bc\x1b=\x1b>\x1bM\x1bD\x1b\\", b"x"),
         (b"\xc2\x9b31mx\xc2\x9b0m", b"x"),
         ("€\x1b[1mä\x1b[m😀".encode(), "€ä😀".encode()),
-        # No sequence: it stays, but for the ESC.
+        # Not a sequence: only the ESC is removed.
         (b"a[31mb", b"a[31mb"),
         (b"\x1b]never ended", b"]never ended"),
         (b"\x1b[\x1b[31mx", b"[x"),
@@ -43,7 +43,7 @@ def stripped(data: bytes) -> bytes:
         (b"\x1b\nx", b"\nx"),
         (b"\x1b\x1b\x1bcx", b"x"),
         (b"\x1b]0;a\x1b[31mb", b"]0;ab"),
-        # Cut short where the output ends.
+        # Sequences cut short by the end of the output.
         (b"x\x1b", b"x"),
         (b"x\x1b[", b"x"),
         (b"x\x1b[3;1", b"x"),
@@ -143,7 +143,7 @@ def test_first_unit_is_character_or_sequence(data: bytes, size: int) -> None:
     assert first_unit(data) == size
 
 
-# Bytes of which many sequences, whole and broken, come about by chance.
+# Bytes from which many valid and broken sequences arise by chance.
 _NOISE = (
     *(b"\x1b", b"[", b"]", b"P", b"(", b"\\", b"\x07", b"3", b";", b"m", b" ", b"\n", b"\r", b"x"),
     *(b"\xc3", b"\xa4", b"\xe2\x82", b"\xac", b"\xc2\x9b", b"\xff"),
@@ -152,7 +152,7 @@ noise = st.lists(st.sampled_from(_NOISE), max_size=24).map(b"".join)
 
 
 def text_of(data: bytes, *, is_end: bool) -> str:
-    # What a sequence stands between does not belong together.
+    # Bytes on both sides of a sequence must not be decoded together.
     pieces = without_escapes(data, is_end=is_end)
     return "".join(piece.decode("utf-8", "replace") for piece in pieces)
 
@@ -207,5 +207,5 @@ def test_hostile_output_takes_linear_time(data: bytes) -> None:
     began = time.process_time()
     stripped(data)
     whole_units(data)
-    # Quadratic time would be hours.
+    # Quadratic time would take hours.
     assert time.process_time() - began < 10

@@ -1,4 +1,4 @@
-"""Excerpts: all that is new if there is room, else its head and its tail, and what is between."""
+"""Excerpts: all new text if it fits, else its head, its tail, and the size of the gap."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_read_output_is_not_missing_once_dropped() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(look)
-        # It has read, and lets others go first.
+        # It has read, and lets other tasks run first.
         await anyio.lowlevel.checkpoint()
         output.forget()
     assert (len(reads[0].text), reads[0].dropped) == (100_000, 0)

@@ -1,4 +1,4 @@
-"""What a call gets of a stream: the head, or what is new, in steps that let others go first."""
+"""What a call gets of a stream: the head, or the new text, in steps that let other tasks run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_rest_begins_where_the_head_was_cut(data: bytes, limit: int, strip: bool
     rest = read_text(store, end, len(data), len(data), strip=strip, final=True).text
     joined = last_states(head + rest) if strip else head + rest
     assert joined.rstrip("\r") == whole.rstrip("\r")
-    # Not a unit less than fits; one has at most 20 bytes here.
+    # The head wastes less than one unit, which has at most 20 bytes here.
     assert len(head.encode()) > limit - len(TRUNCATED_SUFFIX) - 20 or "\r" in data.decode("latin-1")
 
 
@@ -111,7 +111,7 @@ def test_head_without_room_is_the_suffix_only() -> None:
     assert head_of(stream_of(data).store, 19) == ("😀" + TRUNCATED_SUFFIX, 4, True)
 
 
-# -- what is new ------------------------------------------------------------------------------
+# -- new text ---------------------------------------------------------------------------------
 
 
 def test_only_plain_reads_move_the_position() -> None:
@@ -209,7 +209,7 @@ def test_overtaken_read_restarts_after_the_other() -> None:
             await anyio.lowlevel.checkpoint()
             quick.take(await quick.look(final=True))
         assert slow.was_overtaken
-        # What the other one has left need not be waited for.
+        # The text that the other read has left is available without waiting.
         assert slow.has_news
         return await slow.look(final=True)
 
@@ -225,7 +225,7 @@ def test_gap_takes_no_room_of_the_read() -> None:
 
 
 async def turns_during(action: Callable[[], Awaitable[object]]) -> int:
-    """How often others had their turn meanwhile."""
+    """Return how often other tasks ran meanwhile."""
     turns = 0
 
     async def count() -> None:
@@ -267,7 +267,7 @@ async def test_others_go_more_often_where_escapes_are_dense(unit: bytes) -> None
 
 
 async def longest_turn(action: Callable[[], Awaitable[object]]) -> float:
-    """The most processor time, in seconds, that passes between two turns of others."""
+    """Return the longest processor time, in seconds, between two turns of other tasks."""
     turns = [time.thread_time()]
 
     async def look_at_clock() -> None:
@@ -332,7 +332,7 @@ async def test_a_growing_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 async def everything() -> AsyncIterator[LineFilter]:
-    """A filter that every line matches."""
+    """A filter that matches every line."""
     async with Filters(RunnerPool()).open("") as line_filter:
         assert line_filter is not None
         yield line_filter
@@ -363,7 +363,7 @@ async def test_unfinished_line_is_held_until_its_end(
 async def test_only_max_bytes_cuts_a_line(everything: LineFilter) -> None:
     stream = stream_of(b"x" * 50 + b"\ny\nz\n")
     assert await take_lines(stream, everything, max_bytes=20) == ("x" * 20, 0, 20, 0, True)
-    # This one has room in the next call.
+    # This line fits in the next call.
     assert await take_lines(stream, everything, max_bytes=35) == (
         "x" * 30 + "\ny\nz\n",
         20,
@@ -394,7 +394,7 @@ async def test_a_line_is_matched_in_its_last_state() -> None:
     async with Filters(RunnerPool()).open("^9") as line_filter:
         assert line_filter is not None
         assert (await take_lines(stream, line_filter)).text == "90%\n"
-        # Of an overwritten line, another reader may have had the beginning.
+        # Another reader may have received the beginning of an overwritten line.
         stream.read_position = 10
         assert (await take_lines(stream, line_filter, final=True)).text == "\r95%"
 

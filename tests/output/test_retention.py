@@ -1,4 +1,4 @@
-"""Who keeps how much, alone and beside others."""
+"""How much output each shell keeps, alone and beside others."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def test_both_streams_of_a_shell_share_its_room(
         output.append(output.stdout if to_stdout else output.stderr, b"x" * size)
         kept = [store.kept for store in stores]
         total = sum(store.written for store in stores)
-        # All that there is room for, and not a byte more.
+        # They keep as much as there is room for, and not a byte more.
         assert sum(kept) == min(total, limit)
         for store in stores:
-            # Neither loses what is its fair share.
+            # Neither loses its fair share.
             assert store.kept >= min(store.written, limit // 4)
 
 
@@ -70,7 +70,7 @@ def test_replaced_stream_has_only_the_new_text() -> None:
     store = output.stdout.store
     assert (store.written, store.dropped, store.read(0, 100).data) == (3, 0, b"new")
     assert output.stored_blocks == 1
-    # It shares the room as it did, and a quarter is its head again.
+    # It shares the room as before, and a quarter is its head again.
     output.append(output.stdout, bytes(5 * BLOCK_BYTES))
     assert store.kept + output.stderr.store.kept == 4 * BLOCK_BYTES + 2
     assert store.read(0, MANY).data == b"new" + bytes(BLOCK_BYTES - 3)
@@ -177,7 +177,7 @@ def test_ended_shell_gives_up_both_streams(spool_directory: str) -> None:
     fill(ended, 2)
     ended.append(ended.stderr, bytes(BLOCK_BYTES + 10_000))
     retention.finish(ended)
-    # What is more than a little goes to the disk, too.
+    # A remainder that is not small goes to the disk, too.
     assert (ended.stdout.store.stored_blocks, ended.stderr.store.stored_blocks) == (2, 2)
     fill(running, 3)
     assert ended.stored_blocks == 0
@@ -192,7 +192,7 @@ def test_largest_running_shell_gives_up_room_next(spool_directory: str) -> None:
     fill(large, 24)
     fill(small, 8)
     fill(small, 1)
-    # It gives up an eighth.
+    # The large shell gives up an eighth.
     assert [output.stored_blocks for output in (large, small)] == [21, 9]
     fill(small, 100)
     assert large.stored_blocks + small.stored_blocks <= 32
@@ -218,7 +218,7 @@ def test_forgotten_output_frees_disk_space(
     assert [reference() for reference in forgotten] == [None, None]
     other = retention.open()
     fill(other, 11)
-    # Nobody else is asked for room, and so what it has is all on the disk.
+    # No other shell is asked for room, so all its output stays on the disk.
     assert (other.stored_blocks, other.stdout.store.kept) == (10, 10 * BLOCK_BYTES)
     retention.close()
 
@@ -262,7 +262,7 @@ def test_a_broken_disk_takes_nothing_from_others(
     fill(running, 100)
     assert (ended.error, ended.stdout.store.dropped) == (None, 0)
     assert running.error == "EIO"
-    # The beginning and the end, from memory.
+    # The beginning and the end are read from memory.
     store = running.stdout.store
     assert store.kept == 4 * BLOCK_BYTES
     assert store.read(0, 1 << 30).data == bytes(BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""The file without a name: what it holds, what it takes, and where it cannot be found."""
+"""The unnamed file: its contents, its size, and where nobody can find it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_free_space_at_end_is_truncated(spool: Spool) -> None:
     assert disk_bytes(spool) == 8 * BLOCK_BYTES
     spool.shrink()
     assert disk_bytes(spool) == spool.size == 2 * BLOCK_BYTES
-    # Nothing is given out twice, although what was freed before is used again.
+    # No block is used twice, although freed blocks are reused.
     again = [put(spool, b"y" * BLOCK_BYTES) for _ in range(6)]
     assert sorted([*blocks[:2], *again]) == list(range(8))
     assert spool.put(b"z") is None
@@ -113,7 +113,7 @@ def test_short_write_is_finished_or_an_error(spool: Spool, monkeypatch: pytest.M
         spool.put(content)
     assert caught.value.errno == errno.ENOSPC
     monkeypatch.undo()
-    # The block is still there to be had.
+    # The block is still free.
     assert put(spool, content) == block
 
 

@@ -1,4 +1,4 @@
-"""One stream against the simplest model there is: all the bytes in one string."""
+"""One stream, compared with the simplest model: all bytes in one string."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shelld.output.store import MEMORY_BLOCKS, WINDOW_BYTES, MemoryBlocks, Strea
 
 
 def pattern(start: int, stop: int) -> bytes:
-    """Bytes that are a function of their offset, and not of the offset within a block."""
+    """Return bytes that depend on their offset, and not only on the offset within a block."""
     return bytes((offset * 2_654_435_761 >> 13) & 0xFF for offset in range(start, stop))
 
 
@@ -23,7 +23,7 @@ _PATTERN = pattern(0, 1 << 21)
 
 
 class FaultyBlocks(MemoryBlocks):
-    """Takes and gives back only what it is let."""
+    """Blocks that can refuse, lose or fail on demand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class FaultyBlocks(MemoryBlocks):
 
 
 def read_all(store: StreamStore, step: int) -> tuple[bytes, int]:
-    """Everything kept, read from the beginning on, and how much was said to be dropped."""
+    """Read everything from the beginning; return the kept data and the count of dropped bytes."""
     data, dropped, position = b"", 0, 0
     while position < store.written:
         kept = store.read(position, step)
@@ -58,7 +58,7 @@ def read_all(store: StreamStore, step: int) -> tuple[bytes, int]:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Whatever is dropped, lost, refused or given up, what is read is right and all is counted."""
+    """Whatever is dropped, lost, refused or given up, reads are right and all bytes are counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class StoreMachine(RuleBasedStateMachine):
     def read(self, step: int) -> None:
         if step == 1000 and self.store.kept > 3 * BLOCK_BYTES:
             return
-        # A loss is noticed while it is read; then all is as it is.
+        # A read notices a loss; after that, the counts are final.
         read_all_quietly(self.store)
         data, dropped = read_all(self.store, step)
         assert (len(data), dropped) == (self.store.kept, self.store.dropped)
@@ -197,7 +197,7 @@ def test_dropped_bytes_of_range_are_counted(start: int, end: int, dropped: int) 
 def test_offsets_exceed_32_bits() -> None:
     store = StreamStore(1 << 20)
     chunk = bytes(1 << 20)
-    # As if it had run for long; to write so much would take a minute.
+    # Simulate a long run; writing that much would take a minute.
     store.append(chunk * 2)
     store.drop(1 << 20)
     store.written += 1 << 33

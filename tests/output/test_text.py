@@ -1,4 +1,4 @@
-"""Bytes to text: the same text for every way to read the bytes."""
+"""Bytes to text: the same text for every way of reading the bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STRIP = pytest.mark.parametrize("strip", [True, False])
         (b"\xf0\x9f\x98", "\ufffd"),
         (b"a\x00b\x07\x08\x0b\x7f", "a\x00b\x07\x08\x0b\x7f"),
         (b"\xef\xbb\xbfa", "\ufeffa"),
-        # An escape sequence never makes a character of two halves.
+        # An escape sequence never joins two halves into a character.
         (b"\xe2\x82\x1b[m\xac", "\ufffd\ufffd"),
     ],
 )
@@ -49,7 +49,7 @@ def test_invalid_bytes_are_replaced_and_controls_kept(data: bytes, text: str) ->
         ("long state\rshort\n", "short\n"),
         ("a\r1\r2\nb\r3\n", "2\n3\n"),
         ("\rfirst", "first"),
-        # No state follows: this is a line end, or the state still stands.
+        # No state follows: this is a line end, or the state is still current.
         ("a\r\nb\r\n", "a\r\nb\r\n"),
         ("50%\r", "50%\r"),
         ("a\rb\r\n", "b\r\n"),
@@ -198,7 +198,8 @@ def test_reads_of_any_size_give_the_same_text(data: bytes, size: int, strip: boo
     texts = read_to_end(stored(data), size, strip=strip)
     whole = text_of(data, strip=strip)
     text = joined(texts, strip=strip)
-    # Where the output ends, so does every line: there a return is dropped, if it is read with it.
+    # Every line ends where the output ends. A return there is dropped if it is read together with
+    # the end of the output.
     assert text.rstrip("\r") == whole.rstrip("\r")
 
 
@@ -225,7 +226,7 @@ def test_there_is_text_when_a_read_finds_some(
     store = stored(data)
     found = read_text(store, start, len(data), 1 << 20, strip=strip, final=final)
     expected = has_text(store, start, len(data), strip=strip, final=final)
-    # A return that only sequences follow is waited with, although those are whole.
+    # A return followed only by sequences is held back, although the sequences are complete.
     if "\r" not in data.decode("latin-1"):
         assert (found.end > start) is expected
 

@@ -1,8 +1,9 @@
-"""A process that is never there when it is looked for: it lives 1 ms, in a session of its own, and
-hands over to a child. Tells fd 9 once that it flies; ends by itself after 30 s.
+"""A process that no scan can find: it lives 1 ms in its own session, then forks its successor.
 
-Nobody may reap as fast as comets end, on a machine that has no processor to spare. So the argument
-limits how often one hands over: together they must not take all the pids of the machine.
+It writes to fd 9 once when it starts, and ends by itself after 30 s.
+
+On a machine without a spare processor, no process can reap as fast as comets end. So the argument
+limits how often one forks: together they must not use all pids of the machine.
 """
 
 import os

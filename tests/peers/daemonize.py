@@ -1,7 +1,7 @@
-"""What a daemon does to get away: a double fork, a session of its own, every descriptor closed.
+"""Escape like a daemon: a double fork, a new session, every descriptor closed.
 
-No witness can be held that way, so it beats: a byte a tick, appended to the file named by its
-argument.
+Such a process cannot hold a witness, so it beats: it appends one byte per tick to the file named by
+its argument.
 """
 
 import os

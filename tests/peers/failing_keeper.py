@@ -1,8 +1,8 @@
-"""A daemon whose keeper, or runners, have one function that fails once, whenever a test wants it.
+"""A daemon whose keeper or runners have one function that fails once, on demand.
 
 Arguments: "keeper" or "runner", the name of a function such as "os.open", a directory, and the
-daemon's own. The function fails when a file "armed" is in that directory, whose content is the name
-of an exception or of an errno. The process that has failed renames that file to "fired".
+daemon's own. The function fails when the directory contains a file "armed", whose content names an
+exception or an errno. The process that has failed renames the file to "fired".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ keeper.main(3, *sys.argv[2:])
 
 def break_function(process: str, function: str, directory: str) -> None:
     keeper = os.getpid()
-    # As they were, since one of them is about to be replaced.
+    # Keep the originals, since one of them is about to be replaced.
     rename, open_, read, close, getpid = os.rename, os.open, os.read, os.close, os.getpid
     armed, fired = f"{directory}/armed", f"{directory}/fired"
 
@@ -41,7 +41,7 @@ def break_function(process: str, function: str, directory: str) -> None:
             descriptor = open_(armed, os.O_RDONLY)
             name = read(descriptor, 100).decode()
             close(descriptor)
-            # Of several processes, one succeeds.
+            # Only one of several processes succeeds.
             rename(armed, fired)
         except OSError:
             return
@@ -53,7 +53,7 @@ def break_function(process: str, function: str, directory: str) -> None:
     def failing(real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             if real is close:
-                # A descriptor is closed even if that fails.
+                # A descriptor is closed even if close(2) fails.
                 close(*args)
                 fail_if_armed()
                 return None

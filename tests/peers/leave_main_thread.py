@@ -1,7 +1,6 @@
-"""A process whose first thread has ended while another goes on: ps(1) shows it as a zombie.
+"""A process whose first thread has ended while another runs: ps(1) shows it as a zombie.
 
-The second thread waits until that is so, writes the PID into the file named by the argument, and
-sleeps.
+The second thread waits for that, writes the PID to the file named by the argument, and sleeps.
 """
 
 import ctypes
@@ -10,7 +9,8 @@ import sys
 import threading
 import time
 
-# pthread_exit(3) would unwind the frames of the interpreter. This ends the calling thread alone.
+# Unlike pthread_exit(3), which would unwind the interpreter's frames, this only ends the calling
+# thread.
 SYS_EXIT = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
 FIRST_THREAD = f"/proc/self/task/{os.getpid()}/stat"
 

@@ -1,4 +1,4 @@
-"""A child under ptrace(2) that is stopped, and a tracer that never lets it go on."""
+"""A stopped child under ptrace(2), and a tracer that never lets it continue."""
 
 import ctypes
 import os

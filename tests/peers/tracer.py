@@ -1,4 +1,4 @@
-"""Stops the process whose pid it is given as a debugger does, says so, and never lets it go on."""
+"""Stop the process with the given pid as a debugger does, report it, and never continue it."""
 
 import ctypes
 import os

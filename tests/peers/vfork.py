@@ -1,4 +1,4 @@
-"""A parent that vfork(2) holds up: its child waits for a FIFO before it becomes a program.
+"""A parent blocked in vfork(2): its child waits for a FIFO before it calls exec.
 
 The argument is the FIFO, which nobody writes to.
 """

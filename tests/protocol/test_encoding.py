@@ -1,4 +1,4 @@
-"""JSON is made as msgspec makes it, but a shortage of memory is an error."""
+"""JSON encoding equals msgspec's, except that a shortage of memory is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as values: what a program can do with them."""
+"""Errors as values, and how a program can use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes in, messages out: tables, every split, and what comes after a bad message."""
+"""Bytes in, messages out: tables, every split, and the input after a bad message."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_how_a_stream_is_split_changes_nothing(streams: list[bytes], cuts: list[
 )
 def test_encoded_messages_are_decoded(messages: list[bytes]) -> None:
     for framing in Framing:
-        # The first byte must tell the framing, as it does for JSON.
+        # The first byte must identify the framing, as it does for JSON.
         stream = b"".join(encode_frame(b"[" + message, framing) for message in messages)
         expected = [b"[" + message if len(message) < LIMIT else TOO_LARGE for message in messages]
         assert events([stream]) == expected

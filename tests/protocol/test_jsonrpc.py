@@ -1,4 +1,4 @@
-"""Envelopes, pure: what a message is, and what an answer looks like."""
+"""Envelopes, without I/O: the kinds of messages, and the form of answers."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_oversized_batch_takes_no_memory() -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # The message itself is copied once, to see that it is UTF-8.
+    # The decoder copies the message once, to check that it is UTF-8.
     assert peak < 2 * len(data)
 
 
@@ -144,10 +144,10 @@ def test_accepted_nesting_decodes_deeper_in_the_stack(
 def test_promised_nesting_is_accepted_everywhere(
     bracket: tuple[bytes, bytes],
 ) -> None:
-    # The message and its params are two of them.
+    # The message and its params are two of the levels.
     nest = bracket[0] * (MAX_LEVELS - 2) + b"1" + bracket[1] * (MAX_LEVELS - 2)
     request = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b}}' % nest
-    # More than the daemon has around it, and little enough for the tests' own stack.
+    # A deeper stack than the daemon's, and small enough for the tests' own stack.
     assert isinstance(_call_deeper(40, lambda: decode_message(request)), Request)
 
 

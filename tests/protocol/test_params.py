@@ -1,6 +1,6 @@
-"""From JSON to params: the leniencies of the protocol and the sentences of its refusals.
+"""From JSON to params: the protocol's leniencies and its refusal messages.
 
-The sentences are also tested over the wire, in e2e/test_protocol.py; here are the rules.
+These tests cover the rules; e2e/test_protocol.py tests the messages over the wire, too.
 """
 
 from __future__ import annotations

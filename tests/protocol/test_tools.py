@@ -1,4 +1,4 @@
-"""Parameters, results and contexts: pure values, and the sentences about them."""
+"""Parameters, results and contexts: pure values, and the messages about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jsonrpcserver, imported by halves: what it costs, and that nobody else is hurt by it."""
+"""The partial import of jsonrpcserver: its cost, and that it harms no other importer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_jsonrpcserver_can_be_imported_before_and_after(script: str) -> None:
 
 def test_failed_request_is_freed_without_collector() -> None:
     class Held:
-        """As an output that goes into the error's data."""
+        """Stands for the output in an error's data."""
 
     held: weakref.ref[Held] | None = None
 

@@ -1,4 +1,4 @@
-"""An unexpected exception ends one thing: a shell, a request, a preload; the rest goes on."""
+"""An unexpected exception ends one shell, request or preload; the rest continues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from support import is_alive
 def fails_once(
     method: Callable[..., Any], when: Callable[..., bool] = lambda *_, **__: True
 ) -> Callable[..., Any]:
-    """Return a method that raises at its first call, or the first one for which `when` is true."""
+    """Return a method that raises at its first call, or its first call for which `when` is true."""
     calls = iter((True,))
 
     def failing(*args: Any, **options: Any) -> Any:
@@ -72,7 +72,7 @@ async def test_a_failed_supervision_ends_its_own_shell_only(
         other = await start_shell(manager, "sleep 300", "/")
         with monkeypatch.context() as patch:
             patch.setattr(*place, fails_once(getattr(*place), is_not_other))
-            # A deadline, to be met.
+            # The shell needs a deadline that it can meet.
             timeout = TimeoutPolicy(100, "background", 1_000)
             request = StartRequest("sleep 300 & echo $!; sleep 300", cwd="/", timeout=timeout)
             shell = await manager.start(request)

@@ -1,4 +1,4 @@
-"""The loop with methods that misbehave: every accepted request gets exactly one answer."""
+"""The server with methods that misbehave: every accepted request gets exactly one answer."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ METHODS = {name: as_method(NoParams, body) for name, body in BODIES.items()}
 
 
 async def talks(context: RequestContext, _params: NoParams) -> None:
-    """Far more than a client that does not read should make anybody keep."""
+    """Send far more than the daemon should keep for a client that does not read."""
     for number in range(3 * MAX_BACKLOG_BYTES // 10_000):
         context.notify("progress", {"number": number, "text": "x" * 10_000})
 
@@ -150,7 +150,7 @@ class Peer:
 async def served(
     max_in_flight: int = 4096, drain_s: float = 0.05, large: Body | None = None
 ) -> AsyncGenerator[Peer]:
-    """A server over pipes; when the block ends, so does its input, and it must stop."""
+    """Run a server over pipes. When the block ends, its input ends, and it must stop."""
     stdin, stdin_end = os.pipe()
     stdout, stdout_end = os.pipe()
     peer = Peer(stdin_end, stdout)
@@ -167,7 +167,7 @@ async def served(
 
                 async def serve() -> None:
                     await server.read_requests()
-                    # Whoever waits for this runs once the time of the drain has begun.
+                    # Tasks that wait for this run once the time of the drain has begun.
                     draining.set()
                     await server.drain(drain_s)
                     server.refuse_in_flight()
@@ -186,7 +186,7 @@ LARGE_BYTES = MAX_BACKLOG_BYTES + (1 << 20)
 
 
 class LargeBody:
-    """A body whose answers are large; counts those that it has made."""
+    """A body with large answers; it counts the answers that it has made."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -198,7 +198,7 @@ class LargeBody:
 
 
 class Held:
-    """As the output of a command, in the hands of its request."""
+    """Stands for a command's output, held by its request."""
 
     alive = 0
 
@@ -219,7 +219,7 @@ DRAIN_S = 0.5
 
 
 def stalls_after(draining: anyio.Event) -> Body:
-    """Return a body that stands for a machine that stops running the daemon while it drains."""
+    """Return a body that simulates a machine that stops running the daemon while it drains."""
 
     async def stalls(_context: RequestContext, _params: NoParams) -> str:
         await draining.wait()
@@ -323,7 +323,7 @@ async def test_unusable_batch_member_is_answered(
             return False
 
     class Response(metaclass=Unsure):
-        """Stands for what is told apart first."""
+        """Stands for the class that is checked first."""
 
     monkeypatch.setattr("shelld.server.serve.Response", Response)
     async with served() as peer:
@@ -425,7 +425,7 @@ async def test_own_error_arrives_unchanged() -> None:
 def failing(
     function: Callable[..., Any], times: float, error: type[Exception] = ValueError
 ) -> Callable[..., Any]:
-    """Return a function that raises so many times before it does what `function` does."""
+    """Return a function that raises `times` times before it calls `function`."""
     calls = itertools.count(1)
 
     def fail_first(*args: Any) -> Any:
@@ -535,7 +535,7 @@ async def test_cancellations_are_read_while_requests_wait() -> None:
         cancels = [cancel(5), cancel(4), cancel(1)]
         peer.send(request("forever", 1), request("forever", 2), *waiting, *cancels)
         answers = [(await peer.receive())["id"] for _ in range(4)]
-        # Those that wait are cancelled at once.
+        # Waiting requests are cancelled at once.
         assert answers[:2] == [5, 4]
         assert set(answers[2:]) == {1, 3}
         peer.send(request("nothing", 6))
@@ -562,13 +562,13 @@ async def test_cancellation_costs_the_same_at_any_load(
     monkeypatch.setattr("shelld.server.serve.id_key", CountedKey)
     ids = list(range(50))
     async with served(max_in_flight=len(ids) // 2) as peer:
-        # Half of them wait until others have ended.
+        # Half of the requests wait until others have ended.
         peer.send(*(request("forever", request_id) for request_id in ids))
         peer.send(*(cancel(request_id) for request_id in ids))
         answers = [await peer.receive() for _ in ids]
     assert sorted(answer["id"] for answer in answers) == ids
     assert {answer["error"]["code"] for answer in answers} == {-32800}
-    # A few for each: when it is entered, found and taken out again.
+    # A few comparisons per request: when it is entered, found and removed.
     assert comparisons < 10 * len(ids)
 
 

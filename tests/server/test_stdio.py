@@ -1,4 +1,4 @@
-"""Output never waits, whatever it writes to, and keeps the order."""
+"""Output never blocks, whatever it writes to, and keeps the order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_answers_arrive_whole_on_a_nonblocking_stream(
     with anyio.fail_after(20):
         for piece in pieces:
             output.write(piece)
-        # Nobody has read anything, so the stream is full and the writer has met EAGAIN.
+        # Nothing has been read, so the stream is full and the writer has met EAGAIN.
         assert output.backlog > 1_000_000
         assert not output.is_broken
         data = await anyio.to_thread.run_sync(read_all, read, len(expected))
@@ -88,7 +88,8 @@ async def test_taken_output_is_not_kept() -> None:
     references = sys.getrefcount(data)
     with anyio.fail_after(10):
         output.write(data)
-        # The pipe has its beginning, the queue a copy of the rest: only a second one is as it is.
+        # The pipe has its beginning, the queue a copy of the rest: only a second write is kept as
+        # is.
         output.write(data)
         await anyio.to_thread.run_sync(read_all, read, 2 * len(data))
         while sys.getrefcount(data) != references:

@@ -1,4 +1,4 @@
-"""What a session keeps of what its commands leave, whatever they make of a dump."""
+"""What a session keeps of a command's dump, even if the command tampers with it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DUMPED = subprocess.run(
 ).stdout
 
 MOUNTS = Mounts()
-# It keeps the list open.
+# Open the mount list here, as it stays open.
 MOUNTS.may_hang(b"/")
 
 
@@ -47,7 +47,7 @@ def new_session(base: ShellState) -> Session:
 
 
 def functions_dump(count: int) -> bytes:
-    """A dump like `DUMPED`, of a bash with that many functions more."""
+    """Return a dump like `DUMPED`, with `count` more functions."""
     parts = DUMPED.split(b"\0")
     names = [b"g%d" % number for number in range(count)]
     parts[4] += b"".join(b"declare -f %s\n" % name for name in names)
@@ -57,7 +57,7 @@ def functions_dump(count: int) -> bytes:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A real dump with a few changes."""
+    """Return a real dump with a few changes."""
     dump = bytearray(DUMPED)
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(dump)))
@@ -75,7 +75,7 @@ def test_no_dump_makes_a_session_raise(dump: bytes) -> None:
     assert reason in (None, Unkept.MISSING, Unkept.INCOMPLETE, Unkept.UNREADABLE)
     before = BASE
     if reason is None:
-        # What is said to be kept is what the next command starts from.
+        # The next command starts from the state that the session claims to keep.
         before = parse_dump(dump) or pytest.fail("it was said to be readable")
     assert session.state.variables == before.variables
     assert session.resolve(None).startswith("/")
@@ -115,7 +115,7 @@ def test_unknown_directory_keeps_the_sessions() -> None:
 
 
 def seconds_to_parse(dump: bytes) -> float:
-    """Processor time, the least of three."""
+    """Return the lowest processor time of three runs, in seconds."""
     times: list[float] = []
     for _ in range(3):
         began = time.thread_time()
@@ -127,7 +127,7 @@ def seconds_to_parse(dump: bytes) -> float:
 def test_functions_take_time_in_proportion_to_their_number() -> None:
     few, many = functions_dump(5_000), functions_dump(40_000)
     assert len((parse_dump(many) or BASE).names) == 40_002
-    # Eight times as many; a search for each in all would take 64 times as long.
+    # Eight times as many functions. A quadratic search would take 64 times as long.
     assert seconds_to_parse(many) < 24 * seconds_to_parse(few)
 
 
@@ -145,7 +145,7 @@ async def test_a_long_dump_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(left, Left)
     settled: list[bool] = []
     assert session.when_settled(lambda: settled.append(True))
-    # Until it has been read, nobody else waits for it.
+    # Until a thread has parsed the dump, the session keeps its old state.
     assert session.state is BASE
     assert await session.settle(left) is None
     assert b"g39999" in session.state.names
@@ -280,7 +280,7 @@ def test_a_late_write_reaches_no_other_file(tmp_path: Path) -> None:
         path.write_bytes(DUMPED + first.mark)
     assert {file.read_text() for file in files} == {"untouched"}
     second = Recorder(session, None, None)
-    # It begins with nothing, and does not take another command's state for its own.
+    # The file starts empty, and the second command does not take another command's state.
     assert (second.path, path.read_bytes()) == (str(path), b"")
     path.write_bytes(DUMPED + first.mark)
     second.keep(has_exited=True)

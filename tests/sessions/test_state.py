@@ -1,4 +1,4 @@
-"""What a bash remembers: taken down by one, made again by another."""
+"""The state of one bash, dumped and restored in another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASE = ShellState(b"/", {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C.UTF-8"})
 
 
 def dump_of(command: str, state: ShellState = BASE) -> bytes:
-    """What a bash dumps that starts from `state` and runs `command`."""
+    """Return the dump of a bash that starts from `state` and runs `command`."""
     descriptor = os.memfd_create("prelude")
     try:
         os.write(descriptor, prelude(state, descriptor, {}))
@@ -92,7 +92,7 @@ def test_a_fresh_bash_is_made_again_by_nothing() -> None:
 def test_states_are_kept_in_order_of_ends() -> None:
     session = Session("main", BASE, DumpFiles(), Mounts())
     assert session.keep(Left(dump_of("export A=1"))) is None
-    # The second had an A of its own, for its time.
+    # The call gave the second command its own A.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})
     told = Told(b'declare -x A="2"\n', frozenset())
     assert session.keep(Left(dump_of("x=1", with_own), (), {"A": "2"}, told)) is None
@@ -231,7 +231,7 @@ def test_possible_changes_are_never_missed(command: str) -> None:
 
 @pytest.mark.parametrize("command", HARMLESS)
 def test_command_changing_nothing_keeps_the_state(command: str) -> None:
-    # What would end bash, or run for long, is left out here.
+    # Leave out commands that end bash or run for long.
     if not any(word in command for word in ("exit", "kill", "make", "git", "python", "sleep")):
         dump = dump_of(f"{{ {command}; }} >/dev/null 2>&1")
         assert parse_dump(dump) == after(":")

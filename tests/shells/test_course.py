@@ -1,4 +1,4 @@
-"""The table of a command's life, without any command."""
+"""The table of a command's life, tested without any command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shelld.shells.course import DEADLINES, TABLE, Action, Event, State, next_st
 
 ALL_DEADLINES = {name for names in DEADLINES.values() for name in names}
 
-# Pairs of a state and an event that cannot happen, by the reason why.
+# Pairs of a state and an event that cannot happen, by reason.
 IMPOSSIBLE: dict[str, set[tuple[State, Event]]] = {
     "nothing happens any more": {(State.OVER, event) for event in Event},
     "the deadline does not count in this state": {
@@ -62,7 +62,7 @@ def test_states_only_move_on() -> None:
 
 
 def test_a_life_without_proof_is_not_over() -> None:
-    """Only a word that nothing is left leads to OVER."""
+    """Only proof that nothing is left leads to OVER."""
     proofs = {
         Event.START_FAILED,
         Event.EXITED_EMPTY,
@@ -95,7 +95,7 @@ def test_action_causing_events_comes_last() -> None:
 
 
 class Lives(RuleBasedStateMachine):
-    """Lives of random events, with the facts that the driver knows."""
+    """Lives made of random events, with the facts that the driver knows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class Lives(RuleBasedStateMachine):
         assert self.deadlines <= DEADLINES[self.state]
 
     def teardown(self) -> None:
-        """After a kill, deadlines alone lead to the end, however silent everybody is."""
+        """After a kill, deadlines alone lead to the end, even if nobody reports anything."""
         if self.state is not State.OVER and Event.KILL_ASKED in TABLE[self.state]:
             self.take(Event.KILL_ASKED)
         for _ in range(10):

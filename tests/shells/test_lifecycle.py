@@ -1,4 +1,4 @@
-"""The table of states: exactly the transitions that are drawn."""
+"""The table of states has exactly the transitions of the diagram."""
 
 from __future__ import annotations
 

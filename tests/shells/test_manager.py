@@ -1,4 +1,4 @@
-"""`Manager` inside another program, which has an event loop and children of its own."""
+"""`Manager` inside another program, which has its own event loop and children."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_surrogate_escapes_become_their_bytes() -> None:
 
 
 def test_manager_needs_only_asyncio() -> None:
-    """What the event loop calls is no task, so there nobody can be asked which library runs."""
+    """Event loop callbacks run in no task, where nobody can ask which library runs."""
 
     async def main() -> list[ShellStatus]:
         async with Manager() as manager:
@@ -202,7 +202,7 @@ async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
             for _ in range(MAX_STARTING + 1):
                 with pytest.raises(RpcError):
                     await start_and_wait(manager, missing)
-            # Handed over at once, more than are started at a time.
+            # Start more commands at once than the manager starts at a time.
             async with anyio.create_task_group() as tasks:
                 for _ in range(2 * MAX_STARTING):
                     tasks.start_soon(start_and_wait, manager, StartRequest("true"))
@@ -280,13 +280,13 @@ async def test_command_starts_although_keeper_died(
     kill = os.kill
 
     def kill_for_good(pid: int, number: int) -> None:
-        # A keeper that was stopped would be continued, and answer the request.
+        # The daemon would continue a stopped keeper, which would then answer the request.
         if number != signal.SIGCONT:
             kill(pid, number)
 
     monkeypatch.setattr(os, "kill", kill_for_good)
     async with Manager() as manager:
-        # The first command has taken the runner that there was.
+        # The first command has taken the idle runner.
         busy = await start_and_wait(manager, StartRequest("sleep 300"))
         killed: list[int] = []
         started: list[Shell] = []
@@ -312,7 +312,7 @@ async def test_command_starts_although_keeper_died(
 
 @contextlib.contextmanager
 def next_runner(monkeypatch: pytest.MonkeyPatch) -> Generator[Channel]:
-    """The other end of what the next command takes for its runner, which was never forked."""
+    """Yield the peer of the next command's runner channel. No runner is forked."""
     ours, theirs = Channel.pair()
 
     def acquire(_pool: RunnerPool) -> Channel:
@@ -338,7 +338,7 @@ async def test_command_killed_before_start_never_runs(
             shell = await manager.start(StartRequest(f"touch {tmp_path}/ran"))
             assert shell.killer is not None
             shell.killer.begin_kill(signal.SIGTERM, 60_000, event)
-        # Its runner is gone, and another one could be had.
+        # Its runner is gone, and another one would be available.
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.is_empty)
         assert (shell.status, shell.pid, shell.failure) == (status, None, None)
@@ -372,7 +372,7 @@ async def test_start_with_lost_runner_is_not_cancelled(
 ) -> None:
     async with Manager() as manager:
         with anyio.fail_after(20), next_runner(monkeypatch) as runner:
-            # A runner that was there, and then was not.
+            # The runner reports READY, then is lost.
             for message in ((READY, 0, True, False), (LOST,), (EMPTY,)):
                 runner.send(message)
             with pytest.raises(RpcError) as caught:
@@ -381,7 +381,7 @@ async def test_start_with_lost_runner_is_not_cancelled(
 
 
 def report_timeouts(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:
-    """An event for the moment after a timeout has had its effect."""
+    """Return an event that is set once a timeout has taken effect."""
     has_passed, take = anyio.Event(), Life.take
 
     def report(life: Life, name: Event) -> None:
@@ -405,7 +405,7 @@ async def test_overdue_start_is_released_once_running(
                 shell = await manager.start(request)
                 await has_passed.wait()
                 assert (shell.status, shell.released) == (ShellStatus.PENDING, False)
-            # Another runner starts it.
+            # Another runner starts the command.
             await shell.wait_until(lambda: shell.released or shell.is_empty)
             assert shell.pid is not None
             await shell.wait_until(lambda: shell.is_empty)
@@ -426,14 +426,14 @@ async def test_a_command_that_ended_unread_is_not_overdue(monkeypatch: pytest.Mo
             life.deadlines.set(Event.TIMEOUT_DUE, 0)
             vars(Supervisor)["_meet_deadlines"](Supervisor(life, manager.runtime.pool))
             assert not shell.released
-            # The task that waits does not know of it yet.
+            # The waiting task has not noticed yet.
             life.links.wake_at(0)
             await shell.wait_until(lambda: shell.is_empty)
         assert shell.status is ShellStatus.COMPLETED
 
 
 def stopped_keeper(killed: list[int]) -> int:
-    """The keeper, stopped before it could do anything more; `killed` are earlier ones."""
+    """Stop the new keeper before it can do anything; `killed` are the pids of earlier ones."""
 
     def keeper() -> list[int]:
         found = set(children(os.getpid())) - set(killed)
@@ -446,7 +446,7 @@ def stopped_keeper(killed: list[int]) -> int:
 
 
 async def test_leftovers_are_named_or_reported_lost() -> None:
-    # As soon as bash has been reaped, what it left behind kills the runner.
+    # As soon as bash has been reaped, a leftover process kills the runner.
     left = "(trap '' HUP; while kill -0 $$; do :; done 2>/dev/null; kill -9 $PPID) & exit 0"
     async with Manager() as manager:
         shell = await start_and_wait(manager, StartRequest(left, in_foreground=True))
@@ -461,7 +461,7 @@ async def test_leftovers_are_named_or_reported_lost() -> None:
 async def test_killed_runner_and_keeper_end_the_session(
     tmp_path: Path,
 ) -> None:
-    # All that can be had where this program is not the one that adopts, and knows the pid.
+    # The most that is possible where this program knows the pid but does not adopt orphans.
     gate = Gate(tmp_path / "gate")
     command = (
         f"sleep 300 & echo $! > {tmp_path}/pid; {gate.wait}; "
@@ -487,7 +487,7 @@ async def test_half_failed_start_leaves_no_reader(
     selector: selectors.BaseSelector = vars(asyncio.get_running_loop())["_selector"]
     async with Manager(ManagerOptions(spare_shells=0)) as manager:
         await start_and_wait(manager, StartRequest("true"))
-        # Now there is a poller to be reused, which the event loop knows.
+        # Now there is a reusable poller, which the event loop knows.
         await manager.kill_all(0)
         with monkeypatch.context() as patch:
             patch.setattr(runtime, step, fail)

@@ -1,4 +1,4 @@
-"""The read end of a command's pipe: what it moves, and when it asks for a larger one."""
+"""The read end of a command's pipe: what it moves, and when it asks for a larger pipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USUAL = 65_536
 
 
 class Piped:
-    """A pipe with both its ends, and the output that it fills."""
+    """A pipe with both its ends, and the output that it feeds."""
 
     def __init__(self) -> None:
         read, self.write_end = os.pipe()
@@ -86,7 +86,7 @@ def test_only_full_pipes_are_enlarged(pipes: list[Piped]) -> None:
     os.write(loud.write_end, b"x" * USUAL)
     loud.pipe.pump()
     assert (quiet.size, loud.size) == (USUAL, PUMP_BYTES)
-    # All of that is then read at once.
+    # One read takes all of it.
     content = os.urandom(PUMP_BYTES)
     assert os.write(loud.write_end, content) == PUMP_BYTES
     loud.pipe.pump()

@@ -1,4 +1,4 @@
-"""Which sessions have a bash that waits, and what if none can."""
+"""Which sessions have a spare shell, and what happens when none can be used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support import running_below
 
 
 async def run(manager: Manager, command: str, session: str | None = "main") -> Shell:
-    """Run a command in the foreground, until all of it is gone."""
+    """Run a command in the foreground and wait until all of it is gone."""
     shell = await manager.start(StartRequest(command, session=session, in_foreground=True))
     with anyio.fail_after(20):
         await shell.wait_until(lambda: shell.is_empty)
@@ -49,7 +49,7 @@ async def wait_for_waiting(count: int) -> None:
 
 
 def stat(arguments: int, end: int) -> bytes:
-    """As proc(5) has it, of a program whose name does its best to confuse."""
+    """Return a proc(5) stat line of a program whose name is as confusing as possible."""
     fields = [*["0"] * 44, str(arguments), "0", "0", str(end), "0"]
     return f"4711 (bash) S 1) S {' '.join(fields)}\n".encode()
 
@@ -94,7 +94,7 @@ async def test_spare_shells_of_unused_sessions_end(monkeypatch: pytest.MonkeyPat
         await wait_for_waiting(1)
         manager.runtime.spares.policy.idle_s = 0
         await wait_for_waiting(0)
-        # One use later there is one again.
+        # After one more command, there is a spare shell again.
         manager.runtime.spares.policy.idle_s = 300
         await run(manager, "true")
         await wait_for_waiting(1)
@@ -109,7 +109,7 @@ async def test_rapid_commands_get_two_spare_shells() -> None:
 
 
 async def start_slowly(manager: Manager) -> None:
-    """Let every start count as slow, until none waits any more."""
+    """Make every start count as slow, until no spare shell is left."""
     policy = manager.runtime.spares.policy
     policy.slow_start_factor = policy.slow_start_s = policy.in_a_row_s = 0
     policy.pause_s = policy.retry_s = 60
@@ -121,7 +121,7 @@ async def start_slowly(manager: Manager) -> None:
 async def test_slow_starts_pause_spare_shells() -> None:
     async with Manager() as manager:
         await start_slowly(manager)
-        # Fewer if one could not be used yet.
+        # Fewer if a spare shell was not ready in time.
         assert 0 < manager.spares_used <= manager.runtime.spares.policy.max_slow_starts
         manager.runtime.spares.policy.pause_s = 0
         await run(manager, "true")
@@ -134,7 +134,7 @@ async def test_slow_starts_are_tried_again_later() -> None:
         manager.runtime.spares.policy.retry_s = 0
         await run(manager, "true")
         await wait_for_waiting(1)
-        # That was slow again.
+        # This start was slow again.
         manager.runtime.spares.policy.retry_s = 60
         await run(manager, "true")
         await wait_for_waiting(0)
@@ -167,7 +167,7 @@ async def test_spare_shell_without_command_runs_nothing(
         for count in range(1, 6):
             await run(manager, f"echo ran >> {tmp_path}/log")
             assert len((tmp_path / "log").read_text().splitlines()) == count
-        # No more of them are started.
+        # The daemon starts no more spare shells.
         await wait_for_waiting(0)
         assert manager.spares_used == 0
         assert len(manager.list_shells()) == 6
@@ -185,7 +185,7 @@ def test_signals_are_seen_before_a_process_takes_them(number: int) -> None:
             file.seek(0)
             return has_signals(file.read())
 
-    # It may have taken the signal before it is looked at.
+    # Bash may have handled the signal before the test looks.
     assert any(were_seen() for _ in range(500))
 
 
@@ -243,7 +243,7 @@ async def test_a_replaced_directory_is_no_failure_of_spares(tmp_path: Path) -> N
                     await anyio.sleep(0.005)
         assert manager.spares_used == 0
         with anyio.fail_after(20):
-            # One that is not ready yet is not used.
+            # A spare shell that is not ready yet is not used.
             while not manager.spares_used:
                 await run(manager, "true")
 
@@ -263,7 +263,7 @@ async def test_hanging_start_of_spare_shell_is_not_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def ignore(_launch: SpareLaunch, _pid: int) -> None:
-        """Nobody hears of its start."""
+        """Report no start."""
 
     monkeypatch.setattr(SpareLaunch, "bash_runs", ignore)
     async with Manager() as manager:
@@ -272,7 +272,7 @@ async def test_hanging_start_of_spare_shell_is_not_awaited(
         before = pids_of_waiting()
         with anyio.fail_after(20):
             assert (await run(manager, "exit 3")).exit_code == 3
-            # It gives way to another one.
+            # Another spare shell replaces it.
             while len(pids_of_waiting()) != 1 or pids_of_waiting() == before:
                 await anyio.sleep(0.005)
         assert manager.spares_used == 0
@@ -286,7 +286,7 @@ async def test_waiting_does_not_count_as_running() -> None:
         shell = await run(manager, "true")
         passed_ms = math.ceil((time.monotonic() - began) * 1000)
         assert manager.spares_used == 1
-        # No assertion about speed: both clocks ran at the same time.
+        # This does not test speed: both clocks ran at the same time.
         assert shell.elapsed_ms <= passed_ms
 
 

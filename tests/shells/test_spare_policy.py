@@ -1,4 +1,4 @@
-"""For which sessions spare shells wait, without any process: the clock is a number."""
+"""Which sessions get spare shells, tested without processes: the clock is a number."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_uniformly_long_starts_are_not_slow(policy: SparePolicy) -> None:
     assert shares_that_are_slow(long, [1, 2, 0.5, 3.9]) == [False] * 4
     assert shares_that_are_slow(long, [4.1]) == [True]
     assert shares_that_are_slow(quick, [1, 7.9, 8.1]) == [False, False, True]
-    # To be faster than that makes no difference.
+    # A faster start does not lower the threshold.
     assert shares_that_are_slow(quick, [0.1, 7.9, 8.1]) == [False, False, True]
 
 

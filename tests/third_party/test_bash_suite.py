@@ -1,7 +1,7 @@
-"""GNU bash's own test suite, as commands: what plain ``bash -c`` shows is what the daemon shows.
+"""GNU bash's own test suite as commands: the daemon shows the same as plain ``bash -c``.
 
-The suite has another licence and is no part of this repository. It is fetched from where the
-system's packages come from, as the source package of bash, and used in a temporary directory.
+The suite has another licence and is not part of this repository. The test fetches it as the source
+package of bash, from the source of the system's packages, and uses it in a temporary directory.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.long
 
 FETCH_TIMEOUT_S = 180
 SCRIPT_TIMEOUT_S = 120
-# What differs between two runs of plain bash differs here, too.
+# Some scripts differ between two runs of plain bash, so they may differ here, too.
 ATTEMPTS = 4
 WORKERS = 4
 
-# In a session, but not without one. docs/sessions.md says why.
+# Differences only within a session; docs/sessions.md explains them.
 DOCUMENTED_DIFFERENCES = frozenset(
     (
-        # It lists BASH_ARGC, which a bash with a startup file has from its start.
+        # The script lists BASH_ARGC, which a bash with a startup file has from its start.
         "array as text",
         # A DEBUG trap with `set -T` runs in the function that stands for `trap`, too.
         "dbg-support sourced",
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
 
 
 def fetched(place: Path) -> Path:
-    """The directory of the suite, or a skip that says why there is none."""
+    """Return the directory of the suite, or skip the test with the reason."""
     if shutil.which("apt-get") is None:
         pytest.skip("no apt-get, with which the sources of bash could be fetched")
     parts = place / "parts"
@@ -108,7 +108,7 @@ def fetched(place: Path) -> Path:
 
 
 class Place:
-    """One copy of the suite, made anew for each run as scripts leave files."""
+    """A copy of the suite, made anew for each run, as scripts leave files behind."""
 
     def __init__(self, suite: Path, root: Path) -> None:
         self._suite = suite
@@ -168,7 +168,7 @@ class Place:
 
 
 def without_numbers(text: str) -> str:
-    """Text without pids and times."""
+    """Return text without pids and times."""
     text = re.sub(r"\b\d{3,}\b", "N", text)
     return re.sub(r"\d+[.:]\d+", "T", text)
 
@@ -182,7 +182,7 @@ def equal(one: Outcome, other: Outcome) -> bool:
 
 
 def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, list[str]]:
-    """Names of the scripts whose outcome differs, without a session and in one."""
+    """Return the names of scripts with a different outcome, without a session and in one."""
     found: dict[str, list[str]] = {"none": [], "session": []}
     waiting: queue.SimpleQueue[Script] = queue.SimpleQueue()
     for script in scripts:
@@ -195,11 +195,11 @@ def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, lis
             try:
                 expected.append(place.by_bash(script.command))
             except subprocess.TimeoutExpired:
-                # Some wait for a terminal. There is nothing to compare.
+                # Some scripts wait for a terminal, so there is nothing to compare.
                 return False
             with contextlib.suppress(CommandTimedOut):
                 found.append(place.by_daemon(client, script.command, session))
-            # Some are races, in plain bash too: any of its outcomes will do.
+            # Some scripts are races in plain bash too, so accept any of its outcomes.
             if any(equal(one, other) for one in expected for other in found):
                 return False
         return True
@@ -230,7 +230,7 @@ def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, lis
 
 
 def reap() -> None:
-    """Wait for what plain bash has left behind, which became children of this process."""
+    """Reap what plain bash has left behind, which became children of this process."""
     for pid in children(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -240,7 +240,7 @@ def reap() -> None:
 
 
 def scripts_of(suite: Path) -> Iterator[Script]:
-    """Each script as a file that a command reads, and as a command if a request can hold it."""
+    """Yield each script as a file to source, and as a command if a request can hold it."""
     for path in sorted(suite.glob("*.tests")):
         yield Script(f"{path.stem} sourced", f". ./{path.name}")
         with contextlib.suppress(UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""jsonrpc.el, which is a part of Emacs, against a real daemon."""
+"""Emacs's own jsonrpc.el, against a real daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE = HERE.parents[1] / "examples" / "emacs" / "shelld.el"
 
 
 def emacs(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run an Emacs without a screen."""
+    """Run Emacs without a display."""
     return subprocess.run(
         [program("emacs"), "-Q", "--batch", *options],
         env={**os.environ, "DAEMON": json.dumps(DAEMON_COMMAND), **environment},

@@ -1,8 +1,8 @@
-"""The conformance suite of MCP, for all that a server has to meet which has nothing but tools.
+"""MCP's conformance suite: all that applies to a server that offers only tools.
 
-The suite speaks HTTP, so there is a bridge; what it checks of HTTP itself is the bridge's.
-Scenarios about prompts, resources, sampling, elicitation, completion and logging are not for this
-server, which declares none of them.
+The suite speaks HTTP, so a bridge sits in between; HTTP checks of the suite test the bridge. This
+server declares no prompts, resources, sampling, elicitation, completion or logging, so their
+scenarios do not apply.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ COLOUR = re.compile(r"\x1b\[\d+m")
 HANDSHAKE = "@modelcontextprotocol/conformance"
 MODERN = "conformance-2026"
 
-# What fails, and why it has to.
+# Checks that fail, and why they must.
 NO_SAMPLING = {
-    # There is no tool that would need a capability of its client.
+    # No tool needs a capability of its client.
     "sep-2575-server-rejects-undeclared-capability",
     "sep-2575-missing-capability-http-400",
 }

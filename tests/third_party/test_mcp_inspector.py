@@ -1,4 +1,4 @@
-"""The command line of the MCP inspector, which is what authors of servers look at them with."""
+"""The command line of the MCP inspector, which server authors use to examine their servers."""
 
 from __future__ import annotations
 

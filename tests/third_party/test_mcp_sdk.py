@@ -1,4 +1,4 @@
-"""The official SDK's client for MCP, in all its modes, against a real daemon."""
+"""The official SDK's MCP client, in all its modes, against a real daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHELLD = StdioServerParameters(command=sys.executable, args=["-W", "error", "-P"
 
 
 class Host:
-    """A client, and the pid of the daemon that it has started."""
+    """A client, and the pid of the daemon that it started."""
 
     def __init__(self, client: Client, pid: int) -> None:
         self.client = client
@@ -39,7 +39,7 @@ class Host:
 
 @asynccontextmanager
 async def connected(mode: str) -> AsyncGenerator[Host]:
-    """A host for the length of the block; its end leaves nothing."""
+    """Yield a host; its end leaves nothing behind."""
     before = set(children(os.getpid()))
     with anyio.fail_after(40):
         async with Client(SHELLD, mode=mode) as client:
@@ -142,7 +142,7 @@ async def test_eight_calls_run_at_once(mode: str, tmp_path: Path) -> None:
         texts: list[str] = []
 
         async def call(number: int) -> None:
-            # Each waits for all others.
+            # Each call waits for all others.
             everybody = f"until [ $(ls {tmp_path} | wc -l) = 8 ]; do sleep 0.01; done"
             result = await host.bash(f"touch {tmp_path}/{number}; {everybody}; echo {number}")
             texts.append(text_of(result))

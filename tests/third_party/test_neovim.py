@@ -1,4 +1,4 @@
-"""Neovim's own client for JSON-RPC, against a real daemon."""
+"""Neovim's own JSON-RPC client, against a real daemon."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EXAMPLE = HERE.parents[1] / "examples" / "neovim" / "shelld.lua"
 
 
 def report_of(tmp_path: Path, *scripts: Path) -> Any:
-    """Run scripts in a Neovim without a screen; return what they have reported."""
+    """Run scripts in Neovim without a display; return what they reported."""
     report = tmp_path / "report"
     commands = [option for script in scripts for option in ("-c", f"luafile {script}")]
     ended = subprocess.run(
         [program("nvim"), "--headless", "-u", "NONE", *commands, "-c", "qa!"],
         env={
             **os.environ,
-            # It writes there.
+            # Neovim writes there.
             "XDG_CACHE_HOME": str(tmp_path),
             "XDG_STATE_HOME": str(tmp_path),
             "DAEMON": json.dumps(DAEMON_COMMAND),

@@ -1,4 +1,4 @@
-"""The library with which VS Code's extensions speak to their servers, against a real daemon."""
+"""The JSON-RPC library of VS Code's extensions, against a real daemon."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_vscode_jsonrpc_gets_every_answer() -> None:
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == {
         "ping": {},
-        # This library makes [null] of it.
+        # This library turns null into [null].
         "pingNull": {},
         "foreground": ["out\n", "err\n", 3],
         "positional": "one\n",

@@ -1,4 +1,4 @@
-"""The three tools, in this program and in a daemon: one set of tests for both."""
+"""The three tools, in this program and in a daemon: the same tests for both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools in the hands of others: LangChain, and the types of the OpenAI and Anthropic SDKs."""
+"""Adapters of tools: LangChain, and the types of the OpenAI and Anthropic SDKs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_schemas_are_json_schema() -> None:
     for tool in schemas("anthropic"):
         jsonschema.Draft202012Validator.check_schema(tool["input_schema"])
         for parameter in tool["input_schema"]["properties"].values():
-            # Some hosts know no lists of types.
+            # Some hosts do not support lists of types.
             assert isinstance(parameter["type"], str)
 
 
@@ -102,7 +102,7 @@ async def test_langchain_gets_a_failed_result_beside_the_message() -> None:
         assert (message.content, message.status, message.name) == ("no", "error", "Echo")
         assert message.tool_call_id == "call_1"
         assert message.artifact == ToolResult.fail("no", exit_code=3)
-    # Without a tool call there is no message, and the text is all there is.
+    # Without a tool call, LangChain returns no message, only the text.
     assert await tool.ainvoke({"message": "no"}) == "no"
     assert tool.invoke({"message": "no"}) == "no"
 
@@ -130,7 +130,7 @@ async def test_langchain_keeps_concurrent_calls_apart() -> None:
 async def test_langchain_shares_the_shells_of_the_program(manager: None) -> None:
     tool = BashTool().to_langchain_tool()
     assert await tool.ainvoke({"command": "cd /usr; A=1"}) == "(no output)"
-    # Without an event loop, and inside of one.
+    # Outside and inside of an event loop.
     assert tool.invoke({"command": "echo $A"}) == "1\n"
     assert await tool.ainvoke({"command": "echo $A", "timeout": None}) == "1\n"
 
@@ -170,7 +170,7 @@ def test_langchain_uses_daemon_tools_without_event_loop() -> None:
     ],
 )
 def test_error_names_the_extra_without_langchain(call: str) -> None:
-    # None in `sys.modules` is how Python marks a module that cannot be imported.
+    # None in `sys.modules` marks a module that cannot be imported.
     script = f"import sys\nsys.modules['langchain_core'] = None\n{call}"
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False

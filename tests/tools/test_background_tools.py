@@ -1,4 +1,4 @@
-"""`BashOutput` and `KillShell`: what a model gets of a command that it left running."""
+"""`BashOutput` and `KillShell`: what a model gets for a command that it left running."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_lines_that_do_not_match_are_counted(call: Tools) -> None:
         "without it, stdout_offset=0 stderr_offset=0 reads them)"
     )
     assert status.startswith("[Status: running.")
-    # The shared position is behind them, then, and there is nothing new.
+    # The shared position is then behind the lines, and there is nothing new.
     await call("BashOutput", bash_id=bash_id)
     result = await call("BashOutput", bash_id=bash_id, filter="Listening")
     assert ok(result).startswith("(no new output)")
@@ -164,7 +164,7 @@ async def test_many_matching_lines_show_head_and_tail(call: Tools) -> None:
             {"shell_id": "shell_b"},
             "Shell not found: shell_b",
         ),
-        # None under one of the two names is absent, in any order.
+        # None under one of the two names counts as absent, in any order.
         *(
             (tool, params, "Shell not found: shell_b")
             for tool in ("BashOutput", "KillShell")
@@ -209,13 +209,13 @@ async def test_an_invalid_filter_is_a_failed_result(call: Tools) -> None:
     bash_id = await background(call, "echo x")
     result = await call("BashOutput", bash_id=bash_id, filter="[invalid(regex")
     assert failed(result).startswith("Invalid filter regex: ")
-    # And nothing was taken.
+    # The failed read took no output.
     assert ok(await ended(call, bash_id)).startswith("x\n")
 
 
 async def test_waiting_takes_no_longer_than_the_context_allows(call: Tools) -> None:
     bash_id = await background(call, "sleep 300")
-    # If it took what is asked for, the test would not end in time.
+    # If the tool waited as long as requested, the test would not end in time.
     result = await call("BashOutput", context={"timeout": 0.1}, bash_id=bash_id, wait=600_000)
     assert ok(result).startswith("(no new output)\n[Status: running.")
 

@@ -1,4 +1,4 @@
-"""`BaseTool`: validation, schemas, and an execution that always comes to a result."""
+"""`BaseTool`: validation, schemas, and an execution that always returns a result."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ async def test_changed_default_ends_with_its_call() -> None:
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
 def test_a_tool_that_would_end_its_caller_fails(error: type[BaseException]) -> None:
     async def end(_context: ExecutionContext, message: str) -> Any:
-        # As from a task of the tool's own that was cancelled.
+        # A cancelled task of the tool itself raises this.
         raise error
 
     result = asyncio.run(Sample(work=end).execute(CONTEXT, message="hi"))

@@ -157,7 +157,7 @@ async def test_long_output_shows_head_tail_and_next_offset(
     assert (head[:5], tail[-5:]) == ("0000\n", "9999\n")
     size, bash_id, offset = int(match[1]), match[2], int(match[3])
     assert len(head) + size + len(tail) == 50_000
-    # What is left out can be read, page by page.
+    # The omitted text can be read page by page.
     middle = ""
     while len(middle) < size:
         page = await call("BashOutput", bash_id=bash_id, stdout_offset=offset + len(middle))
@@ -165,7 +165,7 @@ async def test_long_output_shows_head_tail_and_next_offset(
         middle += "".join(line for line in lines if not line.startswith("["))
     whole = "".join(f"{number:04}\n" for number in range(10_000))
     assert head + middle[:size] + tail == whole
-    # It does not come again by itself.
+    # A later read does not repeat it.
     assert ok(await call("BashOutput", bash_id=bash_id)).startswith("(no new output)")
 
 
@@ -279,7 +279,7 @@ async def test_unstartable_command_is_failed_result(
     ],
 )
 async def test_a_dangerous_command_is_blocked(call: Tools, command: str, rule: str) -> None:
-    # In a dry run: should it ever not be blocked, nothing happens.
+    # Use a dry run: even if the command were not blocked, nothing would happen.
     result = await call("Bash", context={"dry_run": True}, command=command)
     assert failed(result).startswith("Command blocked: dangerous ")
     assert (result.metadata["kind"], result.metadata["rule"]) == ("blocked", rule)

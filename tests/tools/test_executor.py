@@ -1,4 +1,4 @@
-"""`ToolExecutor`: tools by name, what came of them, and what is logged."""
+"""`ToolExecutor`: tools by name, their results, and its log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shelld.tools import (
 from support import in_threads
 from tool_samples import CONTEXT, Sample, bash_tool, everything, read_tool, write_tool
 
-# What `reading` takes at least.
+# The minimum duration of `reading`.
 SLEEP_MS = 20
 
 

@@ -1,4 +1,4 @@
-"""`ToolRegistry`: the tools there are, by name, for any number of threads."""
+"""`ToolRegistry`: tools by name, for any number of threads."""
 
 from __future__ import annotations
 

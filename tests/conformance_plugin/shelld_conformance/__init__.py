@@ -1,4 +1,4 @@
-"""Tools that the conformance suite of MCP calls by name, to see what a server makes of them."""
+"""Tools that MCP's conformance suite calls by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shelld.tools import BaseTool, ExecutionContext, ToolCategory, ToolParameter
 
 
 class Fixed(BaseTool):
-    """One that always comes to the same."""
+    """A tool that always returns the same result."""
 
     def __init__(self, name: str, result: ToolResult) -> None:
         self._name = name
@@ -41,7 +41,7 @@ def tools() -> list[BaseTool]:
     return [
         Fixed("test_simple_text", text),
         Fixed("test_error_handling", error),
-        # Those that must not log, and must not ask anything back.
+        # The suite requires that these neither log nor send a request to the client.
         Fixed("test_logging_tool", text),
         Fixed("test_streaming_elicitation", text),
     ]

@@ -1,4 +1,4 @@
-"""What somebody else's package with tools looks like."""
+"""An example of a third-party package with tools."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reverse(BaseTool):
 
 
 class Unshowable(Reverse):
-    """Whose result has no JSON."""
+    """A tool whose result has no JSON form."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Unshowable(Reverse):
 
 @dataclasses.dataclass
 class Unhashable(Reverse):
-    """A tool whose result has values of subclasses, as those of NumPy are."""
+    """A tool whose result has values of subclasses, such as those of NumPy."""
 
     class Text(str):
         __slots__ = ()
@@ -69,7 +69,7 @@ class Unhashable(Reverse):
 
 
 class Nested(Unshowable):
-    """Whose result contains itself."""
+    """A tool whose result contains itself."""
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ def cancel_own_task() -> None:
 
 
 class Ending(Reverse):
-    """Raises what ends a program, cancels its own task, or returns what is no result."""
+    """A tool that raises what ends a program, cancels its own task, or returns a non-result."""
 
     @property
     def name(self) -> str:
@@ -136,7 +136,7 @@ tasks: list[asyncio.Task[Any]] = []
 
 
 class Staying(Reverse):
-    """Does not end when it is cancelled, or leaves behind what does not."""
+    """A tool that does not end when cancelled, or leaves behind something that does not."""
 
     @property
     def name(self) -> str:
@@ -166,7 +166,7 @@ def leaving() -> NoReturn:
 
 
 class Bash(Reverse):
-    """Whose name is taken."""
+    """A tool whose name is taken."""
 
     @property
     def name(self) -> str:
