@@ -136,15 +136,15 @@ def test_batch_starting_at_the_stop_is_answered_in_full() -> None:
 
 def test_unread_flood_is_stopped_and_then_answered() -> None:
     requests = 5_000
-    with raw_daemon() as new_daemon:
-        asked_for_mb = requests * len(json.dumps(new_daemon.call("rpc.discover"))) >> 20
-        before_mb = resident_mb(new_daemon.pid)
+    with raw_daemon() as daemon:
+        asked_for_mb = requests * len(json.dumps(daemon.call("rpc.discover"))) >> 20
+        before_mb = resident_mb(daemon.pid)
         pid = os.fork()
         if pid == 0:
             # The child blocks on writing once the daemon stops reading.
             try:
                 for _ in range(requests):
-                    new_daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}\n')
+                    daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}\n')
             finally:
                 os._exit(0)
         try:
@@ -158,15 +158,15 @@ def test_unread_flood_is_stopped_and_then_answered() -> None:
 
             wait_for(stays_blocked, "the daemon to stop reading")
             # The daemon bounds queued answers to a fraction of what was requested.
-            assert resident_mb(new_daemon.pid) - before_mb < asked_for_mb / 2
+            assert resident_mb(daemon.pid) - before_mb < asked_for_mb / 2
             for _ in range(requests):
-                assert new_daemon.receive()["id"] == 1
+                assert daemon.receive()["id"] == 1
             assert os.waitpid(pid, 0)[1] == 0
         except BaseException:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
-        assert new_daemon.call("ping") == {}
+        assert daemon.call("ping") == {}
 
 
 def _is_blocked_writing(pid: int) -> bool:

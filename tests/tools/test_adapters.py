@@ -7,11 +7,9 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-import anthropic.types
 import anyio
 import anyio.lowlevel
 import jsonschema
-import openai.types.chat
 import pydantic
 import pytest
 from langchain_core.messages import ToolMessage
@@ -43,11 +41,16 @@ def schemas(format_name: Any) -> list[dict[str, Any]]:
 
 
 def test_the_openai_sdk_takes_the_schemas() -> None:
+    # Both packages take a second to import, which every worker would spend.
+    import openai.types.chat  # noqa: PLC0415
+
     adapter = pydantic.TypeAdapter(list[openai.types.chat.ChatCompletionFunctionToolParam])
     assert len(list(adapter.validate_python(schemas("openai")))) == 4
 
 
 def test_the_anthropic_sdk_takes_the_schemas() -> None:
+    import anthropic.types  # noqa: PLC0415
+
     adapter = pydantic.TypeAdapter(list[anthropic.types.ToolParam])
     assert len(list(adapter.validate_python(schemas("anthropic")))) == 4
 
