@@ -5,7 +5,8 @@ their own; see `explain`, `doctor` and `mcp_config`.
 
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
 2 for arguments, files or streams that cannot be used, or if the system has no room for a process
-or thread of the daemon; 3 if answers could not be written, for example to a full disk.
+or thread of the daemon; 3 if answers could not be written: the disk is full, or the
+client did not read them in time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 from types import FrameType
 
 from shelld.cli.parser import parse_options
+from shelld.cli.show import refuse
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
 from shelld.process.options import Options
@@ -29,8 +31,6 @@ from shelld.server.startup import (
     require_proc,
     undo_locale_coercion,
 )
-
-USAGE_ERROR = 2
 
 
 def main() -> int:
@@ -59,7 +59,7 @@ def main() -> int:
         require_proc()
         return _start(options, claim_stdio())
     except StartupError as error:
-        return _refuse(str(error))
+        return refuse(str(error))
 
 
 def _end_quietly(_number: int, _frame: FrameType | None) -> None:
@@ -78,7 +78,7 @@ def _start(options: Options, streams: tuple[int, int]) -> int:
         # First, so that the keeper starts while the imports below take their time.
         pool.prepare()
     except OSError as error:
-        return _refuse(f"cannot start the keeper: {error.strerror}")
+        return refuse(f"cannot start the keeper: {error.strerror}")
     try:
         return _serve(options, streams, pool)
     finally:
@@ -96,14 +96,14 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
     try:
         configure_logging(options.log_level, options.log_file)
     except OSError as error:
-        return _refuse(f"cannot write the log file: {error.strerror}")
+        return refuse(f"cannot write the log file: {error.strerror}")
     is_default = options.bash == Options().bash
     if problem := problem_with_bash(options.bash, is_trusted=is_default):
-        return _refuse(f"cannot run commands with {options.bash}: {problem}")
+        return refuse(f"cannot run commands with {options.bash}: {problem}")
     if options.spool_dir is not None and not os.access(
         options.spool_dir, os.R_OK | os.W_OK | os.X_OK
     ):
-        return _refuse("cannot write to the spool directory")
+        return refuse("cannot write to the spool directory")
     policy = DEFAULT_POLICY
     if options.guard_rules is not None:
         from shelld.guard.policy_file import PolicyError, load  # noqa: PLC0415
@@ -111,22 +111,16 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         try:
             policy = load(Path(options.guard_rules))
         except PolicyError as error:
-            return _refuse(str(error))
+            return refuse(str(error))
     audit = None
     if options.audit_log is not None:
         try:
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
-            return _refuse(f"cannot write the audit log: {error.strerror}")
+            return refuse(f"cannot write the audit log: {error.strerror}")
     # Nobody may read it, or be able to.
     write_without_waiting(2, greeting_for(streams[0]).encode())
     return run(options, streams, pool, audit, policy)
-
-
-def _refuse(reason: str) -> int:
-    if sys.stderr is not None:
-        sys.stderr.write(f"shelld: {reason}\n")
-    return USAGE_ERROR
 
 
 if __name__ == "__main__":

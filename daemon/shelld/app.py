@@ -179,11 +179,14 @@ async def _run(
 
 
 def _exit_code(server: Server, output: Output) -> int:
-    """Return the exit code, after all answers were written or the stream has broken."""
-    if output.failure is None:
+    """Return the exit code, once the time for writing answers is over."""
+    failure = output.failure
+    if output.backlog and not output.is_broken:
+        failure = "the client has not read all answers in time"
+    if failure is None:
         return server.exit_code or 0
     # To stderr rather than the log file: a user who redirected stdout looks there.
-    write_without_waiting(2, f"shelld: cannot write to stdout: {output.failure}\n".encode())
+    write_without_waiting(2, f"shelld: cannot write to stdout: {failure}\n".encode())
     return STDOUT_FAILED
 
 

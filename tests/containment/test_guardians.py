@@ -305,7 +305,7 @@ def test_a_keeper_that_a_command_traces_is_replaced(mechanism: str) -> None:
 @pytest.mark.parametrize("whole_family", [False, True], ids=["daemon alone", "whole family"])
 def test_daemon_stopped_for_long_runs_each_command_once(tmp_path: Path, whole_family: bool) -> None:
     hasty = altered_daemon(
-        {"shelld.shells.life.START_TIMEOUT_S": 2, "shelld.shells.supervisor.PAUSE_S": 0.2}
+        {"shelld.shells.life.START_TIMEOUT_S": 5, "shelld.shells.supervisor.PAUSE_S": 0.2}
     )
     with raw_daemon(command=hasty) as daemon:
         daemon.call("ping")
@@ -318,7 +318,7 @@ def test_daemon_stopped_for_long_runs_each_command_once(tmp_path: Path, whole_fa
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         # The test is about a pause of this length.
-        time.sleep(3)
+        time.sleep(6)
         for pid in reversed(stopped):
             os.kill(pid, signal.SIGCONT)
         for request_id in requests:

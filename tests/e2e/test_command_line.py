@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,10 @@ NUMERIC_OPTIONS = {
     for action in option_parser()._actions  # pyright: ignore[reportPrivateUsage]
     if getattr(action.type, "__name__", "").startswith(("integer", "size"))
 }
+
+
+# Each subcommand, with arguments that make it write to stdout.
+SHOWING = [["explain", "ls"], ["mcp-config"], ["doctor"], ["doctor", "--json"]]
 
 
 def run_daemon(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -152,3 +158,29 @@ def test_the_program_explains_nothing_without_command(
         explain(words)
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", SHOWING, ids=" ".join)
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">&-", "it is closed"), (">/dev/full", "No space left on device")]
+)
+def test_subcommand_reports_an_unwritable_stdout(
+    arguments: list[str], redirection: str, reason: str
+) -> None:
+    line = shlex.join([*DAEMON_COMMAND, *arguments])
+    ended = subprocess.run(
+        ["bash", "-c", f"{line} {redirection}"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1] == f"shelld: cannot write to stdout: {reason}"
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_configuration_is_printed_without_stderr(redirection: str) -> None:
+    line = shlex.join([*DAEMON_COMMAND, "mcp-config"])
+    ended = subprocess.run(
+        ["bash", "-c", f"{line} {redirection}"], capture_output=True, check=False
+    )
+    assert ended.returncode == 0
+    assert "mcpServers" in json.loads(ended.stdout)

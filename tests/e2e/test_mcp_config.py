@@ -53,6 +53,22 @@ def test_files_are_named_by_their_paths(tmp_path: Path) -> None:
     assert command[-5:] == [*expected, "--guard", "warn"]
 
 
+@pytest.mark.parametrize("host", [None, *HOSTS])
+@pytest.mark.parametrize("name", ["a\x7fb", 'quo"te', "back\\slash", "caf\u00e9", "\U0001f600"])
+def test_configuration_keeps_odd_paths(host: str | None, name: str, tmp_path: Path) -> None:
+    rules = tmp_path / name
+    ended = mcp_config(*([] if host is None else [host]), "--", "--guard-rules", str(rules))
+    assert ended.stdout.isascii()
+    parse = tomllib.loads if host == "codex" else json.loads
+    assert command_in(parse(ended.stdout))[-1] == str(rules)
+
+
+def test_mcp_config_refuses_path_that_is_not_utf8() -> None:
+    ended = mcp_config("--", "--guard-rules", "/tmp/\udcff")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "shelld: cannot write a path that is not UTF-8 into a configuration\n"
+
+
 def test_the_installed_program_is_named_by_its_path() -> None:
     ended = subprocess.run([SCRIPT, "mcp-config"], capture_output=True, text=True, check=True)
     assert command_in(json.loads(ended.stdout)) == [str(SCRIPT)]

@@ -17,6 +17,7 @@ import anyio
 import pytest
 
 from shelld import __version__, app
+from shelld.app import STDOUT_FAILED
 from support import (
     DAEMON_COMMAND,
     PATIENT_DAEMON,
@@ -270,14 +271,27 @@ def test_vanished_reader_ends_daemon() -> None:
 
 
 def test_blocked_reader_cannot_keep_daemon(tmp_path: Path) -> None:
-    with raw_daemon() as daemon:
+    with raw_daemon(stderr_is_silent=False) as daemon:
         daemon.bash("true")
         for _ in range(50):
             daemon.request("rpc.discover")
-        daemon.background(f"touch {tmp_path}/ran; sleep 300")
+        daemon.request("bash", {"command": f"touch {tmp_path}/ran; sleep 300"})
         wait_for((tmp_path / "ran").exists, "a command that nobody listens to")
         daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.wait() == 0
+        assert daemon.wait() == STDOUT_FAILED
+
+
+def test_unread_answers_are_reported_at_the_end() -> None:
+    with raw_daemon(stderr_is_silent=False) as daemon:
+        stdout = daemon.bash("head -c 200000 /dev/zero | tr '\\0' x")["stdout"]
+        assert len(stdout) == 200_000
+        # An answer larger than the pipe, of which nobody reads a byte.
+        daemon.request("bash", {"command": "head -c 200000 /dev/zero | tr '\\0' x"})
+        daemon.end_input()
+        assert daemon.wait() == STDOUT_FAILED
+    assert daemon.stderr == (
+        b"shelld: cannot write to stdout: the client has not read all answers in time\n"
+    )
 
 
 @pytest.mark.parametrize("flag", ["--parent-pid", "--clientProcessId", "--clientProcessId="])

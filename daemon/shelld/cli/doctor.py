@@ -2,7 +2,7 @@
 
 Runs a few harmless commands as the daemon would, with the daemon's options, and checks limits and
 files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not, 2 for bad
-arguments. A note is worth knowing, but breaks no promise.
+arguments, or if stdout cannot be written. A note is worth knowing, but breaks no promise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import platform
 import resource
 import signal
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -22,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 import anyio
 
 from shelld.cli.parser import parse_options, split_options
+from shelld.cli.show import show
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy_file import PolicyError, load
@@ -86,14 +86,16 @@ def doctor(arguments: Sequence[str]) -> int:
     diagnoses = anyio.run(_examine, parse_options(daemon_options))
     problems = sum(each.state == "problem" for each in diagnoses)
     if as_json:
-        sys.stdout.write(json.dumps([each._asdict() for each in diagnoses], indent=2) + "\n")
+        text = json.dumps([each._asdict() for each in diagnoses], indent=2)
     else:
-        for each in diagnoses:
-            meaning = f": {each.meaning}" if each.meaning else ""
-            sys.stdout.write(f"{each.state:8}{each.check:14}{each.found}{meaning}\n")
         verdict = f"{problems} checks failed" if problems else "all checks passed"
-        sys.stdout.write(f"{verdict}\n")
-    return 1 if problems else 0
+        text = "\n".join([*map(_line, diagnoses), verdict])
+    return show(text, 1 if problems else 0)
+
+
+def _line(diagnosis: Diagnosis) -> str:
+    meaning = f": {diagnosis.meaning}" if diagnosis.meaning else ""
+    return f"{diagnosis.state:8}{diagnosis.check:14}{diagnosis.found}{meaning}"
 
 
 async def _examine(options: Options) -> list[Diagnosis]:

@@ -3,7 +3,7 @@
 One word is a command line; several are a program and its arguments, as in ``shelld explain ls -l``.
 
 Exit codes: 0 for "allow", 1 for "block", 3 for "unresolved", 2 for arguments or files that cannot
-be used.
+be used, or if stdout cannot be written.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from shelld.cli.show import refuse, show
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy import DEFAULT_POLICY
@@ -55,8 +56,7 @@ def explain(arguments: Sequence[str]) -> int:
         try:
             policy = load(Path(options.guard_rules))
         except PolicyError as error:
-            sys.stderr.write(f"shelld: {error}\n")
-            return 2
+            return refuse(str(error))
     start = StartState(_current_directory(), dict(os.environ))
     verdict = judge(command, start, policy, traces=True)
     lines = [f"{verdict.verdict}: {verdict.reason}" if verdict.reason else verdict.verdict]
@@ -65,9 +65,9 @@ def explain(arguments: Sequence[str]) -> int:
     lines += [f"  {line}" for line in verdict.trace]
     text = "\n".join(lines)
     # Whatever the terminal can show.
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    return _EXIT_CODES[verdict.verdict]
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    shown = text.encode(encoding, "backslashreplace").decode(encoding)
+    return show(shown, _EXIT_CODES[verdict.verdict])
 
 
 def _current_directory() -> str:

@@ -1,7 +1,9 @@
 """``shelld mcp-config [HOST] [-- OPTION ...]``: how an MCP host starts shelld.
 
-The configuration goes to stdout, ready to be merged into the host's file; which file that is, to
-stderr. Exit codes: 0, and 2 for arguments that cannot be used.
+The configuration goes to stdout, ready to be merged into the host's file; the name of that file
+goes to stderr. The configuration is ASCII, so that no locale can spoil it.
+
+Exit codes: 0, and 2 for arguments that cannot be used, or if stdout cannot be written.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from shelld.cli.parser import parse_options, split_options
+from shelld.cli.show import note, refuse, show
 
 NAME: Final = "shelld"
+# The characters that need no escape in a basic string of TOML.
+_PLAIN: Final = frozenset(map(chr, range(0x20, 0x7F))) - {'"', "\\"}
 
 
 class _Host(NamedTuple):
@@ -27,7 +32,7 @@ class _Host(NamedTuple):
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return json.dumps(value, indent=2)
 
 
 def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
@@ -40,11 +45,13 @@ def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
 
 
 def _codex(command: list[str]) -> str:
-    # Strings and arrays of strings are in TOML as in JSON.
-    program, arguments = (
-        json.dumps(each, ensure_ascii=False) for each in (command[0], command[1:])
-    )
-    return f"[mcp_servers.{NAME}]\ncommand = {program}\nargs = {arguments}"
+    program, *arguments = map(_toml, command)
+    return f"[mcp_servers.{NAME}]\ncommand = {program}\nargs = [{', '.join(arguments)}]"
+
+
+def _toml(text: str) -> str:
+    """Return a basic string of TOML."""
+    return '"' + "".join(each if each in _PLAIN else f"\\U{ord(each):08X}" for each in text) + '"'
 
 
 def _opencode(command: list[str]) -> str:
@@ -85,9 +92,13 @@ def mcp_config(arguments: Sequence[str]) -> int:
     parse_options(options)
     options = _absolute(options)
     host = _ANY if named is None else HOSTS[named]
-    sys.stderr.write(f"# for {host.file}\n")
-    sys.stdout.write(host.snippet([*_this_program(), *options]) + "\n")
-    return 0
+    command = [*_this_program(), *options]
+    try:
+        "".join(command).encode()
+    except UnicodeEncodeError:
+        return refuse("cannot write a path that is not UTF-8 into a configuration")
+    note(f"# for {host.file}")
+    return show(host.snippet(command), 0)
 
 
 def _absolute(options: Sequence[str]) -> list[str]:

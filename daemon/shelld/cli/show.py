@@ -1,0 +1,41 @@
+"""What the subcommands write to stdout and stderr.
+
+Either stream may be closed or unable to take more, so nothing here raises `OSError`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+USAGE_ERROR = 2
+
+
+def show(text: str, exit_code: int) -> int:
+    """Write `text` and a newline to stdout; return `exit_code`, or 2 if that fails."""
+    if sys.stdout is None:
+        return refuse("cannot write to stdout: it is closed")
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # Otherwise the interpreter would try to write the rest again when it ends.
+        sys.stdout = None
+        return refuse(f"cannot write to stdout: {error.strerror}")
+    return exit_code
+
+
+def note(text: str) -> None:
+    """Write `text` and a newline to stderr, if it can be written."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        sys.stderr = None
+
+
+def refuse(reason: str) -> int:
+    """Say on stderr why the program ends; return the exit code 2."""
+    note(f"shelld: {reason}")
+    return USAGE_ERROR
