@@ -72,6 +72,22 @@ def test_a_log_that_cannot_be_rotated_grows(
     ]
 
 
+def test_what_has_taken_the_name_of_the_log_is_not_rotated(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = AuditLog(path, 1)
+    log.write(record("first"))
+    path.rename(tmp_path / "moved")
+    path.mkdir()
+    for command in ("second", "third"):
+        log.write(record(command))
+    assert path.is_dir()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["log", "moved"]
+    path.rmdir()
+    log.write(record("fourth"))
+    log.close()
+    assert commands_of(tmp_path / "moved", path) == ["first", "second", "third", "fourth"]
+
+
 def commands_of(*paths: Path) -> list[str]:
     return [json.loads(line)["command"] for path in paths for line in path.read_text().splitlines()]
 

@@ -27,6 +27,7 @@ from shelld_protocol.shell_methods import (
     KillShellResult,
     ShellInfo,
 )
+from shelld_protocol.structs import DEFAULT_SESSION
 from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -105,7 +106,7 @@ class Methods:
         """Return running and retained shells, oldest first."""
         return self._request(calls.list_shells(session))
 
-    def get_session(self, session: str = "main") -> GetSessionResult:
+    def get_session(self, session: str = DEFAULT_SESSION) -> GetSessionResult:
         """Return the state in which the session's next command starts.
 
         Raises `SessionNotFound` for a session that was never used.
@@ -124,7 +125,7 @@ class Methods:
         self,
         command: str,
         *,
-        session: str | None = "main",
+        session: str | None = DEFAULT_SESSION,
         env: Mapping[str, str | None] | None = None,
         cwd: str | PathLike[str] | None = None,
     ) -> ExplainCommandResult:

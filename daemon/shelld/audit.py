@@ -122,11 +122,12 @@ class AuditLog:
         with contextlib.suppress(OSError):
             try:
                 status = os.stat(self._path, follow_symlinks=False)
-                self._size = status.st_size
-                is_same = (status.st_dev, status.st_ino) == self._identity
             except FileNotFoundError:
-                is_same = False
-            if not is_same:
+                self._reopen()
+                return
+            if (status.st_dev, status.st_ino) == self._identity:
+                self._size = status.st_size
+            else:
                 self._reopen()
 
     def _reopen(self) -> None:
@@ -153,13 +154,20 @@ class AuditLog:
             self._cannot_rotate = True
 
     def _begin_new_file(self) -> None:
-        # FILE is missing if the last attempt could not open a new one. Then the old files stay.
-        numbers = range(OLD_FILES, 0, -1) if self._path.exists() else ()
-        for number in numbers:
+        # FILE is missing if the last attempt could not open a new one, and something else may have
+        # taken its name. Then the old files stay.
+        for number in range(OLD_FILES, 0, -1) if self._is_at_its_path() else ():
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):
                 source.rename(self._numbered(number))
         self._reopen()
+
+    def _is_at_its_path(self) -> bool:
+        try:
+            status = os.stat(self._path, follow_symlinks=False)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shelld_protocol.structs import GuardVerdict, Params, Result, Survivors
+from shelld_protocol.structs import DEFAULT_SESSION, GuardVerdict, Params, Result, Survivors
 
 # -- sessions ---------------------------------------------------------------------------------
 
 
 class GetSessionParams(Params):
-    session: Annotated[str, Meta(description="The session to describe.")] = "main"
+    session: Annotated[str, Meta(description="The session to describe.")] = DEFAULT_SESSION
 
 
 class GetSessionResult(Result):
@@ -60,7 +60,7 @@ class ExplainCommandParams(Params):
     command: Annotated[str, Meta(min_length=1, description="The command, which is not run.")]
     session: Annotated[
         str | None, Meta(description="The session that the command would run in; null for none.")
-    ] = "main"
+    ] = DEFAULT_SESSION
     env: (
         Annotated[dict[str, str | None], Meta(description="As in bash; null removes a variable.")]
         | None

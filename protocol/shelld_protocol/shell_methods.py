@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from shelld_protocol.structs import (
     DEFAULT_READ_BYTES,
+    DEFAULT_SESSION,
     MAX_GRACE_MS,
     MAX_IDLE_TIMEOUT_MS,
     MAX_READ_BYTES,
@@ -83,7 +84,7 @@ class BashParams(Params):
     ) = None
     session: Annotated[
         str | None, Meta(description="The session of the command; null for none.")
-    ] = "main"
+    ] = DEFAULT_SESSION
     stdin: (
         Annotated[str, Meta(description="Standard input of the command, followed by end of file.")]
         | None

@@ -15,6 +15,9 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+# The session of a command that names none.
+DEFAULT_SESSION: Final = "main"
+
 MIN_TIMEOUT_MS: Final = 1_000
 MAX_TIMEOUT_MS: Final = 600_000
 MAX_IDLE_TIMEOUT_MS: Final = 3_600_000

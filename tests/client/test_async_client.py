@@ -114,7 +114,7 @@ async def test_every_option_of_bash_arrives(shell: AsyncClient, tmp_path: Path) 
     assert shells[result.bash_id] == "other"
 
 
-async def test_errors_are_the_exceptions_of_the_contract(shell: AsyncClient) -> None:
+async def test_each_error_code_has_an_exception(shell: AsyncClient) -> None:
     with pytest.raises(CommandTimedOut, match="Command timed out after 1000ms") as timed_out:
         await shell.bash("echo so far; sleep 300", timeout=1000)
     assert (timed_out.value.stdout, timed_out.value.kind) == ("so far\n", "timeout")

@@ -182,7 +182,7 @@ def test_subclasses_of_numbers_are_checked_like_numbers(value: object) -> None:
         (424242, ShellError),
     ],
 )
-def test_errors_become_the_exceptions_of_the_contract(code: int, kind: type[ShellError]) -> None:
+def test_error_code_becomes_its_exception(code: int, kind: type[ShellError]) -> None:
     connection: Connection[str] = Connection()
     connection.call(connection.new_id(), "x", {}, "call")
     body = {"code": code, "message": "text", "data": {"kind": "k", "stdout": "out"}}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Gate, RawDaemon, children, raw_daemon, running_below, wait_for
+from support import Gate, RawDaemon, children, is_alive, raw_daemon, running_below, wait_for
 
 MECHANISMS = pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "process-group"])
 
@@ -140,3 +140,60 @@ def test_a_stopped_runner_is_continued(mechanism: str) -> None:
         os.kill(runner_of(daemon, pid_of(daemon, bash_id)), signal.SIGSTOP)
         killed = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
         assert (killed["status"], killed["survivors"]) == ("killed", [])
+
+
+SPOILING = {
+    "memory": "prlimit --pid $PPID --as=1000000:",
+    "open files": "prlimit --pid $PPID --nofile=5:",
+    "file size": "prlimit --pid $PPID --fsize=0:",
+    "processor time": "prlimit --pid $PPID --cpu=100:",
+    "stack": "prlimit --pid $PPID --stack=65536:",
+    "priority": "renice -n 15 -p $PPID",
+    "scheduling": "chrt -i -p 0 $PPID",
+    "keeper": "prlimit --pid $(cut -d' ' -f4 /proc/$PPID/stat) --as=1000000:",
+}
+LOOK_AT_LIMITS = "ulimit -a; nice; chrt -p $$ | cut -d: -f2; touch written"
+
+
+@pytest.mark.parametrize("spares", ["0", "4"])
+@pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)
+def test_no_command_inherits_what_another_did_to_its_runner(
+    spoil: str, spares: str, tmp_path: Path
+) -> None:
+    with raw_daemon("--spare-shells", spares, cwd=tmp_path) as daemon:
+        before = daemon.bash(LOOK_AT_LIMITS, session=None)
+        daemon.bash(f"{spoil} > /dev/null", session="other")
+        for number in range(4):
+            after = daemon.bash(LOOK_AT_LIMITS, session=[None, "main"][number % 2])
+            assert (after["stdout"], after["stderr"]) == (before["stdout"], "")
+
+
+def test_a_limited_runner_that_cannot_start_a_command_is_replaced() -> None:
+    with raw_daemon("--spare-shells", "0") as daemon:
+        daemon.bash("true")
+        (runner,) = children(keeper_of(daemon))
+        # As if the runner had been born while memory was short.
+        resource.prlimit(runner, resource.RLIMIT_AS, (1_000_000, resource.RLIM_INFINITY))
+        assert daemon.fail("bash", {"command": "true"})["data"]["kind"] == "resource_exhausted"
+        assert daemon.bash("echo next")["stdout"] == "next\n"
+
+
+LIMITED_FAMILY = """
+keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
+prlimit --pid $PPID --{limit}; prlimit --pid $keeper --{limit}
+trap '' TERM HUP; setsid sleep 300 & sleep 300
+"""
+
+
+@MECHANISMS
+@pytest.mark.parametrize("limit", ["nofile=0:", "nofile=5:", "as=4096:"])
+def test_limits_of_runner_and_keeper_save_no_process(mechanism: str, limit: str) -> None:
+    daemon = RawDaemon("--containment", mechanism)
+    try:
+        daemon.background(LIMITED_FAMILY.format(limit=limit))
+        wait_for(lambda: len(running_below(daemon.pid, "sleep\0")) == 2, "two sleeps")
+        pids = running_below(daemon.pid, "sleep\0")
+        os.kill(daemon.pid, signal.SIGKILL)
+        wait_for(lambda: not any(is_alive(pid) for pid in pids), "the end of both")
+    finally:
+        daemon.close()

@@ -13,7 +13,7 @@ import pytest
 from support import Gate, RawDaemon, is_alive, raw_daemon, wait_for
 
 
-def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
+def test_result_has_every_member(daemon: RawDaemon) -> None:
     result = daemon.bash("echo out; echo err >&2; exit 3", description="say both")
     assert result.pop("bash_id").startswith("shell_")
     assert result.pop("durationMs") >= 0

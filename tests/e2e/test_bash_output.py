@@ -42,7 +42,7 @@ def test_background_start_answers_at_once(daemon: RawDaemon) -> None:
     }
 
 
-def test_result_has_every_member_of_the_contract(daemon: RawDaemon) -> None:
+def test_result_has_every_member(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "printf out; printf error >&2; exit 4")
     result = read(daemon, bash_id)
     assert result.pop("durationMs") >= 0

@@ -302,7 +302,7 @@ def test_repeated_id_in_flight_is_answered_twice(daemon: RawDaemon) -> None:
         ),
     ],
 )
-def test_bad_params_get_the_sentence_of_the_contract(
+def test_bad_params_get_their_sentence(
     daemon: RawDaemon, method: str, params: object, message: str, parameter: str
 ) -> None:
     error = daemon.fail(method, params)

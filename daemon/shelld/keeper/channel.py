@@ -35,7 +35,7 @@ STOP_RUNNER: Final = 12
 FILE_LOST: Final = 13
 STOPPED: Final = 14
 
-# How long a runner tries after the grace before it reports survivors (contract: grace + 1 s).
+# How long a runner tries after the grace before it reports survivors.
 KILL_DEADLINE_MS: Final = 1_000
 
 # Well under the smallest default send buffer (Linux: 208 KiB), with room for several frames.

@@ -36,10 +36,18 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
+from shelld.keeper.inherited import Limits, inherited
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.tree import become_subreaper, continue_when_parent_ends, set_process_name
 
-_IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+_IGNORED: Final = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGXCPU,
+)
 # The keeper ends after this many turns in a row that raise an unexpected exception.
 _MAX_FAILURES: Final = 100
 # closerange(3) may close descriptors one by one; a limit of millions would then take seconds.
@@ -115,6 +123,8 @@ class Keeper:
         set_process_name(b"shelld-keeper")
         continue_when_parent_ends()
         self._options = options
+        self._inherited = inherited()
+        self._limits = Limits()
         self._subreaper = options.mechanism != "process-group" and become_subreaper()
         self._cgroup_parent = usable_directory() if options.mechanism == "cgroup" else None
         if self._cgroup_parent is not None:
@@ -149,6 +159,7 @@ class Keeper:
                 failures += 1
                 if failures == _MAX_FAILURES:
                     raise
+                self._limits.restore()
                 # The failed turn may have missed a child that ended or stopped.
                 time.sleep(KILL_INTERVAL_MS / 1000)
                 self._must_reap = True
@@ -221,6 +232,9 @@ class Keeper:
         return pid in self._runners and not self._runners[pid].is_given_up
 
     def _fork_runner(self, descriptor: int) -> None:
+        if self._options.has_heir and inherited() != self._inherited:
+            # Every runner would inherit what a command has changed. Another keeper starts afresh.
+            raise KeeperError
         cgroup = None
         try:
             if self._cgroup_parent is not None:
@@ -299,6 +313,7 @@ class Keeper:
                 self._cgroups_to_remove.append(ended.cgroup)
 
     def _kill_orphans(self) -> None:
+        self._limits.restore()
         self._orphan_reaper.kill_round(self._is_spared)
         if self._orphan_reaper.is_blind and self._options.has_heir and self._daemon_alive:
             raise KeeperError

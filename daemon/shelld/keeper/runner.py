@@ -46,6 +46,7 @@ from shelld.keeper.channel import (
     Channel,
     Message,
 )
+from shelld.keeper.inherited import Limits, inherited
 from shelld.keeper.orphan_reaper import (
     KILL_INTERVAL_MS,
     REAPED_AT_ONCE,
@@ -69,6 +70,8 @@ _WAKE_BYTES: Final = 4_096
 _DEFAULT_SIGNALS: Final = sorted(
     map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 )
+# With more memory, processes or descriptors, the same command would start.
+_SHORTAGES: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -119,6 +122,9 @@ class Runner:
         self._home = _open_working_directory()
         # The working directory is a command's, from which there may be no way back.
         self._is_away = False
+        # What each command is to inherit. A command can change it.
+        self._inherited = inherited()
+        self._limits = Limits()
         self._is_needed = True
         self._leader: int | None = None
         self._busy = False
@@ -137,7 +143,7 @@ class Runner:
     def serve(self) -> None:
         """Run commands until no more can come and nothing of the last one is left."""
         while self._is_needed or self._busy:
-            events = dict(self._poll.poll(self._next_timeout_ms()))
+            events = self._wait()
             # Reap first: a kill that arrives after the command's end must find that it has ended.
             if self._busy:
                 self._reap()
@@ -159,6 +165,16 @@ class Runner:
             # Usually the keeper does this, once this process has ended.
             self._cgroup.leave()
             self._cgroup.remove()
+
+    def _wait(self) -> dict[int, int]:
+        """Wait for the next event; return the descriptors that are ready."""
+        timeout = self._next_timeout_ms()
+        try:
+            return dict(self._poll.poll(timeout))
+        except OSError:
+            # poll(2) takes no more descriptors than the limit on open files.
+            self._limits.restore()
+            return dict(self._poll.poll(timeout))
 
     def _next_timeout_ms(self) -> float | None:
         if not self._busy:
@@ -187,6 +203,7 @@ class Runner:
                 self._run(message, descriptors)
             elif message[0] == FILE_LOST:
                 # Only a RUN message is ever long enough to travel as a file.
+                self._retire_if_spoilt(is_short=True)
                 self._send((FAILED, errno.EMFILE, "exec"))
                 for descriptor in descriptors:
                     os.close(descriptor)
@@ -228,7 +245,8 @@ class Runner:
             failure = self._spawn(program, argv, env, cwd, descriptors)
         if failure is not None:
             self._go_home()
-            self._retire_if_away()
+            # The shortage may be this process's own, and last.
+            self._retire_if_spoilt(is_short=failure[0] in _SHORTAGES)
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
@@ -249,9 +267,12 @@ class Runner:
                 os.fchdir(self._home)
                 self._is_away = False
 
-    def _retire_if_away(self) -> None:
-        """Retire unless the runner is home. Call this before the last message about a command."""
-        if self._is_away:
+    def _retire_if_spoilt(self, *, is_short: bool = False) -> None:
+        """Retire if the next command would start elsewhere or inherit other limits, or not start.
+
+        Call this before the last message about a command.
+        """
+        if is_short or self._is_away or inherited() != self._inherited:
             self._send((LOST,))
             self._is_needed = False
 
@@ -331,7 +352,7 @@ class Runner:
         is_empty = childless and not leftover
         if is_empty:
             self._finish()
-            self._retire_if_away()
+            self._retire_if_spoilt()
         self._tell(exited, leftover, is_empty=is_empty)
 
     def _tell(self, exited: Message | None, leftover: list[int], *, is_empty: bool) -> None:
@@ -352,6 +373,7 @@ class Runner:
         self._killing = False
 
     def _kill(self, number: int, grace_ms: int) -> None:
+        self._limits.restore()
         now = time.monotonic()
         kill_at = now if number == signal.SIGKILL else now + grace_ms / 1000
         # A second kill may only make the deadline earlier.
@@ -371,6 +393,7 @@ class Runner:
             return
         self._killing = True
         self._rounds += 1
+        self._limits.restore()
         if self._cgroup is not None and self._cgroup.leave():
             self._cgroup.kill()
         can_kill = self._tree.kill(self._leader)

@@ -14,9 +14,9 @@ from typing import Final
 
 from shelld.output.spool import Spool
 from shelld.output.store import Blocks, StreamStore
+from shelld.process.options import Options
 
-DEFAULT_RETAIN_BYTES: Final = 64 * 1024 * 1024
-DEFAULT_RETAIN_TOTAL_BYTES: Final = 256 * 1024 * 1024
+_DEFAULT: Final = Options()
 
 # The part of a shell's limit for each stream's head. The rest is for the tails of both.
 _HEAD_SHARE: Final = 4
@@ -44,7 +44,7 @@ class ShellOutput:
     """Both streams of one shell. Together they keep at most `retain_bytes`."""
 
     def __init__(
-        self, retain_bytes: int = DEFAULT_RETAIN_BYTES, blocks: Blocks | None = None
+        self, retain_bytes: int = _DEFAULT.retain_bytes, blocks: Blocks | None = None
     ) -> None:
         self._retain_bytes = retain_bytes
         self._blocks = blocks
@@ -122,8 +122,8 @@ class Retention:
 
     def __init__(
         self,
-        retain_bytes: int = DEFAULT_RETAIN_BYTES,
-        total_bytes: int = DEFAULT_RETAIN_TOTAL_BYTES,
+        retain_bytes: int = _DEFAULT.retain_bytes,
+        total_bytes: int = _DEFAULT.retain_total_bytes,
         spool_directory: str | None = None,
     ) -> None:
         self._retain_bytes = retain_bytes

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.session import Session
 from shelld.sessions.state import ShellState
 from shelld_protocol.errors import session_not_found
-
-DEFAULT_SESSION: Final = "main"
+from shelld_protocol.structs import DEFAULT_SESSION
 
 
 class Sessions:

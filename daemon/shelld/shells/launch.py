@@ -18,10 +18,10 @@ from shelld.sessions.calls import functions_again, lines_of_call, state_of_call,
 from shelld.sessions.prelude import dump_at_exit, may_trap, prelude, startable
 from shelld.sessions.recorder import Recorder
 from shelld.sessions.session import Session
-from shelld.sessions.sessions import DEFAULT_SESSION
 from shelld.sessions.side_effects import changes_nothing
 from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
+from shelld_protocol.structs import DEFAULT_SESSION
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
 # bash from a descriptor, which is closed again before the command runs.

@@ -92,7 +92,8 @@ class Links:
     def launch_again(self, launch: Launch) -> bool:
         """Give the command to another runner, if one can be had.
 
-        To be called where nobody has come: the old channel is at its end, or was given up.
+        Call this only if the old one has not got the command: no runner has come, or its channel
+        was closed before the whole command was sent.
         """
         if not self._launches_left:
             return False

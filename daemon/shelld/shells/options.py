@@ -1,21 +1,25 @@
-"""What can be set of a manager."""
+"""The options of a manager. Their defaults are those of the daemon."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
-from shelld.output.retention import DEFAULT_RETAIN_BYTES, DEFAULT_RETAIN_TOTAL_BYTES
+from shelld.process.options import Options
+
+_DEFAULT: Final = Options()
 
 
 class ManagerOptions(Struct, frozen=True):
-    """Limits (contract: Retention). `bash` is what runs commands."""
+    """Limits of a manager, and the `bash` that runs its commands. Sizes are in bytes."""
 
-    bash: str = "/bin/bash"
-    max_shells: int = 256
-    max_retained: int = 1_000
-    retain_seconds: int = 3_600
-    retain_bytes: int = DEFAULT_RETAIN_BYTES
-    retain_total_bytes: int = DEFAULT_RETAIN_TOTAL_BYTES
-    spool_directory: str | None = None
-    spare_shells: int = 4
-    grace_ms: int = 1_000
+    bash: str = _DEFAULT.bash
+    max_shells: int = _DEFAULT.max_shells
+    max_retained: int = _DEFAULT.max_retained
+    retain_seconds: int = _DEFAULT.retain_seconds
+    retain_bytes: int = _DEFAULT.retain_bytes
+    retain_total_bytes: int = _DEFAULT.retain_total_bytes
+    spool_directory: str | None = _DEFAULT.spool_dir
+    spare_shells: int = _DEFAULT.spare_shells
+    grace_ms: int = _DEFAULT.grace

@@ -225,7 +225,13 @@ class Runtime:
                 shell, launch, links, outcome=outcome, clock=self._clock, listen=self._listen
             )
             supervisor = Supervisor(life, self.pool)
-            launch.hand_over(channel)
+            try:
+                launch.hand_over(channel)
+            except ConnectionError:
+                # The runner has just ended, or the keeper before it forked one.
+                if not links.launch_again(launch):
+                    raise
+                channel = links.channel
             self._lives.add(life)
             self._tasks.start(supervisor)
         except BaseException:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from shelld.eventloop.readiness import Wakeup
 from shelld.output.retention import OutputStream, ShellOutput
+from shelld.process.options import Options
 from shelld.sessions.recorder import Recorder
 from shelld.sessions.text import beginning
 from shelld.shells.launch import StartRequest
@@ -78,7 +79,7 @@ class Shell:
     # Somebody waits for its end.
     in_foreground: bool = field(default=False, init=False)
     # From SIGTERM to SIGKILL.
-    grace_ms: int = field(default=1_000, init=False)
+    grace_ms: int = field(default=Options().grace, init=False)
     pid: int | None = field(default=None, init=False)
     exit_code: int | None = field(default=None, init=False)
     signal: str | None = field(default=None, init=False)

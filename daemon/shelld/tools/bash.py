@@ -19,10 +19,10 @@ from shelld.process.options import DEFAULT_TIMEOUT_MS
 from shelld.sessions.text import join_streams, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
-from shelld.tools.execution import DEFAULT_SESSION, ExecutionTool
+from shelld.tools.execution import ExecutionTool
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
-from shelld_protocol.structs import MAX_TIMEOUT_MS, EndReason, Unkept
+from shelld_protocol.structs import DEFAULT_SESSION, MAX_TIMEOUT_MS, EndReason, Unkept
 from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
 
 MAX_OUTPUT_SIZE: Final = 30_000

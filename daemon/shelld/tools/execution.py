@@ -25,8 +25,6 @@ from shelld_protocol.parameters import parameters_of
 from shelld_protocol.structs import Params
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolParameter, ToolResult
 
-DEFAULT_SESSION = "main"
-
 Body = Callable[[RequestContext, ExecutionContext, dict[str, Any]], Awaitable[ToolResult]]
 
 

@@ -1,0 +1,48 @@
+"""What commands inherit from their runner, and runners from the keeper: limits and priority.
+
+A command may change these of any process of its user, for example with ``prlimit --pid $PPID``.
+The next command must not inherit the change, and no limit may keep this process from its work.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from typing import Final
+
+_LIMITS: Final = sorted(
+    {getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
+)
+
+
+def inherited() -> tuple[object, ...]:
+    """Return the limits, priority, scheduling policy and processors of this process."""
+    limits = list(map(resource.getrlimit, _LIMITS))
+    priority = os.getpriority(os.PRIO_PROCESS, 0)
+    if not hasattr(os, "sched_getaffinity"):
+        return limits, priority
+    return limits, priority, os.sched_getscheduler(0), os.sched_getaffinity(0)
+
+
+class Limits:
+    """The limits of this process when it was made."""
+
+    def __init__(self) -> None:
+        self._at_start = [(number, resource.getrlimit(number)) for number in _LIMITS]
+
+    def restore(self) -> None:
+        """Undo what a command has changed, as far as this user may.
+
+        Without descriptors or memory, this process could not find what it must kill.
+        """
+        for number, (soft, hard) in self._at_start:
+            now = resource.getrlimit(number)
+            if now == (soft, hard):
+                continue
+            with suppress(OSError, ValueError):
+                resource.setrlimit(number, (soft, hard))
+                continue
+            # Only root may raise a hard limit.
+            with suppress(OSError, ValueError):
+                resource.setrlimit(number, (now[1], now[1]))
