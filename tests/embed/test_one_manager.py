@@ -11,10 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from shelld.embed import ShellManager, ShellProcess, ShellStatus
@@ -28,7 +31,7 @@ from shelld.tools import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.shell_methods import BashParams
 from shelld_protocol.tools import ExecutionContext
-from support import children, in_threads, is_alive, wait_for
+from support import DEADLINE_S, children, in_threads, is_alive, wait_for
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -282,6 +285,74 @@ def test_threads_end_with_the_manager() -> None:
         assert "shelld-shells" not in {thread.name for thread in threading.enumerate()}
 
     anyio.run(run)
+
+
+def test_reset_stops_a_thread_that_is_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+    original = ShellManager._running
+    outcome: list[object] = []
+
+    def patient(manager: ShellManager) -> AbstractAsyncContextManager[None]:
+        opening.set()
+        assert go_on.wait(DEADLINE_S)
+        return original(manager)
+
+    def start() -> None:
+        try:
+            outcome.append(anyio.run(ShellManager().create_shell, "sleep 300", "/"))
+        except RpcError as error:
+            outcome.append(error.kind)
+
+    monkeypatch.setattr(ShellManager, "_running", patient)
+    starter = threading.Thread(target=start)
+    starter.start()
+    assert opening.wait(DEADLINE_S)
+    resetter = threading.Thread(target=anyio.run, args=(ShellManager.reset,))
+    resetter.start()
+    wait_for(lambda: ShellManager._instance is None, "the reset")
+    go_on.set()
+    for thread in (starter, resetter):
+        thread.join(DEADLINE_S)
+    (ended,) = outcome
+    assert ended is ErrorKind.SHUTTING_DOWN or cast("ShellProcess", ended).has_ended
+    assert "shelld-shells" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_shell_found_while_the_scope_is_left_can_be_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcome: list[object] = []
+    waiters: list[threading.Thread] = []
+    original = Manager.kill_all
+
+    def wait_for_end(bash_id: str) -> None:
+        manager = ShellManager()
+        # The object that `create_shell` has returned is gone.
+        manager._processes.clear()
+        shell = manager.get_shell(bash_id)
+        assert shell is not None
+        try:
+            outcome.append(anyio.run(shell.wait))
+        except RpcError as error:
+            outcome.append(error.kind)
+
+    async def kill_all(manager: Manager, grace_ms: int | None = None) -> int:
+        for waiter in waiters:
+            waiter.start()
+            # Without the mistake that this test is about, it ends at once.
+            await anyio.to_thread.run_sync(waiter.join, 1)
+        return await original(manager, grace_ms)
+
+    async def start_and_leave() -> None:
+        async with ShellManager() as manager:
+            bash_id = (await manager.create_shell("sleep 300", "/")).id
+            waiters.append(threading.Thread(target=wait_for_end, args=(bash_id,), daemon=True))
+
+    monkeypatch.setattr(Manager, "kill_all", kill_all)
+    anyio.run(start_and_leave)
+    waiters.pop().join(DEADLINE_S)
+    assert outcome in ([ErrorKind.SHUTTING_DOWN], [-signal.SIGKILL])
+    anyio.run(ShellManager.reset)
 
 
 def test_a_program_that_just_ends_leaves_nothing() -> None:

@@ -59,6 +59,8 @@ class ShellManager:
         self._manager = manager
         # None while it does not run.
         self._owner: OwnerLoop | None = None
+        # Where its shells live or have lived: also while it ends, and afterwards.
+        self._last_owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
         # Set if it runs in a thread.
         self._thread: LoopThread | None = None
@@ -95,7 +97,7 @@ class ShellManager:
                 ShellManager._instance = None
 
     def _enter_owner(self) -> None:
-        self._owner = owner = OwnerLoop(self._manager.runtime.tasks)
+        self._owner = self._last_owner = owner = OwnerLoop(self._manager.runtime.tasks)
         self._manager.on_close = owner.close
 
     @classmethod
@@ -114,12 +116,19 @@ class ShellManager:
             await one.kill_all(0)
             return
         one._is_over = True
-        if one._thread is not None:
-            await anyio.to_thread.run_sync(one._thread.stop)
-        elif one._owner is not None:
+        has_stopped = await anyio.to_thread.run_sync(one._stop_thread)
+        if not has_stopped and one._owner is not None:
             # Nothing to do if its event loop has ended.
             with contextlib.suppress(RpcError):
                 await one._owner.call(one._end_all)
+
+    def _stop_thread(self) -> bool:
+        """Return False if there is no thread. Another thread may be about to open it."""
+        with self._opening:
+            thread = self._thread
+        if thread is not None:
+            thread.stop()
+        return thread is not None
 
     async def _end_all(self) -> None:
         self._manager.runtime.stop_starting()
@@ -202,11 +211,15 @@ class ShellManager:
         """
         await self.manager()
         owner = self._owner
-        assert owner is not None
+        if owner is None:
+            # It has ended meanwhile.
+            raise shutting_down()
         return await owner.call(function, *args, discard=discard)
 
     def _open_in_thread(self) -> None:
         with self._opening:
+            if self._is_over:
+                raise shutting_down()
             if self._owner is None:
                 self._thread = LoopThread(self._running)
 
@@ -244,7 +257,7 @@ class ShellManager:
         process = self._processes.get(shell.id)
         # Another thread may have made one meanwhile.
         return process or self._processes.setdefault(
-            shell.id, ShellProcess(record=shell, owner=self._owner)
+            shell.id, ShellProcess(record=shell, owner=self._last_owner)
         )
 
     def get_shell(self, shell_id: str) -> ShellProcess | None:
