@@ -42,6 +42,9 @@ from shelld.shells.shell import Shell
 
 logger = logging.getLogger("shelld.app")
 
+# What ends the daemon. A second one cuts the stop short.
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 # Time for requests in flight to end by themselves after the last read.
 DRAIN_S: Final = 0.5
 # Then the shells that still run get SIGTERM, and SIGKILL after this time.
@@ -79,6 +82,7 @@ def run(
     try:
         _try_descriptors()
         exit_code = anyio.run(_run, options, streams, pool, audit, policy)
+        _ignore_signals()
     except OSError as error:
         # Only the start raises a bare OSError. Tasks raise exception groups, or report their
         # errors.
@@ -226,12 +230,18 @@ async def _stop(
 
 
 async def _watch_signals(reading: anyio.CancelScope, second_signal: anyio.Event) -> None:
-    with received(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as arrivals:
+    with received(*STOP_SIGNALS) as arrivals:
         while True:
             count = await arrivals.wait()
             if reading.cancel_called or count > 1:
                 second_signal.set()
             reading.cancel()
+
+
+def _ignore_signals() -> None:
+    """Ignore further signals, so that none changes the exit code of a daemon that ends anyway."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:

@@ -14,17 +14,27 @@ Invariants:
 * A message over the limit, or one that does not fit in memory, yields one `FrameError` and is
   skipped; the following messages are intact.
 * Each byte is searched for a line end only once, however small the pieces it arrives in.
+* What a stream yields does not depend on the pieces in which it arrives.
+* After a wrong Content-Length, at most the next message is lost as well: a header is also found
+  right behind a body.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 from typing import Final
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
-# Real headers are under 60 bytes. This bounds the buffer if the peer never ends a header line.
+# Real headers are under 60 bytes. Of a longer line than this, only the end counts.
 MAX_HEADER_LINE_BYTES: Final = 4096
+_HEADER_END_BYTES: Final = 100
+
+# Before it may stand the rest of a body whose length was given too small.
+_LENGTH_HEADER: Final = re.compile(
+    rb"(?:.*[\]}])?[ \t]*content-length[ \t]*:(.*)", re.IGNORECASE | re.DOTALL
+)
 
 # How much of a refused message to keep: enough to find an id at its beginning.
 _HEAD_BYTES: Final = 100
@@ -70,7 +80,7 @@ class FrameReader:
 
     Feed it with `receive_data` and `receive_eof`, then call `next_event` until it returns
     `NEED_DATA`. `framing` is None until the first significant byte arrives. `refused_head` is the
-    beginning of the last line that was refused for its size or for lack of memory.
+    beginning of the last message that was refused for its size or for lack of memory.
     """
 
     framing: Framing | None
@@ -91,6 +101,8 @@ class FrameReader:
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
+        # Content-Length: whether the beginning of the header line was dropped.
+        self._line_is_long = False
         self._out_of_memory = False
 
     def receive_data(self, data: bytes) -> None:
@@ -115,7 +127,7 @@ class FrameReader:
             self._body_length = None
         else:
             self._skipping_line = True
-            self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
+        self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
         self._drop_buffer()
         self._out_of_memory = True
 
@@ -232,16 +244,19 @@ class FrameReader:
         """Consume one header line. None means that the caller must check the state again."""
         end = None if self._eof and b"\n" not in self._buffer else self._end_of_line()
         if end is None:
-            if len(self._buffer) <= MAX_HEADER_LINE_BYTES:
-                return NEED_DATA
-            self._drop_buffer()
-            return self._header_error()
-        line = bytes(self._buffer[:end]).strip(_BLANK)
-        if line:
-            name, _, value = line.partition(b":")
-            digits = value.strip(_BLANK)
-            # 18 digits exceed any limit; int() must not parse thousands of them.
-            if name.strip(_BLANK).lower() == b"content-length":
+            if len(self._buffer) > MAX_HEADER_LINE_BYTES:
+                del self._buffer[:-_HEADER_END_BYTES]
+                self._searched = len(self._buffer)
+                self._line_is_long = True
+            return NEED_DATA
+        is_long = self._line_is_long or end > MAX_HEADER_LINE_BYTES
+        start = max(0, end - _HEADER_END_BYTES) if is_long else 0
+        line = bytes(self._buffer[start:end]).strip(_BLANK)
+        if line or is_long:
+            self._line_is_long = False
+            if header := _LENGTH_HEADER.fullmatch(line):
+                digits = header[1].strip(_BLANK)
+                # 18 digits exceed any limit; int() must not parse thousands of them.
                 valid = digits.isdigit() and len(digits) <= 18
                 self._header_length = int(digits) if valid else None
             self._header_seen = True
@@ -258,7 +273,3 @@ class FrameReader:
             return FrameError.TOO_LARGE
         self._body_length = length
         return None
-
-    def _header_error(self) -> FrameError:
-        self._header_length, self._header_seen = None, False
-        return FrameError.BAD_HEADER

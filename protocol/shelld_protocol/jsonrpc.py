@@ -21,6 +21,11 @@ from shelld_protocol.errors import RpcError, internal_error, invalid_request, pa
 
 NULL_ID: Final = b"null"
 
+# What `encode_request` writes first. An id without escapes is its own JSON text.
+_ID_AT_START: Final = re.compile(
+    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(-?\d{1,18}|"[ !#-\[\]-~]*")\s*,'
+)
+
 IdKey: TypeAlias = tuple[Literal["string", "number", "null"], object]
 """An id in comparable form: 1 and "1" differ, "a" and "\\u0061" are equal."""
 
@@ -107,6 +112,12 @@ def decode_message(data: bytes) -> Message:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Invalid(parse_error())
     return Batch(members) if members else Invalid(invalid_request("a batch must not be empty"))
+
+
+def id_at_start(data: bytes) -> bytes:
+    """Return the id of a message that cannot be decoded, as JSON text; null if it comes later."""
+    start = _ID_AT_START.match(data)
+    return NULL_ID if start is None else start[1]
 
 
 def _has_too_many_members(data: bytes) -> bool:
@@ -221,7 +232,9 @@ def encode_request(
     `convert` turns values that msgspec cannot encode into values that it can. Raises TypeError for
     values that `convert` does not handle; ValueError or RecursionError for other failures.
     """
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+    message: dict[str, Any] = {"jsonrpc": "2.0"}
     if request_id is not None:
+        # Early, so that `id_at_start` finds it.
         message["id"] = request_id
+    message |= {"method": method, "params": params}
     return encode(message, msgspec.json.Encoder(enc_hook=convert))

@@ -258,7 +258,7 @@ def test_finaliser_in_client_thread_skips_log_handlers(
     assert refused == ["ping is sent, but nobody can wait here for the answer"]
     # The next thread that may wait logs the message that the finaliser sent.
     assert any(
-        '"method":"ping","params":{},"id":3' in message for message in calling_handler.messages
+        '"id":3,"method":"ping","params":{}' in message for message in calling_handler.messages
     )
 
 

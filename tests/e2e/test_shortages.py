@@ -121,7 +121,7 @@ def test_message_without_memory_is_skipped(framing: str) -> None:
         with limited(daemon.pid, resource.RLIMIT_AS, address_space(daemon.pid) + (24 << 20)):
             send(body)
             answer = daemon.receive()
-            assert answer["id"] is None
+            assert answer["id"] == 1
             assert answer["error"]["data"] == {"kind": "resource_exhausted", "limit": "memory"}
             send(ping)
             assert daemon.receive()["id"] == 2

@@ -7,9 +7,11 @@ import fcntl
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -461,6 +463,31 @@ def test_closed_streams_are_refused(closed: str) -> None:
     )
     assert ended.returncode == 2
     assert ended.stdout == ""
+
+
+@pytest.mark.parametrize("redirections", ["0> /dev/null", "1< /dev/null"])
+def test_streams_of_the_wrong_direction_are_refused(redirections: str) -> None:
+    ended = subprocess.run(
+        ["/bin/bash", "-c", f"{shlex.join(DAEMON_COMMAND)} {redirections}"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "shelld: stdin must be readable, and stdout writable\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_to_the_last_moment_leave_exit_code_0(number: signal.Signals) -> None:
+    for _ in range(5):
+        with raw_daemon() as daemon:
+            daemon.call("ping")
+            daemon.end_input()
+            while daemon.process.poll() is None:
+                daemon.process.send_signal(number)
+                time.sleep(0.001)
+            assert daemon.wait() == 0
 
 
 def test_two_daemons_never_see_each_others_shells() -> None:

@@ -260,6 +260,23 @@ def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
     anyio.run(start_and_leave)
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_an_exit_in_a_condition_ends_only_its_caller(kind: type[BaseException]) -> None:
+    def leave() -> bool:
+        raise kind
+
+    async def wait_and_leave() -> None:
+        manager = ShellManager()
+        shell = await manager.create_shell("sleep 300", "/")
+        with pytest.raises(kind):
+            await shell.wait_until(leave)
+        assert not shell.has_ended
+        await shell.kill()
+        await ShellManager.reset()
+
+    anyio.run(wait_and_leave)
+
+
 async def test_pending_call_is_refused_when_manager_stops() -> None:
     manager = ShellManager()
     refused: list[RpcError] = []

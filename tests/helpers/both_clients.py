@@ -19,11 +19,11 @@ GREETING = """read -r; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"""
 
 # A peer that answers every request at once. It is faster than a daemon.
 ANSWERING = r"""
-n=1
 while read -r line; do
     case $line in
     *cancelRequest*) ;;
-    *) n=${line##*'"id":'}; echo "{\"jsonrpc\":\"2.0\",\"id\":${n%%[,\}]*},\"result\":{}}" ;;
+    *) [[ $line =~ '"id":'([0-9]+) ]]
+       echo "{\"jsonrpc\":\"2.0\",\"id\":${BASH_REMATCH[1]},\"result\":{}}" ;;
     esac
 done
 """

@@ -149,10 +149,61 @@ def test_an_endless_header_line_is_not_held() -> None:
     reader = FrameReader(LIMIT)
     reader.receive_data(b"C" * MAX_HEADER_LINE_BYTES)
     assert reader.next_event() is NEED_DATA
-    reader.receive_data(b"C")
+    for _ in range(1000):
+        reader.receive_data(b"C" * 1000)
+        assert reader.next_event() is NEED_DATA
+    assert len(reader._buffer) <= MAX_HEADER_LINE_BYTES  # pyright: ignore[reportPrivateUsage]
+    reader.receive_data(b"\r\n\r\nContent-Length: 2\r\n\r\n{}")
     assert reader.next_event() is BAD_HEADER
-    reader.receive_data(b"\r\nContent-Length: 2\r\n\r\n{}")
     assert reader.next_event() == b"{}"
+
+
+@pytest.mark.parametrize("size", [1, 100, 5000, 20_000])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_long_header_line_is_skipped(size: int, order: tuple[int, int]) -> None:
+    lines = (b"Content-Length: 2\r\n", b"X-Long: " + b"y" * 9000 + b"\r\n")
+    header = b"".join(lines[number] for number in order)
+    start = encode_frame(b"0", Framing.CONTENT_LENGTH)
+    assert events_of(start + header + b"\r\n{}" + header + b"\r\n[]", size) == [
+        *(b"0", b"{}", b"[]")
+    ]
+
+
+SHORT_BODY = '{"id": "\u00e9"}'
+AFTER_MISTAKES = {
+    "length in characters": (
+        f"Content-Length: {len(SHORT_BODY)}\r\n\r\n{SHORT_BODY}".encode(),
+        [SHORT_BODY.encode()[:-1]],
+    ),
+    "no number": (b"Content-Length: x\r\n\r\n" + b"[" * 9000 + b"]", [BAD_HEADER]),
+    "no header": (b'{"id": 1}\r\n\r\n', [BAD_HEADER]),
+    "length too large": (
+        b'Content-Length: 12\r\n\r\n{"id": 1}Content-Length: 2\r\n\r\n{}',
+        [b'{"id": 1}Con', BAD_HEADER],
+    ),
+}
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize(("mistake", "yields"), AFTER_MISTAKES.values(), ids=AFTER_MISTAKES)
+def test_messages_after_a_wrong_frame_are_read(
+    mistake: bytes, yields: list[object], size: int
+) -> None:
+    messages = [b'{"id": %d}' % number for number in range(3)]
+    frames = b"".join(encode_frame(message, Framing.CONTENT_LENGTH) for message in messages)
+    start = encode_frame(b"[]", Framing.CONTENT_LENGTH)
+    assert events_of(start + mistake + frames, size) == [b"[]", *yields, *messages]
+
+
+def events_of(data: bytes, size: int) -> list[object]:
+    """Return what a reader yields for a stream in pieces of `size`."""
+    reader = FrameReader(1 << 20)
+    events: list[object] = []
+    for start in range(0, len(data), size):
+        reader.receive_data(data[start : start + size])
+        while (event := reader.next_event()) is not NEED_DATA:
+            events.append(event)
+    return events
 
 
 def test_a_line_in_many_pieces_is_searched_once() -> None:

@@ -16,6 +16,7 @@ from shelld_protocol.errors import ErrorKind, RpcError, internal_error
 from shelld_protocol.jsonrpc import (
     MAX_BATCH_MEMBERS,
     MAX_LEVELS,
+    NULL_ID,
     Batch,
     Invalid,
     Request,
@@ -24,6 +25,7 @@ from shelld_protocol.jsonrpc import (
     encode_error,
     encode_request,
     encode_result,
+    id_at_start,
     id_key,
 )
 
@@ -180,6 +182,29 @@ def test_ids_are_equal_by_type_and_value() -> None:
 @pytest.mark.parametrize("raw", [b"true", b"{}", b"[]", b"01", b"+1", b"."])
 def test_invalid_id_has_no_key(raw: bytes) -> None:
     assert id_key(raw) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "raw_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method"', b"7"),
+        (b' { "jsonrpc" : "2.0" , "id" : -7 , ', b"-7"),
+        (b'{"jsonrpc":"2.0","id":"a b","method', b'"a b"'),
+        (b'{"jsonrpc":"2.0","id":"a\\u0062","method', NULL_ID),
+        (b'{"jsonrpc":"2.0","id":"\xff","method', NULL_ID),
+        (b'{"jsonrpc":"2.0","id":7', NULL_ID),
+        (b'{"jsonrpc":"2.0","id":7.5,', NULL_ID),
+        (b'{"jsonrpc":"2.0","method":"bash","params":{"id":7,', NULL_ID),
+        (b'[{"jsonrpc":"2.0","id":7,', NULL_ID),
+        (b"", NULL_ID),
+    ],
+)
+def test_an_early_id_is_found_in_the_start_of_a_message(start: bytes, raw_id: bytes) -> None:
+    assert id_at_start(start) == raw_id
+
+
+def test_the_id_of_an_encoded_request_is_early() -> None:
+    assert id_at_start(encode_request("bash", {"command": "x" * 1000}, 12)[:100]) == b"12"
 
 
 def test_an_answer_echoes_the_id_unchanged() -> None:

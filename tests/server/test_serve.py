@@ -471,7 +471,7 @@ async def test_message_failing_in_server_is_answered(
     async with served() as peer:
         peer.send(request("nothing", 1), request("nothing", 2))
         error = {"code": -32603, "message": "Internal error", "data": {"kind": "internal_error"}}
-        assert await peer.receive() == {"jsonrpc": "2.0", "id": None, "error": error}
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": 1, "error": error}
         assert (await peer.receive())["id"] == 2
 
 

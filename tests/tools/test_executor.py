@@ -51,6 +51,12 @@ async def test_an_unknown_tool_is_a_failed_result(executor: ToolExecutor) -> Non
     )
 
 
+@pytest.mark.parametrize("name", [None, 5, ["Read"]])
+async def test_a_name_that_is_no_text_is_an_unknown_tool(executor: ToolExecutor, name: Any) -> None:
+    result = await executor.execute(name, CONTEXT)
+    assert result == ToolResult.fail(f"Unknown tool: {name}. Known: Bash, Read, Write")
+
+
 async def test_parameters_may_be_called_anything() -> None:
     names = ("self", "tool_name", "context", "name")
     parameters = [ToolParameter(name, "string") for name in names]

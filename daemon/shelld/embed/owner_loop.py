@@ -163,7 +163,8 @@ class _Call(Generic[T]):
                 self._error = None
             if self._cancelled:
                 self._drop_value()
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            # A condition of the caller may raise any of these. They end the caller, not this loop.
             self._error = error
         finally:
             # The caller's event loop may have ended without waiting.

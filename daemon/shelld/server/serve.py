@@ -58,6 +58,7 @@ from shelld_protocol.jsonrpc import (
     encode_error,
     encode_request,
     encode_result,
+    id_at_start,
     id_key,
 )
 from shelld_protocol.params import decode_params
@@ -303,7 +304,8 @@ class Server:
             try:
                 self._take(event)
             except Exception as error:
-                self._write(encode_error(NULL_ID, answer_for(error, "a message")))
+                raw_id = id_at_start(event) if isinstance(event, bytes) else NULL_ID
+                self._write(encode_error(raw_id, answer_for(error, "a message")))
         return True
 
     @property
@@ -320,7 +322,9 @@ class Server:
 
     def _take(self, event: bytes | FrameError) -> None:
         if isinstance(event, FrameError):
-            self._write(encode_error(NULL_ID, self._frame_error(event)))
+            is_short = event is FrameError.NO_MEMORY
+            raw_id = id_at_start(self._frames.refused_head) if is_short else NULL_ID
+            self._write(encode_error(raw_id, self._frame_error(event)))
             return
         message = decode_message(event)
         if isinstance(message, Batch):

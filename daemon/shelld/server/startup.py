@@ -8,6 +8,7 @@ parent left open.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import stat
@@ -75,8 +76,9 @@ def require_proc() -> None:
 
 
 def _claim() -> tuple[int, int]:
-    os.fstat(0)
-    os.fstat(1)
+    for descriptor, useless in ((0, os.O_WRONLY), (1, os.O_RDONLY)):
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == useless:
+            raise StartupError("stdin must be readable, and stdout writable")
     null = os.open(os.devnull, os.O_RDWR)
     try:
         os.fstat(2)

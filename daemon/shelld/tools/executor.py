@@ -53,7 +53,7 @@ class ToolExecutor:
         """Execute a tool and return its result. An unknown tool is a failed result."""
         tool = self.registry.get(tool_name)
         if tool is None:
-            logger.warning("Unknown tool: %s", tool_name[:100])
+            logger.warning("Unknown tool: %.100s", tool_name)
             return self.registry.unknown(tool_name)
         log_call(tool.name, params)
         started_at, began = datetime.now(UTC), time.perf_counter()

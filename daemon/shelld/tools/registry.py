@@ -69,8 +69,12 @@ class ToolRegistry:
             return True
 
     def get(self, name: str) -> BaseTool | None:
+        """Return a tool, or None. A program may pass on what a model named, even a list."""
         with self._lock:
-            own = self._names.get(name)
+            try:
+                own = self._names.get(name)
+            except TypeError:
+                return None
             return None if own is None else self._tools[own]
 
     def get_or_raise(self, name: str) -> BaseTool:
@@ -83,7 +87,7 @@ class ToolRegistry:
     def unknown(self, name: str) -> ToolResult:
         """Return the result of a call to an unknown tool."""
         known = listed(self.list_names()) or "none"
-        return ToolResult.fail(f"Unknown tool: {name[:100]}. Known: {known}")
+        return ToolResult.fail(f"Unknown tool: {str(name)[:100]}. Known: {known}")
 
     def exists(self, name: str) -> bool:
         return self.get(name) is not None
