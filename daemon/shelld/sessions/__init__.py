@@ -1,1 +1,1 @@
-"""Sessions: the state that a command leaves, and how the next command starts from it."""
+"""Sessions: keep the state that a command leaves, and start the next command from it."""

@@ -20,7 +20,7 @@ from shelld.sessions.text import to_bytes
 
 Changes = dict[str, str | None]
 
-# They list options that are on.
+# These two list the options that are on.
 _OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 _POSIX: Final = "POSIXLY_CORRECT"
 _SET_OPTIONS: Final = frozenset(
@@ -28,7 +28,7 @@ _SET_OPTIONS: Final = frozenset(
     interactive-comments keyword monitor noclobber noexec noglob nolog notify nounset onecmd
     physical pipefail posix privileged verbose vi emacs xtrace""".split()
 )
-# Those that posix mode switches on.
+# The options that posix mode switches on.
 _POSIX_OPTIONS: Final = frozenset(
     b"posix expand_aliases inherit_errexit interactive_comments shift_verbose sourcepath".split()
 )
@@ -38,14 +38,14 @@ _SHOPT: Final = re.compile(rb"[a-z_0-9]+")
 
 
 class Told(NamedTuple):
-    """What bash told before it ran a command: the output of `declare -p`, and its options."""
+    """What bash reported before it ran a command: the output of `declare -p`, and its options."""
 
     variables: bytes
     options: frozenset[bytes]
 
 
 def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
-    """Return the state that a call with `changes` starts from: its variables take precedence."""
+    """Return `state` with the variables of a call, which take precedence."""
     if not changes:
         return state
     options = state.options
@@ -54,7 +54,7 @@ def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
         line = options.removesuffix(b"\n") or b"\\builtin set"
         options = b"%s -o %s\n" % (line, b" -o ".join(names))
     if changes.get(_POSIX) is not None:
-        # To switch posix mode off would unset the variable.
+        # Switching posix mode off would unset the variable.
         options = options.replace(b" +o posix", b"")
     state = replace(state.without(frozenset(map(to_bytes, changes))), options=options)
     functions = _functions(changes)
@@ -83,10 +83,10 @@ def _with_functions(state: ShellState, functions: dict[bytes, bytes | None]) -> 
 
 
 def functions_again(changes: Changes, state: ShellState) -> bytes:
-    """Return what bash runs after a call, so that its functions are those of its session again.
+    """Return the lines that give bash the functions of its session again, after a call.
 
-    `state` is that of the session. A function that the session defines in its script was so for
-    the call as well.
+    `state` is that of the session. Functions that the session defines in its script need nothing:
+    the call had them too.
     """
     lines: list[bytes] = []
     for name in _functions(changes):
@@ -103,9 +103,9 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
 
 
 def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
-    """Take out of an environment what `lines_of_call` sets.
+    """Remove from an environment what `lines_of_call` sets.
 
-    A bash that is started with these variables would set options before it runs its prelude.
+    With these variables, bash would set options before it runs its prelude.
     """
     for name in (*_OPTION_VARIABLES, _POSIX.encode()):
         if changes.get(name.decode()) is not None:
@@ -113,9 +113,9 @@ def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
 
 
 def lines_of_call(changes: Changes, path: str | None) -> bytes:
-    """Return what bash runs for a call, after its session's state and before the options of `set`.
+    """Return the lines of a call, which run between its session's state and the options of `set`.
 
-    It writes to `path`, if there is one, what `split_told` returns.
+    They write what `split_told` returns to `path`, if there is one.
     """
     end = b" >>%s 2>/dev/null || \\builtin :\n" % (path or "").encode()
     names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()
@@ -139,14 +139,14 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
 
 
 def split_told(written: bytes) -> tuple[Told, bytes]:
-    """Return what bash told before its command, and what it wrote after that."""
+    """Return what bash reported before its command, and its dump."""
     options, _, rest = written.partition(b"\0")
     variables, _, dump = rest.partition(b"\0")
     return Told(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
 
 
 def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: ShellState) -> bytes:
-    """Return a dump without the options that are on because of a call's `env` alone.
+    """Return a dump without the options that only the `env` of a call has switched on.
 
     `state` is that of the session.
     """
@@ -155,14 +155,14 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
         given |= _POSIX_OPTIONS
     if not given:
         return dump
-    # What bash told comes before the last line of its prelude.
+    # Bash reports before the last line of its prelude.
     before = told.options - _SET_OPTIONS if state.options else told.options
     before |= frozenset(_IS_ON.findall(state.options))
     return without_options(dump, given - before)
 
 
 def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
-    """Return the names of a call's variables that its command has left as they were."""
+    """Return the names of the call's variables that its command has not changed."""
     before, after = declared(told.variables), declared_in(dump)
     # SHELLOPTS and BASHOPTS differ whenever an option does; options are compared elsewhere. So
     # these two always count as untouched.

@@ -1,4 +1,4 @@
-"""What bash runs to tell its state, the *dump*. Pure.
+"""The program with which bash reports its state, the *dump*. Pure.
 
 A dump has exported and other variables with their attributes, functions, aliases, options of
 `shopt` and `set`, the umask, the directory stack and the working directory. `dump.bash` is the
@@ -12,14 +12,14 @@ from typing import Final
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 
-# Bash leaves these variables to the dump: the options as they were before the dump changed them,
-# and the traps that the command has set.
+# The dump reads these variables: the options before the dump changed them, and the traps that the
+# command has set.
 OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
 POSIX_VARIABLE: Final = b"__shelld_posix"
 
-# What `declare -p -` prints where a function has used `local -`. Bash does not tell which options
-# of `set` there are outside.
+# What `declare -p -` prints in a function that has used `local -`. Bash does not report the options
+# of `set` outside of that function.
 LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
@@ -35,11 +35,11 @@ def dump_program(
 ) -> bytes:
     """Return the program, in one line.
 
-    `own_directory`: a path to the daemon's directory. `globals_word`: what stands for `GLOBALS`.
-    `before_functions`: commands that run before bash tells of its functions, once nothing of the
-    command can interfere, each with "; " at its end. In posix mode, bash exits if `eval` defines a
-    function whose name is not an identifier; it has left that mode by then.
+    `own_directory`: a path to the daemon's directory. `globals_word` replaces `GLOBALS`.
+    `before_functions`: commands, each with "; " at its end, that run before bash reports its
+    functions, when nothing of the command can interfere. Bash has left posix mode by then: there it
+    would exit if `eval` defined a function whose name is not an identifier.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
-    # These may contain anything.
+    # These words may contain anything.
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)

@@ -1,6 +1,6 @@
-"""From a dump, which bash has written at its end, to the state that the next one starts from.
+"""Parses a dump, which bash writes at its end, into the state that the next bash starts from.
 
-Pure. Nothing raises, whatever a dump holds. Left out is what belongs to one bash alone: its pid,
+Pure. Nothing raises, whatever a dump holds. The state leaves out what belongs to one bash: its pid,
 its clock, its call stack.
 """
 
@@ -30,7 +30,8 @@ _PARTS: Final = 9
 # The part with the output of `shopt -p`, counted from the end. Two more NULs are the end of a dump.
 _SHOPT: Final = 2 - _PARTS - 2
 _DOTGLOB: Final = b"shopt -s dotglob\n"
-# Of the directory stack, the newest entries. Bash prints the whole stack at each that is added.
+# Only the newest entries of the directory stack are kept: bash prints the whole stack for each
+# entry that it adds.
 MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
 
@@ -43,7 +44,7 @@ _OPTION: Final = re.compile(
 
 # Attributes that change an assigned value: to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
-# Attributes that do not tell what kind of value there is: an array or the name of a variable.
+# Attributes that do not say what kind of value a variable has: an array or the name of a variable.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
@@ -63,7 +64,7 @@ _ALIASES: Final = re.compile(rb"(?:%s)*+" % _ALIAS.pattern)
 
 
 def is_whole(dump: bytes) -> bool:
-    """Whether bash came to the end of its dump."""
+    """Whether bash has finished its dump."""
     return dump.endswith(_END) and dump.count(b"\0") >= _PARTS + 2
 
 
@@ -103,7 +104,7 @@ def declared_in(dump: bytes) -> dict[bytes, bytes]:
 
 
 def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
-    """Return a dump that is the same, but with these options of `set` and `shopt` off."""
+    """Return the dump with these options of `set` and `shopt` off."""
 
     def without(match: re.Match[bytes]) -> bytes:
         return match[1] + b":".join(x for x in match[2].split(b":") if x not in names) + b'"'
@@ -115,7 +116,7 @@ def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
 
 
 def hides_options(dump: bytes) -> bool:
-    """Whether a dump is not readable because of `local -` in a function that called `exit`."""
+    """Whether a dump is unreadable because a function with `local -` has called `exit`."""
     return LOCAL_OPTIONS in dump
 
 
@@ -133,7 +134,7 @@ def _parts(dump: bytes) -> list[bytes] | None:
 
 
 def _directory(told: bytes) -> tuple[bytes, bool]:
-    # A line, and a dot after it if that is the daemon's directory.
+    # The line ends with a dot if that is the daemon's directory.
     is_daemons = told.endswith(b"\n.")
     cwd = told[:-2] if is_daemons else told.removesuffix(b"\n")
     return (cwd, is_daemons) if cwd.startswith(b"/") else (b"", False)
@@ -145,7 +146,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
 
 
 def parse_readable_dump(dump: bytes) -> ShellState | None:
-    """Do the same, without a check, for a dump of which `is_readable` is already known."""
+    """Do the same for a dump that is known to be readable."""
     parts = _parts(dump)
     if parts is None:
         return None
@@ -240,10 +241,10 @@ def _line(declaration: re.Match[bytes]) -> bytes:
     else:
         line = declaration[0]
     if (value is None and name in SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
-        # The command has unset it first, and each bash sets it again.
+        # The command has unset it. Each bash sets it again.
         line = b"unset -v %s; %s" % (name, line)
     if name.startswith(CHECKED):
-        # Bash has complained in the command that set it.
+        # Bash has printed its error in the command that set it.
         return b"{ %s; } 2>/dev/null\n" % line[:-1]
     return line
 
@@ -254,10 +255,10 @@ def _attributes(line: bytes) -> tuple[bytes, bytes]:
 
 
 def _pushed(variable: bytes, listing: bytes) -> bytes:
-    """Return what makes the directory stack, of DIRSTACK's value and what `dirs` lists.
+    """Return the lines that make the directory stack, from DIRSTACK and the output of `dirs`.
 
-    In the listing, a name with a line end looks like two. The variable is another one if the
-    command has unset it.
+    In that output, a name with a line end looks like two names. The variable has another meaning
+    once the command has unset it.
     """
     stack = [unquote(element) for element in _ELEMENT.findall(variable)]
     if b"".join(name + b"\n" for name in stack) != listing:
@@ -287,6 +288,6 @@ def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
 
 
 def _sorted_options(lines: bytes, enabled: frozenset[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Return which options of `lines` are on, and which are off."""
+    """Return the options in `lines` that are on, and those that are off."""
     names = frozenset(_OPTION.findall(lines))
     return sorted(names & enabled), sorted(names - enabled)

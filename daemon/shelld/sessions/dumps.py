@@ -1,8 +1,8 @@
-"""The nameless files that bashes write their state to, which they open by path in /proc.
+"""The files without a name to which commands write their state. Bash opens them through /proc.
 
 A process that a command left behind may write to such a path at any later time. So the descriptor
-stays open when the command has ended, and is used for the next command: its number never becomes
-that of another file. Each command has a *mark*, which ends what its own bash writes.
+stays open after the command has ended and serves the next command: no other file ever gets its
+number. Each command has a *mark*, which its own bash writes last.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 
 from shelld.keeper.channel import anonymous_file
 
-# Whether /proc has paths that lead to descriptors.
+# Whether /proc has paths to descriptors.
 CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class DumpFiles:
-    """Grows to the number of commands that were recorded at the same time.
+    """As many files as commands were recorded at the same time.
 
     `own_directory`: a path to the daemon's own directory. "." stands for any directory.
     """
@@ -31,11 +31,11 @@ class DumpFiles:
         self._is_open = True
 
     def next_mark(self) -> bytes:
-        """Return what no command has had."""
+        """Return a mark that no command has had."""
         return b"%d" % next(self._marks)
 
     def take(self) -> int:
-        """Return an empty file, which is the caller's until `give_back`. Raises OSError."""
+        """Return an empty file, which belongs to the caller until `give_back`. Raises OSError."""
         if not self._unused:
             return anonymous_file(b"")
         os.ftruncate(self._unused[-1], 0)
@@ -53,7 +53,7 @@ class DumpFiles:
             os.ftruncate(descriptor, 0)
 
     def close(self) -> None:
-        """Close all files, now or when they are given back."""
+        """Close all files: now, or when the caller gives them back."""
         self._is_open = False
         while self._unused:
             os.close(self._unused.pop())

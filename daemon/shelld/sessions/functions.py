@@ -1,8 +1,8 @@
-"""Functions of a bash, and how another bash comes to know them.
+"""Passes the functions of one bash on to the next.
 
-Pure. A function goes to the next bash in one of two ways. As an environment entry, as bash itself
-exports functions: then messages name its place as "environment", as they do for any imported
-function. Or as a definition in the script that the next bash runs: that works for every function.
+Pure. There are two ways. An environment entry, as bash itself exports functions: error messages
+then give "environment" as the function's place, as for any imported function. Or a definition in
+the script that the next bash runs, which works for every function.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final, NamedTuple
 from shelld.sessions.quoting import quote
 from shelld.sessions.side_effects import BUILTINS
 
-# execve(2) takes no string of 128 KiB, and a quarter of the stack's size in all: usually 2 MiB.
+# execve(2) takes no string of 128 KiB, and in all a quarter of the stack's size: usually 2 MiB.
 MAX_ENV_VALUE_BYTES: Final = 64 * 1024
 MAX_ENV_BYTES: Final = 1024 * 1024
 
 # The first line of a function in the output of `declare -f`. Bash writes "function" before a name
 # that is a reserved word.
 _HEAD: Final = re.compile(rb"^(?:function )?([^\n]*) \(\) \n", re.MULTILINE)
-# Bash imports more names than these. None of these means anything in a script or a pattern.
+# Bash imports other names too, but these have no meaning in a script or a pattern.
 _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
 _ENTRY: Final = re.compile(rb"BASH_FUNC_(.+)%%", re.DOTALL)
 
 
 class Definitions(NamedTuple):
-    """`script` is run by a bash that was started with `entries` in its environment.
+    """The next bash starts with `entries` in its environment and runs `script`.
 
-    `private` are the functions among these that were not exported.
+    `private`: the functions in `entries` that were not exported.
     """
 
     entries: dict[bytes, bytes]
@@ -41,16 +41,16 @@ class Definitions(NamedTuple):
 def definitions(
     names: list[tuple[bytes, bytes]], text: bytes, *, by_environment: bool
 ) -> Definitions:
-    """Return what makes functions of `text`, the output of `declare -f`.
+    """Return what defines the functions in `text`, the output of `declare -f`.
 
     `names`: their attributes ("-f", with more letters) and names, in the same order, from `declare
-    -F`. `by_environment`: whether bash imports functions as they were written.
+    -F`. `by_environment`: whether bash imports functions unchanged.
     """
     known = {name for _, name in names[1:]}
-    # The first one is where the text begins. Of the others, each must be found once.
+    # The first one begins the text. Each other one must be found exactly once.
     found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
     if [head[1] for head in found] != [name for _, name in names]:
-        # A here-document looks like a head: where a function ends is not clear.
+        # A here-document looks like a head, so the ends of functions are unclear.
         return Definitions({}, _with_keywords(text, found) + b"\n" if text else b"")
     entries: dict[bytes, bytes] = {}
     script: list[bytes] = []
@@ -83,7 +83,7 @@ def entry_name(function: bytes) -> bytes:
 
 
 def function_of(entry: bytes) -> bytes | None:
-    """Return the function that an environment entry of this name is for, None if it is a variable.
+    """Return the function that an environment entry defines; None if it is a variable.
 
     Bash may refuse to import it.
     """
@@ -92,13 +92,13 @@ def function_of(entry: bytes) -> bytes | None:
 
 
 def without_export(functions: Iterable[bytes]) -> bytes:
-    """Return the line that takes back the export of functions, as bash exports all it imports."""
+    """Return the line that ends the export of functions: bash exports each one that it imports."""
     names = b" ".join(functions)
     return b"\\builtin export -nf -- %s\n" % names if names else b""
 
 
 def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
-    """Return the text with "function" before each odd name, as far as its head is known.
+    """Return the text with "function" before each odd name whose head is known.
 
     Without it, `a=b ()` is a syntax error.
     """
@@ -117,11 +117,11 @@ def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> 
     if is_plain:
         text = source + b"\n"
     else:
-        # Whatever its name means to the parser, the rest of the script is still run.
+        # Whatever its name means to the parser, bash still runs the rest of the script.
         head = b"" if source.startswith(b"function ") else b"function "
         text = b"\\builtin eval %s 2>/dev/null\n" % quote(head + source)
     if b"=" in name:
-        # `declare` takes such a name for an assignment, and `export` refuses it.
+        # `declare` would read such a name as an assignment, and `export` refuses it.
         if b"x" in flags:
             text = b"\\builtin set -a\n%s\\builtin set +a\n" % text
         if b"r" in flags:

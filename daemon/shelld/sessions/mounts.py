@@ -1,7 +1,8 @@
-"""Recognises remote directories, which another machine or a program serves.
+"""Recognises remote directories: another machine or another program serves them.
 
-If that does not answer, every look at such a directory blocks, and the event loop with it. Reading
-the list of mounts never blocks. So a directory is recognised by its path, without a look at it.
+If the server does not answer, every system call on such a directory blocks, and would block the
+event loop. Reading the list of mounts never blocks. So this module judges a directory by its path,
+without touching it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
 class Mounts:
-    """Reads the list of mounts when it is needed, and again when the kernel says that it changed.
+    """Reads the list of mounts on first use, and again after the kernel has reported a change.
 
-    Where there is no such list, nothing counts as remote.
+    On a system without such a list, no directory counts as remote.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class Mounts:
         self._remote: frozenset[bytes] = frozenset()
 
     def may_hang(self, path: bytes) -> bool:
-        """Whether to look at `path` may take for ever. Symbolic links are followed."""
+        """Whether a system call on `path` may block for ever. Follows symbolic links."""
         try:
             self._update()
         except OSError:
@@ -42,7 +43,7 @@ class Mounts:
         return bool(self._remote) and _leads_into(path, self._remote)
 
     def is_same(self, path: bytes, other: bytes) -> bool:
-        """Whether two paths are of one directory; by the paths alone, if a look may hang."""
+        """Whether two paths lead to one directory. Compares only paths if looking may block."""
         try:
             if self.may_hang(path) or self.may_hang(other):
                 return os.path.normpath(path) == os.path.normpath(other)
@@ -69,7 +70,7 @@ class Mounts:
 
 
 def remote_mounts(mountinfo: bytes) -> frozenset[bytes]:
-    """Return where remote file systems are mounted; `mountinfo` as in proc(5)."""
+    """Return the mount points of remote file systems. `mountinfo` is as in proc(5)."""
     types: dict[bytes, bytes] = {}
     for line in mountinfo.split(b"\n"):
         mount, separator, source = line.partition(b" - ")
@@ -85,7 +86,7 @@ def _byte(escape: re.Match[bytes]) -> bytes:
 
 
 def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
-    """Whether a path leads through one of these directories; no look is taken beyond."""
+    """Whether a path leads through one of these directories. Never touches what lies in them."""
     parts = path.split(b"/")[::-1]
     reached = b""
     links = 0
@@ -104,7 +105,7 @@ def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
                 continue
             links += 1
             if links > _MAX_LINKS:
-                # The kernel gives up here, too.
+                # The kernel follows no more links either.
                 return False
             if target.startswith(b"/"):
                 reached = b""

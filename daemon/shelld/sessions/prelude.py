@@ -1,10 +1,11 @@
-"""What bash runs before its command: it makes the state, and has the new one reported at the end.
+"""The *prelude*: the lines that bash runs before its command.
 
-Pure. Owns the text of the *prelude*, which bash runs as its startup file (BASH_ENV), so that the
-command remains the argument of `-c`, with all that shows of it.
+They restore the session's state, and make bash report the new state at its end. Pure. Bash runs
+them as its startup file (BASH_ENV). So the command remains the argument of `-c`, and messages and
+``$0`` are as under ``bash -c``.
 
-A prelude names builtins as such, because functions of these names may be there by then, and traces
-nothing. The options of `set` come last.
+A prelude calls builtins with `\\builtin`, because functions may have their names. The options of
+`set` come last, so that nothing of the prelude is traced.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shelld.sessions.state import ShellState
 # Matches every command that may set a trap. No word of another command can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
-# To look at the words of a longer command takes time from others.
+# Splitting a longer command into words would delay other requests.
 _MAX_WORDS_BYTES: Final = 64 * 1024
 # The function `trap`, for a command that may set traps.
 _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIABLE)
@@ -30,14 +31,14 @@ _WITHHELD: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIXLY_CORRECT")
 
 
 def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-    """Return what of `env` a bash with a prelude is started with, and what that has to set."""
+    """Split `env`: return what bash starts with, and what its prelude sets instead."""
     entries = env.copy()
     withheld = {name: entries.pop(name) for name in _WITHHELD if name in env}
     return entries, withheld
 
 
 def may_trap(command: bytes, state: ShellState) -> bool:
-    """Whether a command may set or list traps: itself, or by what it calls."""
+    """Whether a command, or a function that it calls, may set or list traps."""
     if _MAY_TRAP.search(command):
         return True
     if not state.sets_traps:
@@ -48,21 +49,20 @@ def may_trap(command: bytes, state: ShellState) -> bool:
 def dump_at_exit(
     path: str, own_directory: str, mark: bytes, *, shares_trap: bool, before_dump: bytes = b""
 ) -> bytes:
-    """Return the lines that make bash write, after its command, what it leaves behind to `path`.
+    """Return the lines that make bash write its state to `path` after its command.
 
-    `own_directory` is a path to the daemon's directory. `mark`, of letters and digits, is what bash
-    writes after its state. `shares_trap`: the command may set
-    a trap on EXIT, too. `before_dump`: commands that run before bash tells of its
-    functions, once nothing of the command can interfere, each with "; " at its end.
+    `own_directory` is a path to the daemon's directory. Bash writes `mark`, of letters and digits,
+    after its state. `shares_trap`: the command may set a trap on EXIT, too. `before_dump`: see
+    `before_functions` of `dump_program`.
     """
-    # The trap's own text cannot be protected, so all of it is one command that `set -e` and a trap
-    # on ERR pass by. In a restricted shell, it cannot write to a file: as stderr is closed first,
-    # nothing is said about that. A trace goes to /dev/null. A command that says so would be traced
-    # itself, so an expansion does; and bash accepts only a descriptor that is open by then. The
-    # file may have what bash told before its command.
+    # Nothing protects the text of a trap itself. So it is one command that `set -e` and a trap on
+    # ERR ignore. A restricted shell cannot write to a file; its error message goes to the closed
+    # stderr. Traces go to /dev/null: an expansion sees to that, because a command would be traced
+    # itself, and bash accepts only a descriptor that is open by then. The redirection appends,
+    # because the file may hold what bash has reported before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
-    # A child that a signal ends between fork and exec runs its parent's trap on EXIT. There the
-    # path names no descriptor, so that it writes nothing.
+    # A child that a signal ends between fork and exec runs its parent's trap on EXIT. In a child,
+    # the path names no descriptor, so it writes nothing.
     directory, _, descriptor = path.encode().rpartition(b"/")
     file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
     redirections = rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
@@ -102,11 +102,11 @@ def prelude(
     *,
     before_options: bytes = b"",
 ) -> bytes:
-    """Return the lines that a bash runs before its command, from `descriptor`, as its BASH_ENV.
+    """Return the prelude of a command. Bash reads it from `descriptor`.
 
-    `withheld` as from `startable`. `startup_file`: the BASH_ENV that it would have run instead, if
-    any; it may not be there. `recording`: from `dump_at_exit`. `before_options`: more lines, which
-    run when all but the options of `set` is there.
+    `withheld` is from `startable`. `startup_file`: the user's own BASH_ENV, which may not exist, or
+    b"". `recording`: from `dump_at_exit`. `before_options`: more lines, for when everything but the
+    options of `set` is restored.
     """
     lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
@@ -119,20 +119,20 @@ def prelude(
 def waiting_prelude(
     state: ShellState, descriptor: int, withheld: dict[bytes, bytes], last_word: bytes
 ) -> bytes:
-    """Return the lines with which a spare shell makes a state and waits for `last_lines`.
+    """Return the prelude of a spare shell, which waits for `last_lines`.
 
-    It runs this from `descriptor`. The last lines come from a pipe, the next descriptor: bash reads
-    it to its end before it runs any of them. `last_word` is what its command will find in ``$_``.
+    Bash reads it from `descriptor`. The last lines come from a pipe, the next descriptor: bash reads
+    it to its end before it runs any of them. `last_word` becomes the command's first ``$_``.
 
     Without its last lines, bash would run its command in another state. So it closes a descriptor
-    to have one free for them, and ends if it still cannot open them.
+    to have one free for them, and exits if it still cannot open them.
     """
     return b"".join(
         (
             b"\\exec %d<&-\n" % descriptor,
             _first_lines(withheld),
             state.script,
-            # If no last lines come, because the daemon has ended, the placeholder runs this.
+            # Without last lines, because the daemon has ended, the placeholder runs this.
             b"BASH_EXECUTION_STRING=\n",
             b"\\builtin set -e\n",
             b"\\builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
@@ -147,13 +147,13 @@ def last_lines(
     withheld: dict[bytes, bytes],
     recording: bytes = b"",
 ) -> bytes:
-    """Return the lines that a spare shell, whose prelude is on `descriptor`, runs last."""
+    """Return the last lines of a spare shell whose prelude is on `descriptor`."""
     return b"".join(
         (
-            # Only a bash that could not open these lines was to end.
+            # The prelude has set -e for a bash that cannot open these lines.
             b"\\builtin set +e\n",
             b"\\exec %d<&-\n" % (descriptor + 1),
-            # As if it had started now, with this command.
+            # As if bash had started just now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             # Unless the session has unset it. ([[ -v SECONDS ]] would make it an integer.)
             b"" if b"SECONDS" in state.declarations else b"SECONDS=0\n",
@@ -169,9 +169,9 @@ def _first_lines(withheld: dict[bytes, bytes]) -> bytes:
 
 
 def _exported(withheld: dict[bytes, bytes], name: bytes) -> bytes:
-    """Return the line that sets a variable that bash was not started with.
+    """Return the line that sets a variable that was withheld from bash's environment.
 
-    In posix mode some functions cannot be defined, so that variable is set after them.
+    Posix mode forbids some names of functions, so its variable is set after them.
     """
     if name not in withheld:
         return b""

@@ -1,4 +1,4 @@
-"""Words of bash: quoted, and unquoted as bash quotes them. Pure."""
+"""Quotes words for bash, and unquotes what bash has quoted. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one command leaves behind: from the file that its bash writes to the session."""
+"""Takes the state that one command leaves from a file to the session."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shelld_protocol.structs import Unkept
 
 
 class Recorder:
-    """Records the state that one command leaves; has the file that its bash writes it to.
+    """Owns the file to which the bash of one command writes its state.
 
-    The command has no descriptor of that file. Its bash opens it by `path` at the end, as any
-    process of the same user could, and writes `mark` after its state. Where the system has no such
-    paths, nothing is kept.
+    The command has no descriptor for that file. At its end, bash opens it by `path`, as any process
+    of the same user could, and writes `mark` after its state. On a system without such paths,
+    nothing is kept.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Recorder:
         self._changes = changes
         self._files = session.dump_files
         self.mark = self._files.next_mark()
-        # Last of all that may fail.
+        # The last step that may fail.
         self._descriptor = self._files.take() if CAN_RECORD else None
         self._unsettled: Left | None = None
         # Why the state was not kept, if it was not.
@@ -37,7 +37,7 @@ class Recorder:
 
     @property
     def path(self) -> str:
-        """Where the command's bash is to write its state."""
+        """The path to which the command's bash writes its state."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     @property
@@ -50,7 +50,7 @@ class Recorder:
         return self._descriptor is not None
 
     def keep(self, *, has_exited: bool) -> None:
-        """The command has ended by itself. `has_exited`: no signal has ended it."""
+        """Keep the state of a command that was not killed. `has_exited`: no signal has ended it."""
         kept: Left | Unkept | None = Unkept.SIGNAL
         if has_exited:
             kept = Unkept.UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
@@ -71,11 +71,11 @@ class Recorder:
         return self._session.keep(Left(dump, self._started_in, self._changes, told))
 
     def give_up(self) -> None:
-        """What the command left could not be kept."""
+        """Note that the state could not be kept."""
         self.reason = Unkept.UNREADABLE
 
     async def settle(self) -> None:
-        """Wait until the session has what the command left. Await this before the answer.
+        """Wait until the session has the command's state. Await this before the answer.
 
         A second call does nothing.
         """
@@ -89,7 +89,7 @@ class Recorder:
                     self.give_up()
 
     def close(self) -> None:
-        """From now on nothing can be recorded."""
+        """Record nothing any more."""
         if self._descriptor is not None:
             self._files.give_back(self._descriptor)
             self._descriptor = None

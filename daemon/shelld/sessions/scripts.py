@@ -1,4 +1,4 @@
-"""Reads the programs in bash that lie beside this module."""
+"""Reads the bash programs beside this module."""
 
 from __future__ import annotations
 

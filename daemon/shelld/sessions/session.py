@@ -1,8 +1,8 @@
-"""What one session is to its next command: the state that the last one left.
+"""One session: the state from which its next command starts.
 
 A session starts from the daemon's own environment and working directory. Each command starts from
-the state as it was last kept; what it leaves is kept as a whole or not at all, so that commands
-which run at the same time never make a mixture: the one that ends last wins.
+the last state that was kept. A session keeps the state of a command as a whole or not at all. So
+concurrent commands never mix their states: the one that ends last wins.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from shelld.sessions.state import CHECKED, ShellState, exported, passed_on, with
 from shelld.sessions.text import to_bytes, to_text
 from shelld_protocol.structs import Unkept
 
-# A larger state is not kept, as parsing it would delay other requests.
+# A larger state is not kept: parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 
-# A longer dump is parsed in a thread. To check one of this length takes a few tenths of a
-# millisecond, to parse it one or two.
+# A thread parses longer dumps. A dump of this length takes a few tenths of a millisecond to check,
+# and one or two milliseconds to parse.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-# Variables that belong to one process, or that `cwd` stands for.
+# Variables that belong to one process, and those that `cwd` replaces.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
 class Left(NamedTuple):
-    """What a command left, and what its call had set for it.
+    """The dump of a command, and what its call had set for it.
 
-    `started_in` and `changes` are `cwd` and `env` of the call. They hold for that command only,
-    unless the command itself has changed them. `started_in` has two paths: as given, and as bash
-    may know it, without symbolic links.
+    `started_in` and `changes` are `cwd` and `env` of the call. The session keeps them only if the
+    command itself has changed them. `started_in` has two paths: as given, and without symbolic
+    links, as bash may know it.
     """
 
     dump: bytes
     started_in: tuple[bytes, ...] = ()
     changes: dict[str, str | None] | None = None
-    # What bash told before it ran the command, if the call had an `env`.
+    # What bash reported before it ran the command, if the call had an `env`.
     told: Told | None = None
     # Counts commands in the order in which they ended.
     number: int = 0
 
 
 class Session:
-    """`base` is the state that every session starts from. `name` None: nothing is ever kept."""
+    """`base`: the state of a new session. A session without a `name` never keeps anything."""
 
     def __init__(
         self, name: str | None, base: ShellState, dump_files: DumpFiles, mounts: Mounts
@@ -73,12 +73,12 @@ class Session:
         self._passed_on = passed_on(base.env)
         # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
-        # Checked, but not parsed: the next use of `state` does that, after the answer.
+        # A dump that was checked, but not parsed: the next use of `state` does that.
         self._unread: Left | None = None
         self._has_failed = False
-        # The numbers of the last command that left a state, and of the last kept state.
+        # The number of the last command that left a state, and of the last one that was kept.
         self._ended = self._kept = 0
-        # A remote directory in which a start has failed.
+        # A remote directory in which a command could not start.
         self._lost_directory: bytes | None = None
         # The number of dumps that threads are parsing. Until then the session is unchanged.
         self._settling = 0
@@ -86,7 +86,7 @@ class Session:
 
     @property
     def state(self) -> ShellState:
-        """What the next command starts from; another object whenever anything is different."""
+        """The state of the next command. A changed state is another object."""
         if self._unread is not None:
             self._read(self._unread)
         return self._state
@@ -95,8 +95,8 @@ class Session:
         try:
             self._take(left, parse_readable_dump(left.dump), _untouched(left))
         except Exception as error:
-            # A shortage may pass, so the next use tries again; anything else is tried once more.
-            # After that the session goes on from its state before.
+            # A shortage may pass, so try again. Any other error is final the second time.
+            # Then the session keeps its previous state.
             if faults.shortage(error) is None:
                 if self._has_failed:
                     self._unread = None
@@ -107,17 +107,17 @@ class Session:
 
     @property
     def next_cwd(self) -> str:
-        """Where the next command starts, found without reading what else the last one left."""
+        """The directory of the next command. Does not parse the rest of the last dump."""
         return to_text(self._existing(*self._last_directory))
 
     @property
     def cwd(self) -> str:
-        """Where the last command has left the session, even if that directory is gone by now."""
+        """The session's directory after its last command, which may be deleted by now."""
         return to_text(self._last_directory[0])
 
     @property
     def inherits_cwd(self) -> bool:
-        """Whether its next command starts where the daemon did, without a look at the path."""
+        """Whether the next command starts where the daemon did, whatever path that has now."""
         return self._last_directory[1]
 
     @property
@@ -138,18 +138,18 @@ class Session:
         return to_text(self._existing(*self._last_directory))
 
     def paths_of(self, cwd: str) -> tuple[bytes, ...]:
-        """Return the path of a directory, and where it leads now, unless a look may hang."""
+        """Return a path as given, and without symbolic links unless looking may block."""
         path = to_bytes(cwd)
         return (path,) if self._mounts.may_hang(path) else (path, os.path.realpath(path))
 
     @property
     def is_remote(self) -> bool:
-        """Whether its directory must not be looked at, as that may take for ever."""
+        """Whether a system call on its directory may block for ever."""
         cwd, is_inherited = self._last_directory
         return not is_inherited and self._mounts.may_hang(cwd)
 
     def directory_failed(self, directory: str) -> None:
-        """A command could not be started there, but a remote file system has answered."""
+        """Note that no command could start there, although the remote file system has answered."""
         if directory == self.cwd:
             self._lost_directory = to_bytes(directory)
 
@@ -163,11 +163,11 @@ class Session:
         return directory
 
     def _directory_after(self, left: Left, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
-        """Return the session's directory after a command that ended in `cwd`, and whether commands
-        inherit it: not where another path leads to the daemon's directory.
+        """Return the session's directory after a command that ended in `cwd`, and whether the next
+        command inherits it: only the daemon's directory, by its own path.
         """
-        # A call's own directory is not the session's. And bash does not know its own if that was
-        # deleted: the session is still where it was.
+        # The directory of a call is not the session's. If its directory was deleted, bash does not
+        # know it. In both cases the session stays where it was.
         own = left.started_in
         if not cwd or cwd in own or any(self._mounts.is_same(path, cwd) for path in own[:1]):
             return self._state.cwd, self._state.inherits_cwd
@@ -179,7 +179,7 @@ class Session:
         if state is self.base and not changes:
             return state.env
         env = {name: value for name, value in state.env.items() if name not in state.later}
-        # Where bash does not know the locale that the session asks for, it stays with the daemon's.
+        # If bash does not know the session's locale, it stays with the daemon's.
         env.update(
             (name, self.base.env[name])
             for name in state.later
@@ -189,7 +189,7 @@ class Session:
             env.update(state.functions)
             env[b"PWD"] = state.cwd
             if b"SHLVL" in self.base.env:
-                # Each bash adds one.
+                # Each bash adds 1.
                 env[b"SHLVL"] = self.base.env[b"SHLVL"]
         for name, value in (changes or {}).items():
             if value is None:
@@ -199,11 +199,11 @@ class Session:
         return env
 
     def keep(self, left: Left) -> Left | Unkept | None:
-        """Keep the state that a command left.
+        """Keep the state that a command has left.
 
-        Returns None if it is kept, the reason if it cannot be, or a long dump for `settle` to
-        parse. The answer to the command waits for this, so a short dump is only checked: that takes
-        a fifth of the time of parsing it.
+        Returns None if that is done, the reason if it is impossible, or a long dump for `settle`
+        to parse. The answer waits for this, so it only checks a short dump, which takes a fifth of
+        the time of parsing.
         """
         if not is_whole(left.dump):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
@@ -218,7 +218,7 @@ class Session:
         if is_long:
             self._settling += 1
             return left
-        # Parse what an earlier command left before this replaces it.
+        # Parse the dump of an earlier command before this one replaces it.
         _ = self.state
         self._unread, self._kept = left, left.number
         return None
@@ -231,7 +231,7 @@ class Session:
             if state is None:
                 reason = _why_unreadable(left.dump)
             elif left.number > self._kept:
-                # Otherwise a command that ended later was kept already.
+                # Otherwise the session has the state of a command that ended later.
                 _ = self.state
                 self._take(left, state, names)
                 self._kept = left.number
@@ -243,13 +243,13 @@ class Session:
         return reason
 
     def when_settled(self, callback: Callable[[], None]) -> bool:
-        """Return whether dumps are being parsed; if so, `callback` is called when that is done."""
+        """Return whether threads are parsing dumps. If so, call `callback` when they are done."""
         if self._settling:
             self._when_settled = callback
         return self._settling > 0
 
     def _take(self, left: Left, state: ShellState | None, names: list[bytes]) -> None:
-        """Go on from the state that a command left. Variables of these names stay as they were."""
+        """Continue from the state of a command, but keep the variables of these names."""
         before = self._state
         if state is None:
             return
@@ -265,7 +265,7 @@ class Session:
             self._state = state
 
     def changed_env(self) -> dict[str, str | None]:
-        """Return the exported variables that differ from the daemon's; None for those removed."""
+        """Return the exported variables that differ from the daemon's; None for removed ones."""
         env, base = self.state.env, self.base.env
         changed = {name: value for name, value in env.items() if base.get(name) != value}
         removed = dict.fromkeys(name for name in base if name not in env)
@@ -293,7 +293,7 @@ async def _parsed(left: Left) -> tuple[ShellState | None, list[bytes]]:
     except RuntimeError as error:
         if faults.shortage(error) is None:
             raise
-        # Without a thread it is parsed here: a state must not be lost for that.
+        # If no thread can start, parse it here, so that the state is not lost.
         return _parse(left)
 
 

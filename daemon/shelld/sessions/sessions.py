@@ -13,7 +13,7 @@ from shelld_protocol.structs import DEFAULT_SESSION
 class Sessions:
     """All sessions by name. The default one always exists; others do from their first use.
 
-    Owns the files that their commands write states to, until `close`. `own_directory`: a path to
+    Owns the files to which their commands write states, until `close`. `own_directory`: a path to
     the directory of `base`, even if that was renamed.
     """
 
@@ -22,11 +22,11 @@ class Sessions:
         self._dump_files = DumpFiles(own_directory)
         self._mounts = Mounts()
         self._sessions: dict[str, Session] = {}
-        # Of the commands that are of no session.
+        # For the commands without a session.
         self._none = Session(None, base, self._dump_files, self._mounts)
 
     def get(self, name: str | None) -> Session:
-        """Return a session, a new one if there was none."""
+        """Return the session of this name, which may be new."""
         if name is None:
             return self._none
         session = self._sessions.get(name)
@@ -39,7 +39,7 @@ class Sessions:
         return name is None or name in self._sessions
 
     def is_current(self, session: Session) -> bool:
-        """Whether a session has not been forgotten since it was looked up."""
+        """Whether nobody has forgotten a session since it was looked up."""
         return session.name is None or self._sessions.get(session.name) is session
 
     def known(self, name: str) -> Session:
@@ -49,7 +49,7 @@ class Sessions:
         return self.get(name)
 
     def look_at(self, name: str | None) -> Session:
-        """Return a session. If it was never used, return the session that it would start from."""
+        """Return the session of this name; if it was never used, what it would start from."""
         return self._none if name is None else self._sessions.get(name, self._none)
 
     def all(self) -> dict[str, Session]:
@@ -57,11 +57,11 @@ class Sessions:
         return self._sessions
 
     def forget(self, name: str) -> None:
-        """Raises `RpcError` (session_not_found)."""
+        """Forget a session. Raises `RpcError` (session_not_found)."""
         self.known(name)
         del self._sessions[name]
 
     def close(self) -> None:
-        """From now on nothing can be recorded."""
+        """Close the files. No state can be recorded any more."""
         self._dump_files.close()
         self._mounts.close()

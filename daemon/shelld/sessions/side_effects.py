@@ -1,7 +1,7 @@
-"""Which commands surely change nothing that a session keeps.
+"""Recognises commands that cannot change their session.
 
-Pure and conservative. It looks at the words of a command, understands what is common, and says no
-to everything else. A false no only costs a little time.
+Pure and conservative. This module looks at the words of a command, knows the common ones, and
+assumes that every other word may change something. A wrong guess only costs time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
-# The builtins and reserved words that leave bash as it was.
+# The builtins and reserved words that do not change bash.
 _HARMLESS: Final = frozenset(
     ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
 )
 _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"[^"]*\"""")
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
-# What can become several words.
+# Expansions that can become several words.
 _SPLIT: Final = re.compile(r"(?<!\$)[*?]|\$[A-Za-z0-9_]")
-# To look at more words takes time from others, and few commands that start programs are longer.
+# More words would delay other requests. Few commands that only start programs are longer.
 _MAX_CHARACTERS: Final = 4 * 1024
 BUILTINS: Final = frozenset(
     (
@@ -49,13 +49,13 @@ BUILTINS: Final = frozenset(
 
 
 def changes_nothing(command: str, names: Container[bytes]) -> bool:
-    """Whether a command surely leaves the state of its session unchanged.
+    """Whether a command cannot change the state of its session.
 
-    `names`: those of functions and aliases, which may do anything.
+    `names`: the functions and aliases of the session, which may do anything.
 
-    That is so for programs that are started one after the other or joined to pipelines, which is
-    most of what is run. Its bash is then not asked for anything, and does as ``bash -c`` does: it
-    becomes the last program, and so ends by the signal that ends that.
+    Most commands only start programs, one after the other or in pipelines. Then bash need not
+    report its state, and does as under ``bash -c``: it becomes the last program, and so ends by
+    the signal that ends that program.
     """
     if len(command) > _MAX_CHARACTERS:
         return False
@@ -85,7 +85,7 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
 
 
 def _may_assign(before: str, word: str) -> bool:
-    """Whether these two words of a test may be ``-v 'a[y=7]'``, which evaluates the subscript."""
+    """Whether two words of a test may be like ``-v 'a[y=7]'``: bash evaluates the subscript."""
     if _SPLIT.search(_QUOTED.sub("", word)):
         return True
     operator, operand = before.translate(_QUOTES), word.translate(_QUOTES)

@@ -1,7 +1,7 @@
-"""What a bash is asked to remember, and what makes another one remember it. Pure.
+"""The state of a bash, in the form in which another bash can take it over. Pure.
 
-A state is an environment to start a bash with, and a script for it to run; as if all commands were
-typed into one bash.
+A state is an environment, with which the next bash starts, and a script, which it runs. The next
+command then finds what it would find if all commands were typed into one bash.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from msgspec.structs import replace
 from shelld.sessions.functions import function_of
 from shelld.sessions.quoting import quote
 
-# Bash complains about a value of these that it does not know.
+# Bash prints an error for a value of these variables that it does not know.
 CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
 
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ShellState(Struct, frozen=True):
-    """The state of a bash: `env` has the exported variables, `script` and `options` make the rest.
+    """`env` has the exported variables. `script` and `options` restore the rest.
 
-    `later` names variables that a process cannot be started with, so the script sets them. The
-    parts of the script are in the order in which bash has to run them. `cwd` is empty if bash did
-    not know its directory. `inherits_cwd`: that is the daemon's own, where each bash starts, even
-    if it was renamed and another directory has its path.
+    `later` names variables that bash cannot start with, so the script sets them. The fields of the
+    script are in the order in which bash runs them. `cwd` is empty if bash did not know its
+    directory. `inherits_cwd`: it is the daemon's own, in which each bash starts, even if that was
+    renamed and another directory has its path.
     """
 
     cwd: bytes
     env: dict[bytes, bytes]
-    # For each variable, the line that sets it, or that unsets a variable which each bash has.
+    # By variable: the line that sets it, or that unsets a variable of bash itself.
     declarations: dict[bytes, bytes] = {}
-    # Options of shopt, without which bash cannot parse some functions; the umask and the directory
+    # The options of shopt, without which bash cannot parse some functions; the umask; the directory
     # stack.
     switches: bytes = b""
     # Functions and aliases.
     definitions: bytes = b""
-    # Options of `set`, in one line, which runs last: a trace would show all lines after it.
+    # The options of `set`, in one line. It runs last: a trace would show all lines after it.
     options: bytes = b""
     later: frozenset[bytes] = frozenset()
     # The names of functions and aliases.
     names: frozenset[bytes] = frozenset()
     function_names: frozenset[bytes] = frozenset()
-    # Functions that are passed as environment entries, and so are not in the script.
+    # Functions that travel as environment entries and so are not in the script.
     functions: dict[bytes, bytes] = {}
-    # Those of them that are not exported.
+    # Those of them that the session does not export.
     private: tuple[bytes, ...] = ()
     # Whether a function or an alias has the word `trap` in it.
     sets_traps: bool = False
@@ -64,16 +64,16 @@ class ShellState(Struct, frozen=True):
 
     @property
     def meanings(self) -> bytes:
-        """The part of the script that tells what the words of a command stand for."""
+        """The part of the script that gives words a meaning: functions and aliases."""
         return self.variables + self.definitions
 
     def without(self, names: frozenset[bytes]) -> ShellState:
-        """Return this state with nothing in its script about the variables of these names."""
+        """Return this state without the lines of its script for these variables."""
         kept = {name: line for name, line in self.declarations.items() if name not in names}
         return replace(self, declarations=kept)
 
     def with_entries_of(self, other: ShellState, names: Iterable[bytes]) -> ShellState:
-        """Return this state with the variables of these names as they are in another one."""
+        """Return this state with these variables as they are in another one."""
         env, declarations, later = {**self.env}, {**self.declarations}, set(self.later)
         for name in names:
             for entries, others in ((env, other.env), (declarations, other.declarations)):
@@ -91,7 +91,7 @@ def exported(name: bytes, value: bytes) -> bytes:
 
 
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
-    """Return the state of a bash that is started in `cwd` with `env`, and has run nothing."""
+    """Return the state of a bash that has started in `cwd` with `env`, and has run nothing."""
     functions = {entry: name for entry in env if (name := function_of(entry)) is not None}
     sets_traps = any(b"trap" in env[entry] for entry in functions)
     names = frozenset(functions.values())
@@ -101,10 +101,10 @@ def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
 
 
 def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the entries of an environment that bash has no variable for.
+    """Return the entries of an environment that cannot be variables of bash.
 
-    Their names are no identifiers. Bash gives them to what it starts, and no command can change
-    them, but no dump has them.
+    Their names are no identifiers. Bash passes them on to what it starts. No command can change
+    them, and no dump has them.
     """
     return {
         name: value
@@ -114,10 +114,10 @@ def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
-    """Return the state with changed variables of `CHECKED` set by the script, not the environment.
+    """Return the state with changed variables of `CHECKED` in the script, not in the environment.
 
-    Bash complains at its start about a locale that it does not know, and about a BASH_COMPAT. It
-    has done so once, in the command that set the variable.
+    At its start, bash prints an error for a locale or a BASH_COMPAT that it does not know. The
+    command that set the variable has already shown that error once.
     """
     names = [
         name
@@ -130,7 +130,7 @@ def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState
         name: b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
         for name in names
     }
-    # One with more attributes has a line already.
+    # A variable with more attributes has a line already.
     return replace(
         state,
         declarations={**lines, **state.declarations},

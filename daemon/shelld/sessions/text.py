@@ -1,8 +1,8 @@
 """Paths and values as text, whatever the locale says.
 
-The kernel and bash know bytes, requests and answers are UTF-8. Where bytes are not UTF-8, the text
-holds surrogates that stand for them, so the way back gives the same bytes. Such text must not
-leave the process: `shown` is what an answer holds.
+The kernel and bash use bytes; requests and answers are UTF-8. For bytes that are not UTF-8, text
+has surrogates, so that encoding gives the same bytes again. Such text never leaves the process:
+answers hold the result of `shown`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check_text(
     env: Mapping[str, str | None] | None,
     stdin: str | None = None,
 ) -> None:
-    """Refuse what no bash can be told. Raises `RpcError` (invalid_params)."""
+    """Refuse text that bash cannot take. Raises `RpcError` (invalid_params)."""
     _check("command", command)
     if cwd is not None:
         _check("cwd", os.fspath(cwd))
@@ -42,7 +42,7 @@ def check_text(
 def _check(name: str, text: str, *, may_have_nul: bool = False) -> None:
     if "\0" in text and not may_have_nul:
         raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
-    # Those that stand for a byte pass. No message can bring any; programs that embed us can.
+    # A surrogate that stands for a byte is valid. Only programs that embed shelld can pass one.
     if text.isascii():
         return
     try:
@@ -57,19 +57,19 @@ def to_text(data: bytes) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return text as it is listed: of a long one the beginning, and a mark."""
+    """Return text for a list: of a long text the beginning, and a mark."""
     if len(text) <= MAX_SHOWN_CHARACTERS:
         return text
     return text[:MAX_SHOWN_CHARACTERS] + CUT_MARK
 
 
 def shown(text: str) -> str:
-    """Return text that can be encoded, with U+FFFD for what is not UTF-8."""
+    """Return text that can be encoded, with U+FFFD for bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def join_streams(stdout: str, stderr: str = "") -> str:
-    """Return both streams as one text, what came on stderr after a line that says so."""
+    """Return both streams as one text, with stderr after a line ``[stderr]``."""
     if not stderr:
         return stdout
     line_end = "" if not stdout or stdout.endswith("\n") else "\n"
@@ -80,5 +80,5 @@ def current_directory() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        # Deleted under the daemon: commands still run there, and say so themselves.
+        # The directory was deleted. Commands still run in it, and print their own errors.
         return os.environ.get("PWD", "/")

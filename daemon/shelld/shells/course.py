@@ -1,4 +1,4 @@
-"""The life of a command, from the request for a runner until nothing is left of it: a table.
+"""The life of a command, from the request for a runner until nothing is left of it, as a table.
 
 Pure: no I/O, no clock, nothing that waits. `supervisor` reports events and performs actions.
 
@@ -23,12 +23,12 @@ STARTING    A runner has been asked to start the command. Its pid is unknown.
 RUNNING     Bash runs the command.
 EXITED      Bash has ended, and how is known. The answer waits for the last output.
 LEFTOVER    The answer is out. Processes that bash has started may be alive.
-OVER        Nothing is left, or what survived is named. Nothing happens any more.
+OVER        Nothing is left, or the record names the survivors. Nothing happens any more.
 =========== ====================================================================================
 
-A command's life is SPARE, WAITING, RUNNING, or STARTING, RUNNING; then EXITED, LEFTOVER, OVER, of
-which each may be skipped. A spare shell that is not used goes from SPARE or WAITING to OVER and has
-no outcome. A step only leads to a state further down in `State`, or to the same one.
+A command goes through SPARE, WAITING and RUNNING, or through STARTING and RUNNING; then through
+EXITED, LEFTOVER and OVER, of which it may skip some. An unused spare shell goes from SPARE or
+WAITING to OVER and has no outcome. A step leads to the same state, or to a later one in `State`.
 
 Why each deadline exists
 ------------------------
@@ -37,25 +37,24 @@ START_DUE    The keeper may not run: a command can stop it as a debugger does. W
              deadline every later command would wait for ever.
 TIMEOUT_DUE  The command's own time limit. A command that has ended was in time, even if its answer
              is not out yet.
-IDLE_DUE     A command that has been silent for too long, where its caller has set a limit. Output
-             puts it off.
+IDLE_DUE     The caller's limit on silence. Output postpones it.
 OUTPUT_DUE   ``> >(tee log)``: bash does not wait for tee. Without this wait the last lines would be
              missing; without this deadline a background process that keeps the pipe open would
              hold the answer back.
 KILL_DUE     A runner that was told to kill may itself be stopped.
 KEEPER_DUE   The keeper, asked to take the runner's place, may be stopped as well.
 
-A deadline counts only in the states that `DEADLINES` lists for it. Entering any other state drops
-it, so none can be met too late.
+A deadline counts only in the states that `DEADLINES` lists for it. Any other state drops it, so no
+deadline can act too late.
 
 What can race with what
 -----------------------
 
 * A kill and the end of bash. The runner orders them: a kill that arrives after bash has ended does
   not change the outcome, because the runner reports whether it had signalled bash.
-* The death of the runner and all its news. The channel keeps what was sent before, so EXITED is
-  seen before LOST or CHANNEL_ENDED. A runner that dies before it could send STARTED leaves a
-  command that has run all the same: it ends as killed.
+* The death of the runner and its messages. The channel keeps what was sent before, so EXITED comes
+  before LOST or CHANNEL_ENDED. If a runner dies before it could send STARTED, the command may have
+  run all the same: it ends as killed.
 * LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If it dies too, the channel
   ends; only ORPHANS_KILLED can follow.
 * The request for a runner and the death of the keeper. No runner has said READY, so no command has
@@ -94,7 +93,7 @@ class Event(enum.StrEnum):
     """Nothing is left. Bash, if it was running, has been killed."""
     SURVIVED = enum.auto()
     """The kill deadline has passed, and some processes are alive; they are named in the record."""
-    # From the keeper, or known by the end of the channel.
+    # From the keeper, or from the end of the channel.
     LOST = enum.auto()
     """The runner has died. The keeper takes its place."""
     CHANNEL_ENDED = enum.auto()
@@ -176,7 +175,7 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# What these events lead to in a state that has no step of its own for them. OVER has no steps.
+# The actions for these events in states without a step of their own. OVER has no steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),
@@ -211,7 +210,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.START_FAILED: Step(State.OVER),
         Event.EMPTY: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
         Event.RUNNER_ABSENT: Step(State.STARTING, (Action.ASK_AGAIN,)),
-        # The command may have killed its runner before that reported the start.
+        # The command may have killed its runner before the runner reported the start.
         Event.ORPHANS_KILLED: Step(State.OVER, (Action.NOTE_START, *_KILLED)),
         Event.NEVER_STARTED: Step(State.OVER, (Action.NOTE_FAILURE,)),
         Event.START_DUE: Step(State.STARTING, (Action.STOP_RUNNER,)),
@@ -238,7 +237,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.OUTPUT_DUE: Step(State.LEFTOVER, (Action.END,)),
     },
     State.LEFTOVER: {
-        # Bash survived a kill, and has ended after all.
+        # Bash has survived a kill, but has ended now.
         Event.BASH_EXITED: Step(State.LEFTOVER),
         Event.EXITED_EMPTY: Step(State.OVER),
         Event.EMPTY: Step(State.OVER),

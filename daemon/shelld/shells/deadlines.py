@@ -1,6 +1,6 @@
-"""Moments by which something must have happened, each by the name of the event that it causes.
+"""The deadlines of one command, by the events that they cause.
 
-`course` says why each of them exists.
+`course` says why each deadline exists.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from shelld.shells.course import Event
 # OUTPUT_DUE. Measured: 5 ms is nearly always enough, 50 ms always was.
 OUTPUT_GRACE_S: Final = 0.05
 
-# START_DUE. A machine that forks a thousand runners at once takes a few seconds; a keeper that a
-# command has stopped takes for ever.
+# START_DUE. Forking a thousand runners at once takes a few seconds; a keeper that a command has
+# stopped takes for ever.
 START_TIMEOUT_S: Final = 15.0
 
 # KILL_DUE, after the grace, and KEEPER_DUE: half a second more than a runner gives itself.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
-# For the last SIGKILLs, when the manager ends. Runners go on without us.
+# For the last SIGKILLs when the manager ends. Runners continue without it.
 LAST_KILL_S: Final = 0.3
 
 
 class Deadlines:
-    """`clock` tells the time, in seconds; so are all moments here."""
+    """`clock` returns the time in seconds. All times here are of that clock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -35,15 +35,15 @@ class Deadlines:
 
     @property
     def next(self) -> float:
-        """The earliest of all moments; infinite if there is none."""
+        """The earliest deadline; infinite if there is none."""
         return min(self._due.values(), default=math.inf)
 
     def set(self, name: Event, seconds: float) -> None:
-        """Let a deadline be that far away, whatever it was."""
+        """Set a deadline to `seconds` from now."""
         self._due[name] = self._clock() + seconds
 
     def set_at_most(self, name: Event, seconds: float) -> None:
-        """Let a deadline be that far away, or nearer if it is nearer already."""
+        """Set a deadline to `seconds` from now, unless it is earlier already."""
         self._due[name] = min(self._clock() + seconds, self._due.get(name, math.inf))
 
     def has(self, name: Event) -> bool:
@@ -54,7 +54,7 @@ class Deadlines:
             self._due.pop(name, None)
 
     def keep(self, names: Set[Event]) -> None:
-        """Drop all but these."""
+        """Drop all other deadlines."""
         for name in self._due.keys() - names:
             del self._due[name]
 

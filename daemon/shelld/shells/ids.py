@@ -1,7 +1,7 @@
 """Shell ids: never reused, and recognised without a list.
 
-``shell_``, a count in hexadecimal, and eight check digits that depend on this process. Whether an
-unknown id was ever given can thus be told from the id itself.
+An id is ``shell_``, a count in hexadecimal, and eight check digits that depend on this process. So
+the id itself shows whether it was ever given out.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _MAX_LENGTH: Final = 40
 
 
 class ShellIds:
-    """`given` is how many there are so far."""
+    """`given`: the number of ids so far."""
 
     def __init__(self) -> None:
         self.given = 0
         self._salt = os.urandom(8)
 
     def next(self) -> str:
-        """Return an id that no shell has had."""
+        """Return a new id."""
         self.given += 1
         number = f"{self.given:x}"
         return f"{_PREFIX}{number}{self._check_digits(number)}"

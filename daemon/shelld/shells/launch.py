@@ -1,7 +1,7 @@
 """A command on its way to a runner: everything that must exist before it can start.
 
 Owns the pipes and files of one command until it has started. If its runner is lost before that,
-another runner gets the same ones. Knows nothing of what becomes of the command.
+another runner gets the same ones. Does not follow the command any further.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from shelld_protocol.structs import DEFAULT_SESSION
 # bash from a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
 _READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
-# Where `exec` is a function. Bash keeps a copy of the descriptor meanwhile.
+# For a session in which `exec` is a function. Bash keeps a copy of the descriptor meanwhile.
 _READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "%s$(</dev/fd/3)" 3<&-'
-# Tracing starts after that. Otherwise the trace would show the whole command.
+# Tracing starts afterwards. Otherwise the trace would show the whole command.
 _TRACE: Final = b"-o xtrace"
 _NO_TRACE: Final = b"+o xtrace"
 _START_TRACE: Final = rb"\builtin set -x;"
@@ -38,7 +38,7 @@ _START_TRACE: Final = rb"\builtin set -x;"
 class TimeoutPolicy(Struct, frozen=True):
     """What happens after `timeout_ms` of running, or of silence.
 
-    A kill with `grace_ms`, or release to the background.
+    Either a kill with `grace_ms`, or a move to the background.
     """
 
     timeout_ms: int
@@ -50,8 +50,8 @@ class StartRequest(Struct, frozen=True):
     """One command to start.
 
     `session` None: no session. `timeout` None: no limit. `idle_timeout` None: no limit on silence.
-    `verdict` is the guard's. `warning`: why the guard would have blocked it. `in_foreground`: the
-    session keeps the state that the command leaves.
+    `verdict` is the guard's. `warning`: why the guard would have blocked the command.
+    `in_foreground`: the session keeps the command's state.
     """
 
     command: str
@@ -68,18 +68,18 @@ class StartRequest(Struct, frozen=True):
 
 
 class Launch:
-    """A bash on its way to a runner: `stdout` and `stderr` are the read ends of its pipes.
+    """A bash that is about to start. `stdout` and `stderr` are the read ends of its pipes.
 
-    The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if the
-    system is short of something.
+    The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if a
+    resource is short.
     """
 
-    # Whether its bash waits to be told its command.
+    # Whether its bash still waits for a command.
     is_waiting = False
 
     def __init__(self, session: Session, bash: str) -> None:
-        # Descriptors. `_ours` are closed unless the command is handed over. `_theirs` are always
-        # closed, because the runner gets copies.
+        # Descriptors. `close` closes `_ours` unless the command was handed over, and `_theirs`
+        # always, because the runner gets copies.
         self._ours: list[int] = []
         self._theirs: list[int] = []
         # The supervisor owns it after `hand_over`.
@@ -108,23 +108,23 @@ class Launch:
         return not self._ours
 
     def bash_runs(self, pid: int) -> None:
-        """The runner has started bash. Raises OSError if bash cannot be used."""
+        """Learn that the runner has started bash. Raises OSError if this bash cannot be used."""
 
     def close(self) -> None:
-        """Close the descriptors that are not needed once bash runs, or never will.
+        """Close the descriptors that nobody needs once bash runs, or if it never will.
 
-        That includes our copies of the pipes' write ends. Closing them late saves a wake-up: while
-        they are open, the end of the last writer wakes nobody who waits for the end of bash.
+        They include our copies of the pipes' write ends. Closing those late saves a wake-up: as
+        long as they are open, the pipes have no end of file.
         """
         if self._ours and self.recorder is not None:
-            # It was not handed over, either.
+            # The recorder was not handed over either.
             self.recorder.close()
         for descriptors in (self._theirs, self._ours):
             while descriptors:
                 os.close(descriptors.pop())
 
     def __del__(self) -> None:
-        # Whatever fails between its making and its supervision, no descriptor is left.
+        # Close the descriptors of a launch that was never supervised.
         if self._theirs or self._ours:
             self.close()
 
@@ -147,7 +147,7 @@ class Launch:
         self._give(anonymous_file(content))
 
     def _give(self, descriptor: int) -> None:
-        """Make it the command's next descriptor."""
+        """Add the command's next descriptor."""
         self._theirs.append(descriptor)
         self._descriptors.append(descriptor)
 
@@ -158,9 +158,9 @@ class Launch:
     def _record(
         self, request: StartRequest, state: ShellState, *, has_startup_file: bool = False
     ) -> bytes:
-        """Return the lines that make bash report its state; empty if nobody keeps it.
+        """Return the lines that make bash report its state, or none if nobody keeps it.
 
-        `state` is what the command starts from.
+        `state`: the state from which the command starts.
         """
         session = self._session
         if not request.in_foreground or session.name is None:
@@ -181,7 +181,7 @@ class Launch:
 
 
 class CommandLaunch(Launch):
-    """A bash that is started for its command."""
+    """A bash that starts with its command."""
 
     def __init__(self, request: StartRequest, session: Session, bash: str) -> None:
         super().__init__(session, bash)
@@ -194,7 +194,7 @@ class CommandLaunch(Launch):
     def _prepare(self, request: StartRequest) -> None:
         self._open_streams(request.stdin)
         command = to_bytes(request.command)
-        # $0 is what messages begin with: the same wherever this bash lies.
+        # Error messages begin with $0, which does not depend on the path of this bash.
         self._argv = [b"bash", b"-c", command]
         base, changes = self._session.base, request.env
         state = state_of_call(self._session.state, changes)
@@ -206,7 +206,7 @@ class CommandLaunch(Launch):
             self._add_file(command)
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)
-        # If an earlier command has set it, it is for that session's programs, not this bash.
+        # If an earlier command has set it, it is for programs, not for this bash.
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
@@ -231,7 +231,7 @@ class CommandLaunch(Launch):
                 is_base = self._session.state is base
                 if error.errno != errno.EFBIG or not is_base or self.recorder is None:
                     raise
-                # RLIMIT_FSIZE forbids the prelude. This bash could not write its state either.
+                # RLIMIT_FSIZE forbids to write the prelude. Bash could not write its state either.
                 self.recorder.close()
             else:
                 self._env = env

@@ -1,7 +1,7 @@
 """The life of one command, or one spare shell: events in, actions out.
 
-The only writer of the shell's record. `course` says what an event leads to, and this module does
-it. Nothing here waits: `supervisor` finds out what has happened, and calls.
+The only writer of the shell's record. `course` says what an event leads to; this module performs
+it. Nothing here waits: `supervisor` notices events and reports them.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Life:
         self.moments = Moments(partial(listen, self))
         self.state = State.SPARE if launch.is_waiting else State.STARTING
         self.is_over = False
-        # Read no messages until the orphans are killed.
+        # While True, orphans are being killed and no messages are read.
         self.has_orphans = False
-        # Do not reuse this runner.
+        # If True, the runner cannot be used again.
         self.runner_is_lost = False
         self._outcome = outcome
         # The timeout passed before the start. Release the command once it runs.
         self._is_overdue = False
-        # Signal, and grace in ms, of the last kill that was asked for.
+        # Signal and grace (ms) of the last kill that somebody has asked for.
         self._kill = (int(signal.SIGKILL), 0)
         self.deadlines.set(Event.START_DUE, START_TIMEOUT_S)
 
@@ -68,17 +68,17 @@ class Life:
         self.links.wake_at(self.deadlines.next)
 
     def command_runs(self, request: StartRequest) -> None:
-        """The spare shell was told its command."""
+        """Learn that the spare shell has its command."""
         self.take(Event.TOLD)
         self.set_limits(request)
 
     @property
     def is_being_ended(self) -> bool:
-        """Whether a kill was asked for."""
+        """Whether somebody has asked for a kill."""
         return self._outcome.kill_reason is not None
 
     def begin_kill(self, number: int, grace_ms: int, reason: ShellEvent) -> None:
-        """Ask the runner for a kill. The first reason stays the reason."""
+        """Ask the runner for a kill. The first reason counts."""
         if not self.is_being_ended:
             self._outcome.kill_reason = reason
         self._kill = number, grace_ms
@@ -89,7 +89,7 @@ class Life:
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def end_as_lost(self) -> None:
-        """Our own code has failed, and the tree was killed: end whatever has not ended."""
+        """End the shell after our own code has failed and the tree was killed."""
         self.state, self.is_over = State.OVER, True
         if self.launch.is_waiting or self.shell.failure is not None:
             return
@@ -115,7 +115,7 @@ class Life:
             self._PERFORM[action](self)
 
     def channel_ended(self) -> None:
-        """Nobody is at the other end of the channel."""
+        """Learn that nobody is at the other end of the channel."""
         if self._nobody_came:
             self.take(Event.RUNNER_ABSENT)
         else:
@@ -123,14 +123,14 @@ class Life:
             self.take(Event.CHANNEL_ENDED)
 
     def orphans_killed(self, survivors: list[int]) -> None:
-        """The leftover processes of a lost runner were killed, except `survivors`."""
+        """Learn that the leftover processes of a lost runner were killed, except `survivors`."""
         self.has_orphans = False
         self.shell.survivors = self.shell.leftover = survivors
         self.take(Event.NEVER_STARTED if self._nobody_came else Event.ORPHANS_KILLED)
 
     @property
     def _nobody_came(self) -> bool:
-        """Whether no runner has ever been there. It says READY before it looks for a command."""
+        """Whether no runner has come. A runner says READY before it looks for a command."""
         return (
             self.links.channel.peer is None
             and not self.moments.is_told(Moment.STARTED)
@@ -138,7 +138,7 @@ class Life:
         )
 
     def receive(self, message: Message) -> None:
-        """Take what the runner says, or the keeper in its place."""
+        """Take a message of the runner, or of the keeper in its place."""
         kind = message[0]
         if kind == LOST:
             self.runner_is_lost = True
@@ -184,7 +184,7 @@ class Life:
         self.links.wake_at(self.deadlines.next)
 
     def _ask_again(self) -> None:
-        """Give the command to another runner; if none can be had, it has failed."""
+        """Give the command to another runner. If there is none, the start has failed."""
         if self.links.launch_again(self.launch):
             self._set_deadline(Event.START_DUE, START_TIMEOUT_S)
         else:
@@ -209,9 +209,10 @@ class Life:
             self.begin_kill(signal.SIGTERM, policy.grace_ms, ShellEvent.TIMED_OUT)
 
     def _release_if_overdue(self) -> None:
-        """Move a command whose timeout has passed to the background, once it runs.
+        """Move a running command whose timeout has passed to the background.
 
-        Until then there is no pid to answer with, and another runner may still need the files.
+        A command that does not run yet has no pid for the answer, and another runner may need its
+        files.
         """
         if self._is_overdue and self.shell.is_running:
             self.shell.released = True
@@ -229,7 +230,7 @@ class Life:
             self.shell.reason = "lost"
 
     def _end(self) -> None:
-        # All that bash wrote is in the pipes by now.
+        # Everything that bash wrote is in the pipes by now.
         self.links.drain()
         self._outcome.settle(self.shell, self.launch.recorder)
         self.moments.tell(Moment.ENDED)

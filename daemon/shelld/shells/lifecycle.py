@@ -1,6 +1,6 @@
 """The states of a shell and the events that move it: a table, and nothing else.
 
-An ended shell never changes its state again; what its leftovers do is not its state.
+An ended shell never changes its state again, whatever its leftover processes do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ShellStatus(enum.StrEnum):
-    """The values are the words of the wire."""
+    """The values are the words of the protocol."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -43,7 +43,7 @@ LIVE: Final = frozenset({ShellStatus.PENDING, ShellStatus.RUNNING})
 
 
 def next_status(status: ShellStatus, event: ShellEvent) -> ShellStatus:
-    """Return the state after `event`. Raises ValueError where the table has no such transition."""
+    """Return the state after `event`. Raises ValueError if the table has no such transition."""
     try:
         return TRANSITIONS[status, event]
     except KeyError:

@@ -1,4 +1,4 @@
-"""The limits that a request sets for its command: on its time, and on its silence."""
+"""The limits of a request on the run time and the silence of its command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Limits:
         self._shell = shell
         self._deadlines = deadlines
         self._policies: dict[Event, TimeoutPolicy] = {}
-        # What the command had written when it was looked at last.
+        # Bytes that the command had written at the last look.
         self._written = 0
 
     def begin(self, request: StartRequest) -> None:
@@ -28,7 +28,7 @@ class Limits:
             self._deadlines.set(name, policy.timeout_ms / 1000)
 
     def note_output(self) -> None:
-        """Put the limit on silence off, if the command has written something."""
+        """Postpone the limit on silence if the command has written something."""
         policy = self._policies.get(Event.IDLE_DUE)
         if policy is None or not self._deadlines.has(Event.IDLE_DUE):
             return

@@ -1,7 +1,7 @@
-"""What connects the daemon with one command: a channel to its runner, and its two pipes.
+"""The connections of one command: a channel to its runner, and its two pipes.
 
-Owns the pipes, and the poller that stands for all three. The channel goes back to the runner pool
-once the command is over.
+Owns the pipes, and the poller of all three. The channel goes back to the runner pool once the
+command is over.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shelld.shells.launch import Launch
 from shelld.shells.pipe import Pipe
 from shelld.shells.shell import Shell
 
-# How often a command is given to a runner that turns out to have never been there.
+# How many runners a command is offered, if no runner comes.
 MAX_LAUNCHES: Final = 3
 
 
 class Links:
-    """The pipes are registered from the start, also those of a command that is not handed over."""
+    """Registers the pipes at once, before the command is handed over."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class Links:
         self.channel = channel
         self._pool = pool
         self._launches_left = MAX_LAUNCHES - 1
-        # Those that are open.
+        # The open ones.
         self._pipes = {
             launch.stdout: Pipe(launch.stdout, shell.output, shell.stdout),
             launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
         }
         self._pollers = pollers
         self._has_channel = True
-        # None once it was given back.
+        # None after it was given back.
         self._watched: WatchedPoller | None = pollers.take()
         try:
             self._poller, self._watch = self._watched
@@ -58,13 +58,13 @@ class Links:
         await self._watch.wait(on_readable, until)
 
     def wake_at(self, moment: float) -> None:
-        """Let `wait` end no later than that."""
+        """Make `wait` end at this time at the latest."""
         self._watch.set_deadline(moment)
 
     def read(self) -> Iterator[Message | None]:
-        """Take what has arrived: output goes to its store, messages are returned.
+        """Store the output that has arrived, and yield the messages.
 
-        None stands for the end of the channel.
+        None means the end of the channel.
         """
         for descriptor, _ in self._poller.poll(0):
             pipe = self._pipes.get(descriptor)
@@ -84,15 +84,15 @@ class Links:
         return not self._pipes
 
     def drain(self) -> None:
-        """Take all output that was written by now."""
+        """Store all output that was written by now."""
         for descriptor, events in self._poller.poll(0):
             if events & READABLE and descriptor in self._pipes:
                 self._pipes[descriptor].drain()
 
     def launch_again(self, launch: Launch) -> bool:
-        """Give the command to another runner, if one can be had.
+        """Give the command to another runner. Return False if there is none.
 
-        Call this only if the old one has not got the command: no runner has come, or its channel
+        Call this only if the old one does not have the command: no runner has come, or the channel
         was closed before the whole command was sent.
         """
         if not self._launches_left:
@@ -114,10 +114,10 @@ class Links:
             self.channel.send((KILL, int(number), grace_ms))
 
     def stop_runner(self) -> bool:
-        """Have an unresponsive runner killed; False if none has come yet.
+        """Have an unresponsive runner killed. Return False if none has come yet.
 
-        If none has come, this shuts the channel down, so that none can take the command. The end of
-        the channel is read next.
+        In that case, shut the channel down, so that no runner can take the command. The end of the
+        channel follows.
         """
         runner = self.channel.peer
         if runner is not None:
@@ -128,7 +128,7 @@ class Links:
         return False
 
     def give_back_poller(self, *, is_intact: bool) -> None:
-        """Let go of the poller, before any descriptor is closed. `is_intact`: it can be reused."""
+        """Give the poller back, before any descriptor is closed. `is_intact`: it can be reused."""
         watched, self._watched = self._watched, None
         if watched is None:
             return
@@ -145,7 +145,7 @@ class Links:
             raise
 
     def cancel_start(self, launch: Launch) -> None:
-        """Let go of everything, because no supervisor will."""
+        """Release everything, because no supervisor will."""
         self.give_back_poller(is_intact=False)
         if launch.is_handed_over:
             self.close_pipes()
@@ -153,7 +153,7 @@ class Links:
                 launch.recorder.close()
 
     def let_go_of_channel(self, *, is_intact: bool) -> None:
-        """Give the runner back if it can take another command, or else close the channel. Once."""
+        """Give an intact runner back, or else close the channel. Only the first call acts."""
         if not self._has_channel:
             return
         self._has_channel = False

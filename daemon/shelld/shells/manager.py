@@ -1,7 +1,7 @@
 """The manager owns every shell: nobody else starts, kills or forgets one.
 
-Inside ``async with`` there is a `Runtime`, with a task for each shell. Leaving it kills what still
-runs, and forgets everything. All of this belongs to the event loop that it was entered on.
+Inside ``async with`` there is a `Runtime`, with a task for each shell. Leaving the block kills what
+still runs, and forgets everything. A manager belongs to the event loop on which it was entered.
 
 Invariant: at most `max_shells` shells are running or have processes left; none of those is ever
 evicted.
@@ -35,15 +35,15 @@ from shelld.shells.runtime import Runtime
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
 
-# How often ended shells are looked through for expired ones, and runners for those not needed.
+# How often to drop expired shells and unneeded runners.
 _SWEEP_S: Final = 15.0
 
-# Turns of the event loop from the end of an empty shell to its release.
+# Turns of the event loop between the end of an empty shell and its release.
 _TURNS_TO_RELEASE: Final = 4
 
 
 class Manager:
-    """`on_end` is called with every shell that has ended, `on_close` before the last are killed."""
+    """Calls `on_end` with every shell that has ended, and `on_close` before it kills the last."""
 
     def __init__(
         self,
@@ -55,16 +55,16 @@ class Manager:
         self.options = options or ManagerOptions()
         self.started_count = 0
         self.on_close: Callable[[], None] = _nothing
-        # For the first scope; another one has its own.
+        # For the first scope. Later scopes have their own.
         self._pool = pool
         self._on_end = on_end or _nothing
         self._ids = ShellIds()
         # In start order.
         self._shells: dict[str, Shell] = {}
-        # Shells that run or have processes left, and how many more are being started.
+        # Shells that run or have processes left, and the number of those that are about to start.
         self._live: set[Shell] = set()
         self._starting_count = 0
-        # Shells that are kept although nothing is left of them, in the order in which they ended.
+        # Retained shells without processes, in the order in which they ended.
         self._ended: dict[Shell, None] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runtime: Runtime | None = None
@@ -111,14 +111,14 @@ class Manager:
                     with anyio.move_on_after(LAST_KILL_S):
                         await self.kill_all(0)
             finally:
-                # Also if asyncio cancels this task, which no shield prevents.
+                # asyncio may cancel this task in spite of any shield.
                 tasks.cancel_scope.cancel()
                 is_handled = await tasks.__aexit__(kind, error, traceback)
             return is_handled
         except BaseExceptionGroup as group:
             if error is None or group.exceptions != (error,):
                 raise
-            # Only the exception of the block itself: let it propagate as it is.
+            # Only the exception of the block itself. It propagates unchanged.
             return False
         finally:
             runtime, self._runtime = self.runtime, None
@@ -143,16 +143,16 @@ class Manager:
 
     @property
     def spares_used(self) -> int:
-        """How many commands were run by a spare shell."""
+        """The number of commands that a spare shell has run."""
         return self.runtime.spares.used
 
     @property
     def spool_bytes(self) -> int:
-        """How much disk space the output of all shells takes."""
+        """The disk space that the output of all shells takes."""
         return self.runtime.retention.spool_bytes
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Return what a runner reports about itself. Waits for a runner; None if there is none."""
+        """Return what a runner reports about itself, once there is one; None if none can start."""
         return await self.runtime.runner_info()
 
     # -- starting ---------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Manager:
         for _ in range(_TURNS_TO_RELEASE):
             if len(self._live) + self._starting_count < limit:
                 break
-            # Shells whose end was told just now may be about to be released.
+            # Shells that have just ended may be about to be released.
             await checkpoint()
         else:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")
@@ -200,7 +200,7 @@ class Manager:
     # -- looking ----------------------------------------------------------------------------
 
     def get(self, shell_id: str) -> Shell:
-        """Return a shell that runs or is retained. Raises `RpcError` (shell_not_found)."""
+        """Return a running or retained shell. Raises `RpcError` (shell_not_found)."""
         shell = self._shells.get(shell_id)
         if shell is None or shell.ended_before(self.options.retain_seconds):
             raise shell_not_found(shell_id, expired=self._ids.was_given(shell_id))
@@ -212,12 +212,12 @@ class Manager:
         return [shell for shell in list(self._shells.values()) if not shell.ended_before(limit)]
 
     def list_running(self) -> list[Shell]:
-        """Return the shells that run or are about to, in start order."""
+        """Return the shells that run or are about to start, in start order."""
         return [shell for shell in list(self._shells.values()) if not shell.has_ended]
 
     @contextlib.contextmanager
     def reading(self, shell: Shell) -> Generator[None]:
-        """Keep a shell that has ended, with its output, while a request reads it."""
+        """Retain an ended shell, with its output, while a request reads it."""
         shell.output.pin()
         try:
             yield
@@ -228,7 +228,7 @@ class Manager:
     # -- forgetting -------------------------------------------------------------------------
 
     def forget_older_than(self, seconds: float) -> int:
-        """Forget shells that ended longer ago and left nothing running; return how many."""
+        """Forget shells without processes that ended longer ago. Return their number."""
         expired = [
             shell
             for shell in self._shells.values()
@@ -239,7 +239,7 @@ class Manager:
         return len(expired)
 
     def _forget_excess(self) -> None:
-        """Forget the shells that ended first, if too many are kept; none that a request reads."""
+        """If there are too many ended shells, forget the oldest that no request reads."""
         excess = len(self._ended) - self.options.max_retained
         if excess > 0:
             unread = (shell for shell in self._ended if not shell.output.is_pinned)
@@ -262,14 +262,14 @@ class Manager:
     # -- ending -----------------------------------------------------------------------------
 
     async def close_session(self, name: str) -> list[Shell]:
-        """Kill a session's shells and what they left, and forget it; return those.
+        """Kill a session's shells with all their processes, and forget it. Return the shells.
 
-        Raises `RpcError` (session_not_found) for one that was never used; the default one always
-        exists.
+        Raises `RpcError` (session_not_found) for a session that was never used. The default one
+        always exists.
         """
         runtime = self.runtime
         runtime.sessions.known(name)
-        # Spare shells first: after a failure, the session can be closed again.
+        # Spare shells first: if this fails, the caller can close the session again.
         runtime.spares.close_session(name)
         runtime.sessions.forget(name)
         return await self._kill(
@@ -278,7 +278,7 @@ class Manager:
         )
 
     async def kill_all(self, grace_ms: int | None = None) -> int:
-        """Kill every shell and everything any of them left; return how many were not empty."""
+        """Kill every shell with all its processes. Return how many shells had processes."""
         grace = self.options.grace_ms if grace_ms is None else grace_ms
         return len(await self._kill(self._shells.values(), grace))
 

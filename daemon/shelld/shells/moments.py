@@ -1,4 +1,4 @@
-"""What others learn of a shell: three moments, each told once, in their order."""
+"""The three moments of a shell that others are told of, each once and in order."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from shelld.process import faults
 
 
 class Moment(enum.IntEnum):
-    """STARTED: bash was started, or never will be.
+    """STARTED: bash has started, or never will.
 
-    ENDED: the outcome is known; never told of a spare shell, or of a command that could not be
-    started. EMPTY: nothing is left of it.
+    ENDED: the outcome is known. A spare shell, or a command that could not start, has no such
+    moment. EMPTY: no process is left.
     """
 
     STARTED = enum.auto()
@@ -21,7 +21,7 @@ class Moment(enum.IntEnum):
 
 
 class Moments:
-    """Calls `listen` at each moment. An error in there is reported, and changes nothing here."""
+    """Calls `listen` at each moment. Reports an error of `listen` and ignores it."""
 
     def __init__(self, listen: Callable[[Moment], None]) -> None:
         self._listen = listen
@@ -29,7 +29,7 @@ class Moments:
         self._told = 0
 
     def tell(self, moment: Moment) -> None:
-        """Tell a moment, unless it, or a later one, was told."""
+        """Tell a moment, unless this one or a later one was told before."""
         if moment <= self._told:
             return
         self._told = moment

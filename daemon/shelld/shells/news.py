@@ -1,4 +1,4 @@
-"""What a runner, or the keeper in its place, says of a command: noted in the shell's record."""
+"""Writes the messages of a runner, or of the keeper in its place, into the shell's record."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EVENTS: Final[Mapping[int, Event]] = {
 
 
 def note(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
-    """Note a message in the record. Return its event; None if the message causes none."""
+    """Write a message into the record. Return the event that it causes, or None."""
     kind = message[0]
     if kind == STARTED:
         shell.pid = message[1]

@@ -1,8 +1,8 @@
-"""Whether the kernel has killed a process because memory was short.
+"""Finds out whether the kernel has killed a process because memory was short.
 
-wait4(2) tells of a SIGKILL, not of who sent it. The kernel counts the processes that it kills when
-memory runs out: for our own memory cgroup, or else for the machine. A command that died of a
-SIGKILL which nobody here sent, while that count went up, is taken to be one of them.
+wait4(2) reports a SIGKILL, but not its sender. The kernel counts the processes that it kills when
+memory runs out: for our own memory cgroup, or else for the machine. If SIGKILL ends a command,
+nobody here has sent it, and the count has increased, this module assumes that the kernel did it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COUNT: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 class OomKills:
-    """The count, of `path` if given. Owns that file's descriptor from first use to `close`."""
+    """Reads the count, from `path` if given. Owns the descriptor from first use to `close`."""
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
@@ -27,11 +27,11 @@ class OomKills:
 
     @property
     def is_counting(self) -> bool:
-        """Whether there was a count to be read."""
+        """Whether a count could be read."""
         return self._descriptor is not None
 
     def count(self) -> int:
-        """Return the count of this moment, in a few microseconds; 0 where nothing is counted."""
+        """Return the count, in a few microseconds; 0 if the system has none."""
         if not self._is_open:
             self._open()
         return self._read() or 0
@@ -63,7 +63,7 @@ class OomKills:
             self._descriptor = None
 
     def close(self) -> None:
-        """Count no more, until the next call."""
+        """Close the file. The next call opens it again."""
         self._close()
         self._is_open = False
 

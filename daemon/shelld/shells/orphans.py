@@ -1,7 +1,6 @@
 """Kills the leftover processes of a command when its runner is gone and the keeper cannot.
 
-If the system is so short of something that nobody can tell what is left, it says so by naming the
-command's own process as a survivor.
+If a shortage hides what is left, this module names the command's own process as a survivor.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from shelld.keeper.tree import SessionMembers, exists
 async def kill_orphans(
     pool: RunnerPool, runner: RunnerInfo | None, leader: int | None
 ) -> list[int]:
-    """Kill what there is left of a command; return the pids that survive.
+    """Kill all processes of a command. Return the pids of the survivors.
 
-    `leader` is the pid of its bash, if that is known.
+    `leader`: the pid of its bash, if known.
     """
     contained = pool.adopts and (runner is None or runner.subreaper)
     if not contained and leader is not None:

@@ -1,4 +1,4 @@
-"""How bash ended, and why: as the runner reported, or as assumed where that is unknown."""
+"""How and why bash ended: as the runner reported, or as assumed if that is unknown."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from shelld.shells.shell import Shell
 
 logger = logging.getLogger("shelld.shells")
 
-# How a command ends that the kernel killed because memory was short: by the signal, or with the
-# exit code that bash gives for the last process that it waited for.
+# How a command ends if the kernel kills it because memory is short: by the signal, or with bash's
+# exit code for the process that it last waited for.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Outcome:
-    """`kill_reason` is the first reason for which a kill was asked for."""
+    """`kill_reason`: why somebody first asked for a kill."""
 
     def __init__(self, oom_kills: OomKills) -> None:
         self.kill_reason: ShellEvent | None = None
-        # Of wait(2); None as long as bash runs.
+        # The status of wait(2); None while bash runs.
         self._wait_status: int | None = None
-        # By the runner, before it ended.
+        # Whether the runner has signalled bash.
         self._was_signalled = False
         self._oom_kills = oom_kills
         self._oom_kills_before = 0
@@ -40,7 +40,7 @@ class Outcome:
         self._oom_kills_before = self._oom_kills.count()
 
     def bash_exited(self, shell: Shell, wait_status: int, *, was_signalled: bool) -> None:
-        """Note what the runner has reported."""
+        """Note the end that the runner has reported."""
         self._wait_status, self._was_signalled = wait_status, was_signalled
         if wait_status and not was_signalled:
             died = os.waitstatus_to_exitcode(wait_status) in _SIGKILLED
@@ -48,15 +48,15 @@ class Outcome:
                 shell.reason = "oom"
 
     def assume_killed(self) -> None:
-        """Bash was sent SIGKILL. Either its end is unknown, or it survives."""
+        """Assume that SIGKILL has ended bash: its end is unknown, or it survives."""
         self._wait_status, self._was_signalled = signal.SIGKILL, True
 
     def settle(self, shell: Shell, recorder: Recorder | None) -> None:
-        """End the shell, once. Keeps what the command has left, if it ended by itself."""
+        """End the shell, once. Keep the state of a command that ended by itself."""
         assert self._wait_status is not None
         event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None
         if shell.reason == "idle" and event is not ShellEvent.TIMED_OUT:
-            # It has gone on in the background, or ended by itself in that moment.
+            # The command continues in the background, or has just ended by itself.
             shell.reason = None
         if recorder is not None:
             if event is None and not shell.released:
@@ -66,9 +66,9 @@ class Outcome:
         _end(shell, self._wait_status, event)
 
     def settle_as_lost(self, shell: Shell) -> bool:
-        """End the shell if it has not ended, as everything was killed; return whether it had not.
+        """End a shell whose processes were all killed. Return False if it had ended before.
 
-        Nobody knows more than what has survived.
+        Only the survivors are known.
         """
         if shell.status is ShellStatus.PENDING:
             shell.started()
@@ -91,6 +91,6 @@ def _keep_state(recorder: Recorder, *, has_exited: bool) -> None:
     try:
         recorder.keep(has_exited=has_exited)
     except Exception:
-        # The next command starts from the state before.
+        # The next command starts from the previous state.
         faults.report("the state of a session")
         recorder.give_up()

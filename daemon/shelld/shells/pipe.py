@@ -1,4 +1,4 @@
-"""The read end of a command's pipe, and the output that it fills."""
+"""Moves output from a command's pipe to its store."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Final
 from shelld.keeper.transient import TRANSIENT
 from shelld.output.retention import OutputStream, ShellOutput
 
-# What one pump moves at most, before other pipes and requests have their turn: about half a
+# The most that one pump moves before other pipes and requests have their turn: half a
 # millisecond's work.
 PUMP_BYTES: Final = 1024 * 1024
 
-# A command that fills a pipe of the usual size gets one of this size: with fewer hand-overs, large
-# output takes two thirds of the time. Only some do, as Linux gives a user who has many large pipes
+# A command that fills its pipe gets a pipe of this size: with fewer hand-overs, large output takes
+# two thirds of the time. Other commands do not, because Linux gives a user with many large pipes
 # only tiny ones from then on (pipe-user-pages-soft in pipe(7): 64 MiB in all).
 _USUAL_PIPE_BYTES: Final = 64 * 1024
 _LARGE_PIPE_BYTES: Final = 1024 * 1024
@@ -27,7 +27,7 @@ _MAX_LARGE_PIPES: Final = 16
 # `drain` stops after this many empty reads in a row.
 MAX_ATTEMPTS: Final = 3
 
-# What all pipes are read into, one after the other.
+# All pipes read into this buffer, one after the other.
 _buffer: Final = memoryview(bytearray(PUMP_BYTES))
 
 
@@ -43,13 +43,13 @@ class Pipe:
         self._is_large = False
 
     def pump(self, max_bytes: int = PUMP_BYTES) -> bool:
-        """Move the bytes that have arrived, never blocking. False at end of file or on an error."""
+        """Move the bytes that have arrived. Return False at end of file or after an error."""
         try:
             count = os.readv(self.descriptor, (_buffer[:max_bytes],))
         except OSError as error:
             if error.errno in TRANSIENT:
                 return True
-            # What is left in the pipe is lost, and the result of the command says so.
+            # The rest of the pipe is lost, and the result of the command says so.
             self._stream.store.error = errno.errorcode.get(error.errno or 0, "EIO")
             return False
         self._output.append(self._stream, _buffer[:count])
@@ -59,14 +59,14 @@ class Pipe:
 
     def _enlarge(self) -> None:
         if Pipe._large_pipes < _MAX_LARGE_PIPES and hasattr(fcntl, "F_SETPIPE_SZ"):
-            # Asked for once; whether it is granted makes no other difference.
+            # Ask once. The pipe works as well if the system refuses.
             self._is_large = True
             Pipe._large_pipes += 1
             with contextlib.suppress(OSError):
                 fcntl.fcntl(self.descriptor, fcntl.F_SETPIPE_SZ, _LARGE_PIPE_BYTES)
 
     def drain(self) -> None:
-        """Move the bytes that are in the pipe at this moment, not those that arrive meanwhile."""
+        """Move the bytes that are in the pipe now, not those that arrive meanwhile."""
         size = bytearray(4)
         try:
             fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
@@ -80,7 +80,7 @@ class Pipe:
             before = store.written
             if not self.pump(end - before):
                 break
-            # Less than that may be there: a command can read its own pipe through /proc.
+            # There may be less: a command can read its own pipe through /proc.
             attempts = MAX_ATTEMPTS if store.written > before else attempts - 1
 
     def close(self) -> None:

@@ -1,9 +1,8 @@
-"""What a running manager owns: supervisors, runners, spare shells, sessions, the spool.
+"""The parts of a running manager: supervisors, runners, spare shells, sessions, the spool.
 
 Starts commands. The manager decides whether a command may start, and knows all shells.
 
-Invariant: once a command was handed to a runner, nothing is awaited before its supervisor has
-started and the manager knows of it.
+Invariant: between handing a command to a runner and starting its supervisor, nothing is awaited.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ from shelld.shells.spares import Spares
 from shelld.shells.supervisor import Supervisor
 from shelld_protocol.errors import session_closed, shutting_down
 
-# Commands that have been handed over and are not known to run yet. A burst of a thousand waits
-# here, where it costs nothing, and other requests are answered meanwhile.
+# At most this many commands are starting at once. The rest of a burst of a thousand waits here,
+# where it costs nothing, and the daemon answers other requests meanwhile.
 MAX_STARTING: Final = 32
 
 
 class Runtime:
-    """`on_enter`: a shell's command was handed over. `on_end`: it has ended. `on_release`: nothing
-    of it is left.
+    """Calls `on_enter` after a command was handed over, `on_end` after it has ended, and
+    `on_release` when nothing of it is left.
     """
 
     def __init__(
@@ -91,12 +90,12 @@ class Runtime:
         self._lives: set[Life] = set()
 
     def stop_starting(self) -> None:
-        """From here on nothing is started."""
+        """Start no more commands."""
         self._is_open = False
         self.spares.close()
 
     def close(self) -> None:
-        """To be called when the tasks have ended."""
+        """Close everything. Call this after the tasks have ended."""
         self._pollers.close()
         self.pool.close()
         self.sessions.close()
@@ -104,7 +103,7 @@ class Runtime:
         self.retention.close()
 
     def abandon(self) -> None:
-        """In a forked child: close the copies of the parent's channels and pipes.
+        """Close the copies of the parent's channels and pipes in a forked child.
 
         Otherwise runners would not see the end of the parent, and a spare shell would wait for the
         child to close its pipe.
@@ -115,7 +114,7 @@ class Runtime:
         self.pool.abandon()
 
     async def start(self, request: StartRequest) -> Shell:
-        """Hand a command to a bash that waits, or to a runner.
+        """Hand a command to a spare shell or to a runner.
 
         Waits while `MAX_STARTING` others are being started. Raises OSError, and `RpcError`
         (shutting_down).
@@ -142,7 +141,7 @@ class Runtime:
             return None
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Return what a runner reports about itself. Waits for a runner; None if there is none."""
+        """Return what a runner reports about itself, once there is one; None if none can start."""
         if self._runner_info is None:
             with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
                 channel = self.pool.acquire()
@@ -157,7 +156,7 @@ class Runtime:
         return self._runner_info
 
     def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
-        """Whether a spare shell runs the command now. If this raises, the caller discards it."""
+        """Let a spare shell run the command. Return False if it cannot. On an error, discard it."""
         life, shell = spare.life, spare.life.shell
         self._check_open(session)
         launch = spare.launch
@@ -182,7 +181,7 @@ class Runtime:
         return True
 
     def _start_new(self, request: StartRequest, session: Session) -> Shell:
-        """Hand over and own: no await from here to the start of the task."""
+        """Hand the command to a runner. Nothing is awaited here."""
         try:
             self._check_open(session)
             life = self._supervise(CommandLaunch(request, session, self._options.bash))
@@ -199,7 +198,7 @@ class Runtime:
         return life.shell
 
     def _check_open(self, session: Session) -> None:
-        """Raise `RpcError` if commands, or those of this session, ended while a start waited."""
+        """Raise `RpcError` if the manager or the session was closed while the start waited."""
         if not self._is_open:
             raise shutting_down()
         if not self.sessions.is_current(session):
@@ -210,7 +209,7 @@ class Runtime:
         return Spare(launch, self._supervise(launch))
 
     def _supervise(self, launch: Launch) -> Life:
-        """Hand over to a runner, and start the task that watches over what becomes of it."""
+        """Hand a launch to a runner, and start the task that supervises it."""
         channel: Channel | None = None
         output: ShellOutput | None = None
         links: Links | None = None
@@ -242,7 +241,7 @@ class Runtime:
             if output is not None:
                 self.retention.forget(output)
             if channel is not None:
-                # The runner may have the command already: it ends with the channel.
+                # The runner may have the command already. It ends with its channel.
                 channel.close()
             launch.close()
             raise

@@ -1,9 +1,9 @@
-"""The record of one shell: its command, its state, its outcome, its output, its leftovers.
+"""The record of one shell: command, state, outcome, output, leftover processes.
 
 A shell *ends* when bash does. It is *empty* when every process that bash left behind is gone too.
 
-Only its supervisor writes what happens to a shell that has a process. Everybody else reads, asks
-(`end_tree`) and waits (`wait_until`), on the event loop that the shells live on.
+Only the supervisor of a shell writes to its record. All others read it, ask for its end
+(`end_tree`) and wait (`wait_until`), on the event loop of the shells.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shelld_protocol.structs import EndReason
 
 
 class CommandUsage(Struct, frozen=True):
-    """From wait4(2), in microseconds and bytes."""
+    """The figures of wait4(2), in microseconds and bytes."""
 
     user_us: int = 0
     system_us: int = 0
@@ -66,7 +66,7 @@ class Shell:
     working_dir: str = ""
     _: KW_ONLY
     output: ShellOutput = field(default_factory=ShellOutput)
-    # Nothing that the command started is left, or nothing was started.
+    # No process of the command is left, or none has started.
     is_empty: bool = True
     stdout: OutputStream = field(init=False)
     stderr: OutputStream = field(init=False)
@@ -76,19 +76,19 @@ class Shell:
     warning: str | None = field(default=None, init=False)
     timeout_ms: int | None = field(default=None, init=False)
     idle_timeout_ms: int | None = field(default=None, init=False)
-    # Somebody waits for its end.
+    # Whether a caller waits for its end.
     in_foreground: bool = field(default=False, init=False)
-    # From SIGTERM to SIGKILL.
+    # Time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)
     pid: int | None = field(default=None, init=False)
     exit_code: int | None = field(default=None, init=False)
     signal: str | None = field(default=None, init=False)
     usage: CommandUsage = field(default=NO_USAGE, init=False)
-    # Pids that were alive after bash had ended, as last seen.
+    # Pids that were alive after bash had ended, at the last look.
     leftover: list[int] = field(init=False)
     # Pids that were alive after the last kill's deadline.
     survivors: list[int] = field(init=False)
-    # Why it ended, if status and signal do not say.
+    # Why it ended, if status and signal do not show it.
     reason: EndReason | None = field(default=None, init=False)
     # (errno, what) if nothing could be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
@@ -96,7 +96,7 @@ class Shell:
     released: bool = field(default=False, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
-    # Has read the state that the command left, if the session keeps it.
+    # Reads the command's state, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
     # None once nothing is left to kill.
     killer: Killer | None = field(default=None, init=False)
@@ -127,7 +127,7 @@ class Shell:
 
     @property
     def returncode(self) -> int | None:
-        """As `subprocess` has it: negative for a signal, None while bash runs."""
+        """The return code as in `subprocess`: negative for a signal, None while bash runs."""
         if not self.has_ended:
             return None
         if self.signal is not None:
@@ -159,7 +159,7 @@ class Shell:
     # -- for all ----------------------------------------------------------------------------
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds; it is looked at whenever something happened here."""
+        """Wait until `condition` holds. Checks it after each event of the shell."""
         while not condition():
             waiter = _Waiter(condition, Wakeup())
             self._waiters.append(waiter)
@@ -170,23 +170,23 @@ class Shell:
                     self._waiters.remove(waiter)
 
     def notify(self) -> None:
-        """Wake the waiters whose condition now holds."""
+        """Wake the waiters whose condition holds now."""
         for waiter in [waiter for waiter in self._waiters if _is_met(waiter)]:
             waiter.met.set()
             self._waiters.remove(waiter)
 
     def discard(self) -> None:
-        """Have the whole tree killed, without waiting for that."""
+        """Have the whole tree killed. Does not wait."""
         if self.killer is not None:
             self.killer.discard()
 
     async def end_tree(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
     ) -> list[int]:
-        """Signal the whole tree, SIGKILL it after the grace; return once it is dead.
+        """Signal the whole tree, SIGKILL it after the grace, and return once it is dead.
 
-        Returns the pids that are still alive a second after the grace, else []. `event` says
-        what the shell ends with if this is what ends it.
+        Returns the pids that are still alive a second after the grace, else []. `event` is the
+        reason of the end, if this call causes it.
         """
         if self.killer is not None and not self.is_empty:
             self.survivors = []
@@ -222,22 +222,22 @@ class Shell:
     # -- for its supervisor -----------------------------------------------------------------
 
     def started(self) -> None:
-        """The command runs, or has run; `pid` is None if it was gone before it could be known."""
+        """Note that the command runs, or has run. `pid` is None if it was never known."""
         self.started_at = time.time()
         self.status = next_status(self.status, ShellEvent.STARTED)
 
     def become_empty(self) -> None:
-        """Nothing is left of it."""
+        """Note that no process is left."""
         self.is_empty = True
         self.killer = None
         self.notify()
 
     def stop_clock(self) -> None:
-        """Bash has ended now, although its outcome is still to be settled."""
+        """Note the time of bash's end. The outcome follows."""
         self._lasted = time.monotonic() - self._began
 
     def end(self, wait_status: int, kill_event: ShellEvent | None) -> None:
-        """Settle the outcome; `kill_event` if a kill of ours is what ended it."""
+        """Settle the outcome. `kill_event`: why we killed it, if we did."""
         code = os.waitstatus_to_exitcode(wait_status)
         if code >= 0:
             self.exit_code = code
@@ -254,7 +254,7 @@ def _is_met(waiter: _Waiter) -> bool:
     try:
         return waiter.condition()
     except Exception:
-        # The waiter evaluates it again, and gets the exception.
+        # The waiter checks it again, and gets the exception.
         return True
 
 

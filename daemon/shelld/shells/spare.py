@@ -1,18 +1,17 @@
-"""Spare shells: bashes that are started before their command is known.
+"""A spare shell: a bash that starts before its command is known.
 
-Owns what it takes to start one, to have it wait, and to let it run a command. What is started for a
-session makes that session's state, runs nothing else, and is used once. Who supervises it from its
-start is who supervises its command.
+Starts a spare shell and gives it its command. A spare shell restores the state of one session, and
+runs one command. Its supervisor from the start also supervises the command.
 
-A bash that waits is ``bash -c PLACEHOLDER``, held up by the last line of its startup file, which
-reads a pipe to its end. Bash keeps a pointer to its argument and looks at that only afterwards. So
-the command is written over the argument, where execve(2) has put it in memory (`arg_start` in
-proc(5)), and then the pipe is closed. It cannot be told from one that was started with that
-command, by `$0`, `$-`, a trace, the words and line numbers of an error, or in any other way but
-those that docs/sessions.md lists.
+A spare shell is ``bash -c PLACEHOLDER``. The last line of its startup file reads a pipe to its end,
+and so makes bash wait. Bash keeps a pointer to its argument and reads it only afterwards. So the
+daemon writes the command over the argument, where execve(2) has put it in memory (`arg_start` in
+proc(5)), and then closes the pipe. The command sees what it would see in a bash of its own: `$0`,
+`$-`, traces, the words and line numbers of errors. docs/sessions.md lists the exceptions.
 
-This takes the rights of a debugger, which a process has over its descendants unless the system
-forbids it (ptrace(2), "Ptrace access mode checking"). Where it cannot be done, no bash waits.
+To write there, the daemon needs the rights of a debugger. A process has them over its descendants
+unless the system forbids it (ptrace(2), "Ptrace access mode checking"). Then there are no spare
+shells.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from shelld.sessions.text import to_bytes
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.life import Life
 
-# A longer command is given to a bash of its own.
+# A longer command gets a bash of its own.
 MAX_COMMAND_BYTES: Final = 4_096
 
-# Its descriptors, after the three that every command has.
+# The descriptors of its bash, after the three that every command has.
 _PRELUDE: Final = 3
 
-# Of /proc/PID/stat, whose second field is a name in parentheses.
+# Fields of /proc/PID/stat, whose second field is a name in parentheses.
 _ARG_START: Final = 48 - 3
 _ENV_END: Final = 51 - 3
 _STAT_BYTES: Final = 4_096
@@ -55,11 +54,11 @@ _serial_numbers: Final = itertools.count(1)
 
 
 def arguments_address(stat: bytes) -> int | None:
-    """Return where a process has its arguments, from /proc/PID/stat; None before they are there.
+    """Return the address of a process's arguments, from /proc/PID/stat; None if it has none yet.
 
-    A process whose start was reported, as vfork(2) does, may still be in execve(2). The kernel then
-    counts the bytes of arguments and environment, and would take text that is written too early for
-    their end. It sets the end of the environment last.
+    A process whose start was reported, as after vfork(2), may still be in execve(2). The kernel is
+    then counting the bytes of arguments and environment, and text that is written too early would
+    confuse it. It sets the end of the environment last.
     """
     fields = stat.rpartition(b")")[2].split()
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
@@ -77,7 +76,7 @@ def has_signals(status: bytes) -> bool:
 
 
 class SpareLaunch(Launch):
-    """A bash that is started to wait, in the state that its session has now."""
+    """The start of a spare shell, in the present state of its session."""
 
     is_waiting = True
     working_dir: str
@@ -85,14 +84,14 @@ class SpareLaunch(Launch):
     def __init__(self, session: Session, bash: str) -> None:
         super().__init__(session, bash)
         self.state = session.state
-        # When it was started, as of time.monotonic(), and how long that took.
+        # When it was started (time.monotonic()), and how long that took.
         self.since = time.monotonic()
         self.start_took = math.inf
-        # Whether bash runs, and whether it can be told its command.
+        # Whether bash runs, and whether it can take its command.
         self.has_started = False
         self.is_ready = False
         self._pid = 0
-        # Of its process: descriptors, and where the argument is.
+        # Descriptors of its files in /proc, and the address of its argument.
         self._status: int | None = None
         self._memory: int | None = None
         self._address = 0
@@ -114,7 +113,7 @@ class SpareLaunch(Launch):
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
         last_word = self._session.base.env.get(b"_", b"bash")
         self._add_file(waiting_prelude(self.state, _PRELUDE, self._withheld, last_word))
-        # Its last lines come from here. It waits for them.
+        # It waits for its last lines from this pipe.
         read, self._pipe = os.pipe()
         self._theirs.append(read)
         self._theirs.append(self._pipe)
@@ -133,7 +132,7 @@ class SpareLaunch(Launch):
         self.look()
 
     def look(self) -> None:
-        """See whether it can be told a command now. Raises OSError if it never can."""
+        """Whether it can take a command now. Raises OSError if it never can."""
         if self.is_ready or not self.has_started:
             return
         stat = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -157,7 +156,7 @@ class SpareLaunch(Launch):
         return descriptor
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether it is as a bash would be that is started for this request now."""
+        """Whether it equals a bash that would start for this request now."""
         return (
             self.state is session.state
             and self._session is session
@@ -165,12 +164,12 @@ class SpareLaunch(Launch):
             and request.stdin is None
             and (request.cwd is None or request.cwd == session.cwd)
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
-            # In a trap on EXIT, this variable is right only if bash has run nothing before.
+            # In a trap on EXIT, this variable is right only in a bash that has run nothing before.
             and "BASH_COMMAND" not in request.command
         )
 
     def run(self, request: StartRequest) -> None:
-        """Let it run a command. Raises OSError if it cannot; then it has not."""
+        """Let it run a command. Raises OSError if it has not."""
         assert self._memory is not None
         assert self._status is not None
         command = to_bytes(request.command)
@@ -184,12 +183,12 @@ class SpareLaunch(Launch):
             raise ProcessLookupError(errno.ESRCH, "it has ended")
         if has_signals(os.pread(self._status, _STAT_BYTES, 0)):
             raise ProcessLookupError(errno.ESRCH, "it is being killed")
-        # It goes on now.
+        # Bash continues now.
         os.close(self._theirs.pop(self._theirs.index(self._pipe)))
         self.is_waiting = False
 
     def is_in_place(self, request: StartRequest) -> bool:
-        """Whether the path of the request's directory leads to where this bash is.
+        """Whether the path of the request's directory leads to the directory of this bash.
 
         False once that directory was deleted, renamed or replaced. Raises OSError if the bash is
         gone.
@@ -219,6 +218,6 @@ class Spare(NamedTuple):
         return self.launch.since
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether it can run this request; not if it is being ended, or has lost its runner."""
+        """Whether it can run this request: it is not being ended, and has its runner."""
         is_doomed = self.life.is_being_ended or self.life.runner_is_lost
         return not is_doomed and self.launch.suits(session, request)

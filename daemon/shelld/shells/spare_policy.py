@@ -1,8 +1,8 @@
-"""Which sessions get spare shells, and whether these pay. Pure: the clock is passed in.
+"""Decides which sessions get spare shells, and whether these pay. Pure: the caller passes the time.
 
-A spare shell pays if a processor is idle while it starts, between two commands. On busy processors
-it slows the running command down. Slow starts show that, and then no more are started. After a
-pause, or after `retry_s`, one start tests it again.
+A spare shell pays if a processor is idle while it starts, between two commands. On busy processors,
+it slows the running command down. Slow starts show that the processors are busy. Then no more spare
+shells start, until a single start tests it again after a pause, or after `retry_s`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 
 class Waiting(Protocol):
-    """A spare shell: whose next command it waits for, and since when, as of the clock."""
+    """A spare shell: its session, and since when it waits."""
 
     @property
     def session_name(self) -> str | None: ...
@@ -42,11 +42,11 @@ class SparePolicy(Struct, eq=False):
     limit: int
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
-    # Younger spare shells do not give way. Otherwise sessions that take turns would end each
+    # Younger spare shells do not make room. Otherwise sessions that take turns would end each
     # other's spare shells before they are used.
     min_age_s: float = 15.0
-    # From the request to the start: half a millisecond on a quiet machine. A start is slow if it
-    # takes longer than this, and this many times as long as the fastest one.
+    # A start takes half a millisecond on a quiet machine. It is slow if it takes longer than this,
+    # and this many times as long as the fastest one.
     slow_start_s: float = 0.004
     slow_start_factor: float = 8
     # No spare shells once slow starts outnumber fast ones by this many.
@@ -55,8 +55,8 @@ class SparePolicy(Struct, eq=False):
     pause_s: float = 0.1
     # Without a pause, try one start again after this long.
     retry_s: float = 1.0
-    # If commands follow one another within this time, this many wait, and they start while a
-    # command runs. Otherwise none starts while a command runs.
+    # If commands follow one another within this time, this many spare shells wait, and they start
+    # while a command runs. Otherwise none starts while a command runs.
     in_a_row_s: float = 0.005
     in_a_row: int = 2
     # After this many consecutive failures, assume that the system forbids it.
@@ -71,10 +71,10 @@ class SparePolicy(Struct, eq=False):
         self._session(name).used_at = self.clock()
 
     def command_comes(self, name: str | None, start_took: float | None = None) -> None:
-        """Learn that a session has a command, and how long the start of the spare for it took.
+        """Learn that a session has a command, and how long the start of its spare shell took.
 
-        `start_took` is infinite for a spare that was not ready, and None if there was none. Slow
-        starts of a while ago are forgotten: all, or one if commands come without a pause.
+        `start_took` is infinite for a spare shell that was not ready, and None if there was none.
+        After a pause, forgets all slow starts; without a pause, forgets one from time to time.
         """
         session, now = self._session(name), self.clock()
         if now - session.used_at > self.pause_s:
@@ -97,7 +97,7 @@ class SparePolicy(Struct, eq=False):
         return self._failures < self.max_failures
 
     def forget(self, name: str | None) -> None:
-        """The session is closed."""
+        """Forget a closed session."""
         self._sessions.pop(name, None)
 
     def _session(self, name: str | None) -> _Session:
@@ -109,16 +109,16 @@ class SparePolicy(Struct, eq=False):
     # -- decisions -----------------------------------------------------------------
 
     def wanted(self, name: str | None) -> int:
-        """How many are to wait after a command of a session has ended."""
+        """Return how many should wait after a command of the session has ended."""
         return int(self._session(name).slow_starts < self.max_slow_starts)
 
     def wanted_meanwhile(self, name: str | None) -> int:
-        """How many are to wait while a command of a session runs."""
+        """Return how many should wait while a command of the session runs."""
         follows_at_once = self.clock() - self._session(name).used_at < self.in_a_row_s
         return self.in_a_row if follows_at_once and self.wanted(name) else 0
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
-        """Return the spare shell that may end in favour of a session that has none."""
+        """Return the spare shell that may end to make room for a session without one."""
         old = self._older_than(self.min_age_s, waiting)
         return next(iter([*_extra(waiting), *old]), None)
 
@@ -133,6 +133,6 @@ class SparePolicy(Struct, eq=False):
 
 
 def _extra(waiting: Sequence[W]) -> list[W]:
-    """Those whose sessions have others that came before them."""
+    """Return the surplus ones: their sessions have older ones."""
     names = [each.session_name for each in waiting]
     return [each for index, each in enumerate(waiting) if names[index] in names[:index]]

@@ -1,6 +1,7 @@
-"""The spare shells that wait, and the choice of one for a command.
+"""Owns the spare shells, and chooses one for each command.
 
-`spare` knows how one waits and is told its command, `spare_policy` for which sessions one is to.
+`spare` knows how a spare shell waits and takes its command; `spare_policy` decides which sessions
+get one.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ _NEEDED: Final = frozenset(
 
 
 class Spares:
-    """Those that wait. `policy.limit` 0: none.
+    """The spare shells that wait. With `policy.limit` 0, there are none.
 
-    `start` starts one. Nothing here raises: without a spare shell, a bash is started for the
-    command.
+    `start` starts one. Nothing here raises: without a spare shell, a command gets a bash of its
+    own.
     """
 
     def __init__(self, start: Callable[[Session], Spare], policy: SparePolicy) -> None:
         self._start = start
         self.policy = policy
         self._limit = policy.limit if CAN_RECORD else 0
-        # How many were used so far.
+        # The number of spare shells that have run a command.
         self.used = 0
-        # In the order of their start.
+        # In start order.
         self._waiting: list[Spare] = []
 
     def command_started(self, session: Session, spare: Spare) -> None:
@@ -50,7 +51,7 @@ class Spares:
             self._provide(session, self.policy.wanted_meanwhile(session.name))
 
     def command_ended(self, session: Session) -> None:
-        """Get ready for the next one, as there is time for it now."""
+        """Start the next spare shells, now that there is time."""
         self.policy.command_ended(session.name)
         if not session.when_settled(lambda: self._refill(session)):
             self._refill(session)
@@ -62,11 +63,11 @@ class Spares:
         self._provide(session, self.policy.wanted(session.name))
 
     def _provide(self, session: Session, count: int) -> None:
-        """See to it that so many wait for the next commands of a session, if they may."""
+        """Start spare shells until this many wait for a session, as far as the policy allows."""
         waiting = len(self._of(session.name))
         while waiting < count and self._has_room(waiting) and _can_wait(session):
             waiting += 1
-            # On a shortage, leave the rest to commands.
+            # In a shortage, leave the rest of the resources to commands.
             with contextlib.suppress(OSError):
                 self._waiting.append(self._start(session))
 
@@ -74,7 +75,7 @@ class Spares:
         return [spare for spare in self._waiting if spare.session_name == name]
 
     def _has_room(self, waiting: int) -> bool:
-        """Whether one may be started for a session that has so many, another giving way for it."""
+        """Whether one may start for a session that has this many. Another one may make room."""
         if 0 < self._limit == len(self._waiting) and not waiting:
             spare = self.policy.one_that_gives_way(self._waiting)
             if spare is not None:
@@ -100,14 +101,14 @@ class Spares:
             return launch.is_ready
         with anyio.move_on_after(MAX_START_WAIT_S) as wait:
             await shell.wait_until(lambda: launch.has_started or shell.is_empty)
-        # Others have had their turn meanwhile.
+        # Other tasks have run meanwhile.
         if spare not in self._waiting or not spare.suits(session, request):
             return False
         if wait.cancelled_caught:
-            # So that the next command does not wait for it, too.
+            # Otherwise the next command would wait for it, too.
             self._end(spare)
             return False
-        # It was not there when it was needed.
+        # It was not ready in time.
         launch.start_took = math.inf
         _look(launch)
         return launch.is_ready
@@ -119,7 +120,7 @@ class Spares:
             self.close()
 
     def has_ended(self, life: Life) -> None:
-        """Learn that one is gone, perhaps without having been told to."""
+        """Learn that one has ended, perhaps by itself."""
         for spare in self._waiting:
             if spare.life is life:
                 self._waiting.remove(spare)
@@ -143,23 +144,23 @@ class Spares:
             self._end(spare)
 
     def close(self) -> None:
-        """End all, and start no more."""
+        """End all spare shells, and start no more."""
         self._limit = 0
         for spare in list(self._waiting):
             self._end(spare)
 
 
 def _look(launch: SpareLaunch) -> None:
-    # When its start was reported, bash may still have been in execve(2).
+    # The report of its start may have come while bash was still in execve(2).
     with contextlib.suppress(OSError):
         launch.look()
 
 
 def _can_wait(session: Session) -> bool:
-    """Whether what makes the session's state can be run at another time than its command.
+    """Whether the session's state can be restored ahead of its command.
 
-    A startup file of the user's own cannot; and no function or alias must be in the way of the last
-    lines. Its directory must be one that can be looked at.
+    A startup file of the user must not run ahead. No function or alias may shadow the words of the
+    last lines. System calls on the session's directory must not block.
     """
     return (
         b"BASH_ENV" not in session.base.env

@@ -1,4 +1,4 @@
-"""Whether a command could be started."""
+"""Waits for the start of a command, and reports why it failed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def started_pid(shell: Shell) -> int:
     """Return the pid of a command that is not pending. Raises `RpcError` if it never had one."""
     raise_failure(shell)
     if shell.pid is None:
-        # Without a reason, a kill came before the start. Otherwise its runner was lost, perhaps as
-        # soon as the command ran.
+        # Without a reason, a kill came before the start. Otherwise the runner was lost, perhaps
+        # right after the start.
         killed_before = shell.reason is None
         raise spawn_failed(errno.ECANCELED if killed_before else errno.ECHILD, "exec")
     return shell.pid

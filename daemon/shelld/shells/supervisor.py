@@ -1,7 +1,7 @@
-"""The task that watches over one command, or one spare shell, until nothing is left of it.
+"""The task that supervises one command, or one spare shell, until nothing is left of it.
 
-Waits for output, for messages and for deadlines, and gives them to the command's `Life`. An
-exception there ends only this shell, as "lost".
+Waits for output, messages and deadlines, and passes them to the command's `Life`. An exception
+there ends only this shell, as "lost".
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from shelld.shells.life import Life
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# If a deadline is met later than this, the daemon itself was stopped.
+# If a deadline is noticed later than this, the daemon itself was stopped.
 PAUSE_S: Final = 1.0
 
-# Deadlines of the runner or the keeper.
+# The deadlines that other processes must meet.
 _OF_OTHERS: Final = frozenset({Event.START_DUE, Event.KILL_DUE, Event.KEEPER_DUE})
 
 _EMPTY: Final = frozenset({EMPTY, FAILED})
@@ -38,8 +38,8 @@ class Supervisor:
     async def run(self) -> None:
         """Supervise until nothing is left of the command.
 
-        If this is cancelled, the command is killed first. If our own code fails, the command is
-        killed and its shell ends as "lost". Then this raises, and `give_up` is to be called.
+        A cancellation kills the command first. If our own code fails, this kills the command, ends
+        its shell as "lost" and raises. Then call `give_up`.
         """
         try:
             await self._supervise()
@@ -69,7 +69,7 @@ class Supervisor:
         life = self.life
         while not life.is_over:
             if not life.has_orphans:
-                # `_advance` wakes waiters first, so the answer is sent before the clean-up.
+                # `_advance` wakes waiters first, so the answer goes out before the clean-up.
                 await self._links.wait(self._advance, life.deadlines.next)
             if life.has_orphans:
                 shell = life.shell
@@ -80,7 +80,7 @@ class Supervisor:
                 self._advance()
 
     async def _end_in_time(self) -> None:
-        """Kill the tree, and supervise that for a moment. Then end the shell as killed."""
+        """Kill the tree, watch that for a moment, and end the shell as killed."""
         self.life.discard()
         with anyio.move_on_after(LAST_KILL_S, shield=True):
             await self._supervise()
@@ -90,7 +90,7 @@ class Supervisor:
             self.life.take(Event.ORPHANS_KILLED)
 
     def _advance(self) -> bool:
-        """Take what has arrived. Return whether there is nothing more to wait for."""
+        """Process what has arrived. Return whether there is nothing more to wait for."""
         life = self.life
         if not life.is_over:
             self._read()
@@ -118,15 +118,15 @@ class Supervisor:
                 # The other process may have been stopped, too. Give it more time.
                 deadlines.set(name, PAUSE_S)
                 continue
-            # What has happened in time may be unread, and may put the deadline off.
+            # Something that has arrived in time may be unread, and may postpone the deadline.
             self._read()
             if deadlines.take(name):
                 self.life.take(name)
 
     async def _kill_unseen(self) -> None:
-        """Have the runner kill the tree, and wait for its word that nothing is left.
+        """Have the runner kill the tree, and wait until it reports that nothing is left.
 
-        If no word comes, the runner kills it when its channel ends.
+        Without that report, the runner kills the tree when its channel ends.
         """
         channel = self._links.channel
         self._links.send_kill(signal.SIGKILL, 0)
@@ -142,9 +142,9 @@ class Supervisor:
                 is_empty = any(_tells_empty(message) for message, _ in messages)
 
     def _finish(self) -> None:
-        """Let go of everything. Every step runs even if another one raises.
+        """Release everything. Every step runs even if another one raises.
 
-        It is safe to call this again.
+        A second call is safe.
         """
         life = self.life
         try:
@@ -170,6 +170,6 @@ class Supervisor:
 
 
 def _tells_empty(message: Message) -> bool:
-    """Whether a runner says that it has nothing left."""
+    """Whether a message says that nothing is left."""
     kind = message[0]
     return kind in _EMPTY or (kind == EXITED and bool(message[-1]))
