@@ -34,7 +34,7 @@ from shelld.server.startup import (
 
 
 def main() -> int:
-    # Until all is imported: to look through it again and again takes a tenth of the start-up.
+    # Until everything is imported: collections would take a tenth of the start-up time.
     gc.disable()
     match sys.argv[1:]:
         case ["explain", *arguments]:
@@ -71,7 +71,7 @@ def _start(options: Options, streams: tuple[int, int]) -> int:
     undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Whatever a command does to keeper and runners, what they leave comes to us.
+    # Whatever a command does to keeper and runners, this process adopts what they leave.
     adopts = options.containment != "process-group" and become_subreaper()
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:
@@ -118,7 +118,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
             return refuse(f"cannot write the audit log: {error.strerror}")
-    # Nobody may read it, or be able to.
+    # Perhaps nobody reads it, so it must not block.
     write_without_waiting(2, greeting_for(streams[0]).encode())
     return run(options, streams, pool, audit, policy)
 

@@ -1,4 +1,4 @@
-"""The daemon's life: it builds the parts, waits for a reason to stop, and stops.
+"""The daemon's life: build the parts, wait for a reason to stop, and stop.
 
 Every stage of the stop has a deadline, and starts even if the previous one failed. The runners
 finish the job: they see end of file when the daemon ends, and kill the commands that they guard.

@@ -1,1 +1,1 @@
-"""What a person calls: the options of the command line, and the subcommands."""
+"""The command line: options and subcommands."""

@@ -2,7 +2,7 @@
 
 Runs a few harmless commands as the daemon would, with the daemon's options, and checks limits and
 files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not, 2 for bad
-arguments, or if stdout cannot be written. A note is worth knowing, but breaks no promise.
+arguments, or if stdout cannot be written. A note says something worth knowing, but no promise is broken.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ State = Literal["ok", "note", "problem"]
 _DESCRIPTORS_PER_SHELL: Final = 12
 # A runner, a bash, and one process that bash starts.
 _PROCESSES_PER_SHELL: Final = 3
-# For a spare shell to start.
+# Time for a spare shell to start.
 _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.02
 
 
 class Diagnosis(NamedTuple):
-    """`found` is the state of things; `meaning` its consequence, "" if that is plain."""
+    """`found`: what the check has found. `meaning`: its consequence, or "" if that is obvious."""
 
     check: str
     state: State
@@ -211,7 +211,7 @@ def _files(options: Options) -> list[Diagnosis]:
 def _environment() -> list[Diagnosis]:
     if "BASH_ENV" not in os.environ:
         return []
-    # Unset it for the trials, or its output would mix with theirs.
+    # Unset it for the other checks, or its output would mix with theirs.
     path = os.environ.pop("BASH_ENV")
     meaning = "every bash reads it first, and there are no spare shells"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]

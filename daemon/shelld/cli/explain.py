@@ -1,4 +1,4 @@
-"""``shelld explain COMMAND ...``: what the guard sees in a command. Nothing is run.
+"""``shelld explain COMMAND ...``: show what the guard sees in a command. Runs nothing.
 
 One word is a command line; several are a program and its arguments, as in ``shelld explain ls -l``.
 
@@ -27,7 +27,7 @@ _EXIT_CODES: Final[dict[GuardVerdict, int]] = {"allow": 0, "block": 1, "unresolv
 
 
 def explain(arguments: Sequence[str]) -> int:
-    """Write the verdict and the commands that were found to stdout; return the exit code."""
+    """Write the verdict and the commands found to stdout; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="shelld explain",
         usage="%(prog)s [-h] [--guard-rules FILE] COMMAND ...",
@@ -64,7 +64,7 @@ def explain(arguments: Sequence[str]) -> int:
         lines += [f"rule: {verdict.rule}", f"segment: {verdict.segment}"]
     lines += [f"  {line}" for line in verdict.trace]
     text = "\n".join(lines)
-    # Whatever the terminal can show.
+    # The terminal may not show every character.
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     shown = text.encode(encoding, "backslashreplace").decode(encoding)
     return show(shown, _EXIT_CODES[verdict.verdict])
@@ -74,5 +74,5 @@ def _current_directory() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        # It was deleted.
+        # The directory was deleted.
         return os.environ.get("PWD", "/")

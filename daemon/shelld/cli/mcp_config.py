@@ -1,4 +1,4 @@
-"""``shelld mcp-config [HOST] [-- OPTION ...]``: how an MCP host starts shelld.
+"""``shelld mcp-config [HOST] [-- OPTION ...]``: print the configuration of an MCP host.
 
 The configuration goes to stdout, ready to be merged into the host's file; the name of that file
 goes to stderr. The configuration is ASCII, so that no locale can spoil it.
@@ -25,7 +25,7 @@ _PLAIN: Final = frozenset(map(chr, range(0x20, 0x7F))) - {'"', "\\"}
 
 
 class _Host(NamedTuple):
-    """`snippet` makes the text of the command line that starts the daemon."""
+    """`snippet` makes the text from the command line that starts the daemon."""
 
     file: str
     snippet: Callable[[list[str]], str]
@@ -36,7 +36,7 @@ def _json(value: Any) -> str:
 
 
 def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
-    """Return what makes the usual entry: under `key`, with further members."""
+    """Return a function that makes the usual entry: under `key`, with further members."""
 
     def snippet(command: list[str]) -> str:
         return _json({key: {NAME: {**more, "command": command[0], "args": command[1:]}}})
@@ -69,9 +69,9 @@ HOSTS: Final = {
     "windsurf": _Host("~/.codeium/windsurf/mcp_config.json", _servers("mcpServers")),
     "zed": _Host("~/.config/zed/settings.json", _servers("context_servers", source="custom")),
 }
-# Options whose value is the name of a file.
+# Options whose value is a path.
 _FILES: Final = frozenset({"--audit-log", "--bash", "--guard-rules", "--log-file", "--spool-dir"})
-# What most others read.
+# Most other hosts read this.
 _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 
 
@@ -88,7 +88,7 @@ def mcp_config(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("host", nargs="?", metavar="HOST", choices=HOSTS, help="the MCP host")
     named = parser.parse_args(arguments).host
-    # A mistake is better found now than by the host.
+    # Find mistakes now rather than in the host.
     parse_options(options)
     options = _absolute(options)
     host = _ANY if named is None else HOSTS[named]
@@ -102,7 +102,7 @@ def mcp_config(arguments: Sequence[str]) -> int:
 
 
 def _absolute(options: Sequence[str]) -> list[str]:
-    """Return options whose files are found from any directory."""
+    """Return the options with absolute paths."""
     absolute: list[str] = []
     for word in options:
         option, equals, value = word.partition("=")
@@ -119,5 +119,5 @@ def _this_program() -> list[str]:
     program = Path(sys.argv[0])
     if program.name == NAME and program.is_file():
         return [str(program.absolute())]
-    # Without -P, modules of the directory that the host is in would be imported.
+    # Without -P, Python would import modules from the host's working directory.
     return [sys.executable, "-P", "-m", NAME]

@@ -1,4 +1,4 @@
-"""The command line: its options, the range of each, and what `--help` says of them."""
+"""The options of the command line: their ranges, and their help."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 def parse_options(arguments: Sequence[str]) -> Options:
     """Return the options. Exits: 0 after --help and --version, 2 with the usage for bad ones."""
     if not arguments:
-        # How harnesses start it. argparse alone would be a tenth of the start-up time.
+        # Harnesses start it like this. argparse alone would take a tenth of the start-up time.
         return Options()
     parser = option_parser()
     if not arguments[0].startswith("-"):

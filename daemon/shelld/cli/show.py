@@ -1,4 +1,4 @@
-"""What the subcommands write to stdout and stderr.
+"""Writes the output of the subcommands to stdout and stderr.
 
 Either stream may be closed or unable to take more, so nothing here raises `OSError`.
 """

@@ -12,6 +12,7 @@ Invariants:
   also find nothing.
 * The runner starts a command only when the last tree is empty, and never after it has seen the end
   of the channel.
+* A runner whose directory, limits or priority a command has changed takes no other command.
 * A runner that cannot do its job ends with an error. Its keeper then kills what the runner left,
   and tells the daemon: see "Failures" in the docstring of the package.
 """
@@ -245,7 +246,7 @@ class Runner:
             failure = self._spawn(program, argv, env, cwd, descriptors)
         if failure is not None:
             self._go_home()
-            # The shortage may be this process's own, and last.
+            # Only this process may be short, and for good.
             self._retire_if_spoilt(is_short=failure[0] in _SHORTAGES)
             self._send((FAILED, *failure))
         else:

@@ -119,10 +119,10 @@ def prelude(
 def waiting_prelude(
     state: ShellState, descriptor: int, withheld: dict[bytes, bytes], last_word: bytes
 ) -> bytes:
-    """Return the prelude of a spare shell, which waits for `last_lines`.
+    """Return the prelude of a spare shell. It waits for `last_lines`.
 
-    Bash reads it from `descriptor`. The last lines come from a pipe, the next descriptor: bash reads
-    it to its end before it runs any of them. `last_word` becomes the command's first ``$_``.
+    Bash reads it from `descriptor`. The last lines come from a pipe, the next descriptor: bash
+    reads it to its end before it runs any of them. `last_word` becomes the command's first ``$_``.
 
     Without its last lines, bash would run its command in another state. So it closes a descriptor
     to have one free for them, and exits if it still cannot open them.
