@@ -2,7 +2,7 @@
 
 Runs a few harmless commands as the daemon would, with the daemon's options, and checks limits and
 files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not, 2 for bad
-arguments, or if stdout cannot be written. A note says something worth knowing, but no promise is broken.
+arguments, or if stdout cannot be written. A note is worth knowing, but no promise is broken.
 """
 
 from __future__ import annotations
