@@ -150,7 +150,8 @@ SPOILING = {
     "stack": "prlimit --pid $PPID --stack=65536:",
     "priority": "renice -n 15 -p $PPID",
     "scheduling": "chrt -i -p 0 $PPID",
-    "keeper": "prlimit --pid $(cut -d' ' -f4 /proc/$PPID/stat) --as=1000000:",
+    "memory of the keeper": "prlimit --pid $(cut -d' ' -f4 /proc/$PPID/stat) --as=1000000:",
+    "priority of the keeper": "renice -n 15 -p $(cut -d' ' -f4 /proc/$PPID/stat)",
 }
 LOOK_AT_LIMITS = "ulimit -a; nice; chrt -p $$ | cut -d: -f2; touch written"
 

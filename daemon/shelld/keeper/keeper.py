@@ -232,8 +232,9 @@ class Keeper:
         return pid in self._runners and not self._runners[pid].is_given_up
 
     def _fork_runner(self, descriptor: int) -> None:
+        # Every runner would inherit what a command has changed here.
+        self._limits.restore()
         if self._options.has_heir and inherited() != self._inherited:
-            # Every runner would inherit what a command has changed. Another keeper starts afresh.
             raise KeeperError
         cgroup = None
         try:
