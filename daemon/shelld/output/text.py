@@ -24,6 +24,11 @@ from shelld.output.store import StreamStore
 # The part of a line up to its last carriage return before visible text. The carriage return of a
 # line end stays, because such text is often compared or written back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
+# What each overwritten line has. Much faster to search for than the above.
+_RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
+
+# `str.rstrip` looks at one character after the other. This many at a time are compared at once.
+_RETURNS: Final = "\r" * 65_536
 
 # The most bytes in one read that may begin an escape sequence. Each takes as long as a hundred
 # bytes of text.
@@ -56,10 +61,18 @@ def last_states(text: str, *, continues: bool = False) -> str:
     With `continues`, the text begins within a line. If that line is overwritten, the result begins
     with a carriage return, because its earlier state was in a previous text.
     """
-    if "\r" not in text:
+    if _RETURN_BEFORE_TEXT.search(text) is None:
         return text
     overwritten = continues and _OVERWRITTEN.match(text) is not None
     return "\r" * overwritten + _OVERWRITTEN.sub("", text)
+
+
+def without_final_returns(text: str) -> str:
+    """Return `text` without the carriage returns at its end."""
+    size = len(text)
+    while text.endswith(_RETURNS, 0, size):
+        size -= len(_RETURNS)
+    return text[:size].rstrip("\r")
 
 
 class JoinedText:
@@ -104,7 +117,7 @@ class JoinedText:
         effect.
         """
         text = "\r" * self._begins_overwritten + "".join([*self._lines, *self._line])
-        return text.rstrip("\r") if self._strip and is_end else text
+        return without_final_returns(text) if self._strip and is_end else text
 
 
 def read_text(
@@ -149,7 +162,7 @@ def read_text(
         return Piece("", start, 0)
     if strip and "\r" in text:
         continues = not kept.dropped and begins_within_line(store, start)
-        text = last_states(text.rstrip("\r") if is_end else text, continues=continues)
+        text = last_states(without_final_returns(text) if is_end else text, continues=continues)
     return Piece(text, kept.start + len(data), kept.dropped)
 
 
