@@ -128,6 +128,18 @@ def test_doctor_is_readable_without_json() -> None:
     assert lines[-1] == "all checks passed"
 
 
+def test_doctor_reports_a_test_process_that_cannot_start(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "shelld", "doctor"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
+    )
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert "problem containment   cannot start a process to test it with\n" in ended.stdout
+
+
 @pytest.mark.parametrize("arguments", [["nope"], ["--", "--nope"]])
 def test_doctor_refuses_bad_arguments(arguments: list[str]) -> None:
     command = [sys.executable, "-P", "-m", "shelld", "doctor", *arguments]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -67,6 +68,16 @@ def test_mcp_config_refuses_path_that_is_not_utf8() -> None:
     ended = mcp_config("--", "--guard-rules", "/tmp/\udcff")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "shelld: cannot write a path that is not UTF-8 into a configuration\n"
+
+
+def test_mcp_config_refuses_files_in_a_deleted_directory(tmp_path: Path) -> None:
+    program = f"cd {tmp_path}; mkdir gone; cd gone; rmdir ../gone; exec "
+    line = shlex.join([sys.executable, "-P", "-m", "shelld", "mcp-config", "--", "--log-file", "x"])
+    ended = subprocess.run(
+        ["bash", "-c", program + line], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "shelld: cannot find the working directory: it was deleted\n"
 
 
 def test_the_installed_program_is_named_by_its_path() -> None:

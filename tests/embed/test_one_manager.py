@@ -260,7 +260,9 @@ def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
     anyio.run(start_and_leave)
 
 
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "kind", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError]
+)
 def test_an_exit_in_a_condition_ends_only_its_caller(kind: type[BaseException]) -> None:
     def leave() -> bool:
         raise kind
@@ -334,6 +336,81 @@ def test_reset_stops_a_thread_that_is_being_opened(monkeypatch: pytest.MonkeyPat
     (ended,) = outcome
     assert ended is ErrorKind.SHUTTING_DOWN or cast("ShellProcess", ended).has_ended
     assert "shelld-shells" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("in_scope", [False, True])
+async def test_cancelled_reset_ends_everything(in_scope: bool) -> None:
+    manager = ShellManager()
+
+    async def start_and_reset() -> ShellProcess:
+        shell = await manager.create_shell("sleep 300", "/")
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await ShellManager.reset()
+        return shell
+
+    if in_scope:
+        async with manager:
+            shell = await start_and_reset()
+    else:
+        shell = await start_and_reset()
+    assert shell.pid is not None
+    pid = shell.pid
+    wait_for(lambda: not is_alive(pid), "the end of the shell")
+    names = {thread.name for thread in threading.enumerate()}
+    assert "shelld-shells" not in names
+
+
+def test_reset_that_asyncio_cancels_ends_everything() -> None:
+    async def start_and_reset() -> int | None:
+        shell = await ShellManager().create_shell("sleep 300", "/")
+        reset = asyncio.create_task(ShellManager.reset())
+        # The task takes its first steps.
+        await asyncio.sleep(0)
+        reset.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reset
+        return shell.pid
+
+    pid = asyncio.run(start_and_reset())
+    assert pid is not None
+    wait_for(lambda: not is_alive(pid), "the end of the shell")
+    wait_for(
+        lambda: "shelld-shells" not in {thread.name for thread in threading.enumerate()},
+        "the end of the thread",
+    )
+
+
+def test_call_while_the_scope_is_left_does_not_break_the_manager(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcome: list[object] = []
+    original = Manager.kill_all
+
+    def call_meanwhile() -> None:
+        try:
+            outcome.append(anyio.run(ShellManager().create_shell, "true", "/"))
+        except RpcError as error:
+            outcome.append(error.kind)
+
+    async def kill_all(manager: Manager, grace_ms: int | None = None) -> int:
+        await anyio.to_thread.run_sync(call_meanwhile)
+        return await original(manager, grace_ms)
+
+    async def enter_and_leave() -> None:
+        async with ShellManager() as manager:
+            await manager.create_shell("sleep 300", "/")
+
+    async def run_again() -> int:
+        shell = await ShellManager().create_shell("exit 3", "/")
+        return await shell.wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Manager, "kill_all", kill_all)
+        anyio.run(enter_and_leave)
+    assert outcome == [ErrorKind.SHUTTING_DOWN]
+    assert anyio.run(run_again) == 3
+    anyio.run(ShellManager.reset)
 
 
 def test_shell_found_while_the_scope_is_left_can_be_awaited(

@@ -250,7 +250,11 @@ async def _spare_shells(patient: Patient) -> Diagnosis:
 async def _containment(patient: Patient) -> Diagnosis:
     # A process in a session of its own, and without a parent.
     result = await patient.run("(setsid sleep 300 & echo $!)")
-    pid = int(result.stdout)
+    try:
+        pid = int(result.stdout)
+        os.kill(pid, 0)
+    except (ValueError, ProcessLookupError):
+        return Diagnosis("containment", "problem", "cannot start a process to test it with")
     killed = await kill_shell(patient.context, KillShellParams(result.bash_id))
     try:
         if not _is_alive(pid):

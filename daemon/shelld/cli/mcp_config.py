@@ -90,7 +90,10 @@ def mcp_config(arguments: Sequence[str]) -> int:
     named = parser.parse_args(arguments).host
     # Find mistakes now rather than in the host.
     parse_options(options)
-    options = _absolute(options)
+    try:
+        options = _absolute(options)
+    except FileNotFoundError:
+        return refuse("cannot find the working directory: it was deleted")
     host = _ANY if named is None else HOSTS[named]
     command = [*_this_program(), *options]
     try:
@@ -102,7 +105,7 @@ def mcp_config(arguments: Sequence[str]) -> int:
 
 
 def _absolute(options: Sequence[str]) -> list[str]:
-    """Return the options with absolute paths."""
+    """Return the options with absolute paths. Raises FileNotFoundError in a deleted directory."""
     absolute: list[str] = []
     for word in options:
         option, equals, value = word.partition("=")

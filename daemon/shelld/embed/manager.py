@@ -115,12 +115,21 @@ class ShellManager:
         if one._is_adopted:
             await one.kill_all(0)
             return
-        one._is_over = True
-        has_stopped = await anyio.to_thread.run_sync(one._stop_thread)
-        if not has_stopped and one._owner is not None:
-            # Nothing to do if its event loop has ended.
-            with contextlib.suppress(RpcError):
-                await one._owner.call(one._end_all)
+        one._begin_end()
+        with anyio.CancelScope(shield=True):
+            has_stopped = await anyio.to_thread.run_sync(one._stop_thread)
+            if not has_stopped and one._owner is not None:
+                # Nothing to do if its event loop has ended.
+                with contextlib.suppress(RpcError):
+                    await one._owner.call(one._manager.kill_all, 0)
+
+    def _begin_end(self) -> None:
+        """Have everything killed, without waiting: asyncio can cancel any wait."""
+        self._is_over = True
+        if self._thread is not None:
+            self._thread.begin_stop()
+        elif self._owner is not None:
+            self._owner.call_soon(self._discard_all)
 
     def _stop_thread(self) -> bool:
         """Return False if there is no thread. Another thread may be about to open it."""
@@ -130,9 +139,10 @@ class ShellManager:
             thread.stop()
         return thread is not None
 
-    async def _end_all(self) -> None:
+    def _discard_all(self) -> None:
         self._manager.runtime.stop_starting()
-        await self._manager.kill_all(0)
+        for shell in self._manager.list_shells():
+            shell.discard()
 
     @classmethod
     def forget_after_fork(cls) -> None:
@@ -165,17 +175,22 @@ class ShellManager:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        entered, self._entered = self._entered, None
-        return None if entered is None else await entered.__aexit__(kind, error, traceback)
+        if self._entered is None:
+            return None
+        try:
+            return await self._entered.__aexit__(kind, error, traceback)
+        finally:
+            self._entered = None
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
-        async with self._manager:
-            self._enter_owner()
-            try:
+        try:
+            async with self._manager:
+                self._enter_owner()
                 yield
-            finally:
-                self._owner = self._thread = None
+        finally:
+            # Only now: while the manager ends, calls are refused and must not start it again.
+            self._owner = self._thread = None
 
     @asynccontextmanager
     async def _running_in_thread(self) -> AsyncGenerator[None]:
@@ -193,8 +208,7 @@ class ShellManager:
 
         Raises `RpcError` (shutting_down) after `reset`.
         """
-        if self._is_over:
-            raise shutting_down()
+        self._check_open()
         if self._owner is None:
             await anyio.to_thread.run_sync(self._open_in_thread)
         return self._manager
@@ -218,10 +232,21 @@ class ShellManager:
 
     def _open_in_thread(self) -> None:
         with self._opening:
-            if self._is_over:
-                raise shutting_down()
+            self._check_open()
             if self._owner is None:
                 self._thread = LoopThread(self._running)
+            try:
+                self._check_open()
+            except RpcError:
+                # `reset` could not see the thread.
+                if self._thread is not None:
+                    self._thread.stop()
+                raise
+
+    def _check_open(self) -> None:
+        """Raise `RpcError` (shutting_down) after `reset`."""
+        if self._is_over:
+            raise shutting_down()
 
     # -- shells -----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ here, and waits for it.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import threading
 from collections import deque
@@ -163,8 +164,11 @@ class _Call(Generic[T]):
                 self._error = None
             if self._cancelled:
                 self._drop_value()
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
-            # A condition of the caller may raise any of these. They end the caller, not this loop.
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            # A condition of the caller may raise anything. That ends the caller, not this loop.
             self._error = error
         finally:
             # The caller's event loop may have ended without waiting.
@@ -207,9 +211,13 @@ class LoopThread:
     def stop(self) -> None:
         """Leave the scope. Return when that is done, or after `STOP_TIMEOUT_S`."""
         atexit.unregister(self.stop)
+        self.begin_stop()
+        self._thread.join(STOP_TIMEOUT_S)
+
+    def begin_stop(self) -> None:
+        """Begin to leave the scope, without waiting."""
         with suppress(RuntimeError):
             call_threadsafe(self._token, self._stop.set)
-        self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:
         try:

@@ -34,6 +34,9 @@ class PolicyError(Exception):
 def load(path: Path) -> Policy:
     """Return the policy in a file. Raises `PolicyError` if it is invalid or unreadable."""
     try:
+        # A FIFO may never end, and a device never does.
+        if not path.is_file():
+            raise PolicyError("the rules of the guard are not in a file")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise PolicyError("cannot read the rules of the guard") from None
