@@ -23,7 +23,8 @@ NULL_ID: Final = b"null"
 
 # What `encode_request` writes first. An id without escapes is its own JSON text.
 _ID_AT_START: Final = re.compile(
-    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(-?\d{1,18}|"[ !#-\[\]-~]*")\s*,'
+    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*'
+    rb'(-?(?:0|[1-9]\d{0,17})|"[ !#-\[\]-~]*")\s*,\s*"method"\s*:'
 )
 
 IdKey: TypeAlias = tuple[Literal["string", "number", "null"], object]

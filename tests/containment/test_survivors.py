@@ -197,25 +197,36 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
+# The processes and threads that the user of these tests may have.
+LIMITED = ["prlimit", "--nproc=60"]
+# Takes all that are left.
+FILL = """
+import os, time
+try:
+    while os.fork():
+        pass
+except BlockingIOError:
+    print("full", flush=True)
+time.sleep(300)
+"""
+
+
 @pytest.mark.parametrize("background", [True, False])
 def test_shortage_of_processes_is_reported_and_leaves_nothing(
     unprivileged: dict[str, Any], background: bool
 ) -> None:
-    def limit_processes(count: int) -> None:
-        # Set the limit as that user: in a container, root may not.
-        code = (
-            "import resource, sys\n"
-            "hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]\n"
-            "for pid in sys.argv[1:]:\n"
-            f"    resource.prlimit(int(pid), resource.RLIMIT_NPROC, ({count}, hard))"
-        )
-        python = [unprivileged["command"][0], "-c", code]
-        user = {name: value for name, value in unprivileged.items() if name != "command"}
-        subprocess.run([*python, *map(str, descendants(daemon.pid))], check=True, **user)
-
-    with raw_daemon("--spare-shells", "0", **unprivileged) as daemon:
+    command = [*LIMITED, *unprivileged["command"]]
+    user = {name: value for name, value in unprivileged.items() if name != "command"}
+    # A user that no other test has at the same time.
+    user["user"] = 100_000 + os.getpid()
+    filler: list[str] = [*LIMITED, unprivileged["command"][0], "-c", FILL]
+    with raw_daemon("--spare-shells", "0", command=command, **user) as daemon:
         daemon.bash("true")
-        limit_processes(1)
+        others = subprocess.Popen(
+            filler, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, **user
+        )
+        assert others.stdout is not None
+        assert others.stdout.readline() == b"full\n"
         for _ in range(3):
             error = daemon.fail("bash", {"command": "true", "run_in_background": background})
             assert error["data"] == {"kind": "resource_exhausted", "limit": "processes"}
@@ -224,7 +235,12 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
         errors = [daemon.answer(request_id)["error"]["data"] for request_id in asked]
         assert errors == [{"kind": "resource_exhausted", "limit": "processes"}] * 3
         assert [shell["status"] for shell in daemon.call("list_shells")["shells"]] == ["completed"]
-        limit_processes(10_000)
+        os.killpg(others.pid, signal.SIGKILL)
+        others.communicate()
+        wait_for(
+            lambda: "result" in daemon.answer(daemon.request("bash", {"command": "true"})),
+            "room for processes",
+        )
         assert daemon.bash("echo again")["stdout"] == "again\n"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,13 @@ def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
     file.write_text('disable = ["mkfs"]\nallow = ["a"]\n[[block]]\nname = "n"\nprogram = "p"\n')
     policy = load(file)
     assert policy == Policy(frozenset({"mkfs"}), ["a"], [BlockRule("n", "p")])
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+def test_policy_must_be_in_a_file(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "rules")
+    with pytest.raises(PolicyError, match="not in a file"):
+        load(tmp_path / "rules")
 
 
 def test_line_that_a_refusal_names_allows_the_command(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from shelld.process.options import Options
 from shelld.server.dispatch import as_method
 from shelld.server.serve import (
     MAX_BACKLOG_BYTES,
-    MAX_READ_FAILURES,
+    MAX_READ_FAULTS,
     MAX_STARTED_IN_A_ROW,
     InFlight,
     Server,
@@ -437,7 +437,7 @@ def failing(
 
 
 async def test_a_reader_that_fails_loses_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing_twice = failing(FrameReader.receive_data, MAX_READ_FAILURES - 1)
+    failing_twice = failing(FrameReader.receive_data, MAX_READ_FAULTS - 1)
     monkeypatch.setattr(FrameReader, "receive_data", failing_twice)
     async with served() as peer:
         peer.send(request("nothing", 1), request("nothing", 2))
@@ -448,7 +448,7 @@ async def test_a_reader_that_fails_loses_no_message(monkeypatch: pytest.MonkeyPa
 async def test_last_message_is_answered_after_memory_shortage(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    shortages = failing(getattr(FrameReader, method), MAX_READ_FAILURES + 1, MemoryError)
+    shortages = failing(getattr(FrameReader, method), MAX_READ_FAULTS + 1, MemoryError)
     monkeypatch.setattr("shelld.server.serve.READ_PAUSE_S", 0.001)
     monkeypatch.setattr(FrameReader, method, shortages)
     async with served() as peer:

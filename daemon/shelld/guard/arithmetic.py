@@ -32,9 +32,10 @@ _TOKEN: Final = re.compile(
     r"|[-+*/%&|^]=|.)",
     re.S,
 )
+# Without backtracking, and with one attempt for each name: the text may be long.
 _ASSIGNED: Final = re.compile(
-    r"([A-Za-z_]\w*)\s*(?:\[[^]]*\]\s*)?(?:[-+*/%&|^]|<<|>>)?=(?!=)|([A-Za-z_]\w*)\s*(?:\+\+|--)"
-    r"|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+    r"(?<!\w)([A-Za-z_]\w*+)\s*+(?:\[[^]\[]*+\]\s*+)?(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
+    r"|(?:\+\+|--)\s*+([A-Za-z_]\w*+)"
 )
 
 
@@ -85,7 +86,7 @@ def arithmetic(text: str, variables: Variables, depth: int = 0) -> str:
         except (ValueError, ZeroDivisionError, RecursionError):
             pass
     for match in _ASSIGNED.finditer(text):
-        variables.assign(match[1] or match[2] or match[3], UNKNOWN)
+        variables.assign(match[1] or match[2], UNKNOWN)
     return UNKNOWN
 
 

@@ -1,7 +1,9 @@
 """What commands inherit from their runner, and runners from the keeper: limits and priority.
 
 A command may change these of any process of its user, for example with ``prlimit --pid $PPID``.
-The next command must not inherit the change, and no limit may keep this process from its work.
+The runner of that command takes no other, so the next command does not inherit the change; and no
+soft limit keeps runner or keeper from its work. But while a runner is idle, nobody looks: the next
+command on it inherits what another one has changed, and is its last.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ def inherited() -> tuple[object, ...]:
     return limits, priority, os.sched_getscheduler(0), os.sched_getaffinity(0)
 
 
+def _is_lower(limit: int, other: int) -> bool:
+    infinity = resource.RLIM_INFINITY
+    return limit != infinity and (other == infinity or limit < other)
+
+
 class Limits:
     """The limits of this process when it was made."""
 
@@ -38,7 +45,7 @@ class Limits:
         """
         for number, (soft, hard) in self._at_start:
             now = resource.getrlimit(number)
-            if now == (soft, hard):
+            if not _is_lower(now[0], soft) and not _is_lower(now[1], hard):
                 continue
             with suppress(OSError, ValueError):
                 resource.setrlimit(number, (soft, hard))

@@ -205,9 +205,13 @@ class Keeper:
                 if self._subreaper:
                     self._give_up_at = time.monotonic() + _GIVE_UP_INTERVAL_S
         for message, descriptors in messages or ():
-            # If there was no room for the runner's socket, the daemon sees end of file.
             if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
+            elif message[0] == SPAWN_RUNNER:
+                # There was no room for the runner's socket. The daemon sees end of file and asks
+                # again.
+                self._limits.restore()
+                self._check_inheritance()
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
                 self._give_up(message[1])
 
@@ -232,10 +236,8 @@ class Keeper:
         return pid in self._runners and not self._runners[pid].is_given_up
 
     def _fork_runner(self, descriptor: int) -> None:
-        # Every runner would inherit what a command has changed here.
         self._limits.restore()
-        if self._options.has_heir and inherited() != self._inherited:
-            raise KeeperError
+        self._check_inheritance()
         cgroup = None
         try:
             if self._cgroup_parent is not None:
@@ -254,6 +256,11 @@ class Keeper:
             self._become_runner(descriptor, cgroup, keeper_pid)
         self._runners[pid] = forked
         self._childless = False
+
+    def _check_inheritance(self) -> None:
+        """End this keeper if every runner would inherit what a command has changed here."""
+        if self._options.has_heir and inherited() != self._inherited:
+            raise KeeperError
 
     def _become_runner(self, descriptor: int, cgroup: Cgroup | None, keeper_pid: int) -> NoReturn:
         status = 1

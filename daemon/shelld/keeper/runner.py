@@ -346,6 +346,9 @@ class Runner:
             return
         leftover = self._tree.remaining(childless=childless)
         if leftover is None:
+            self._limits.restore()
+            leftover = self._tree.remaining(childless=childless)
+        if leftover is None:
             # Report the command's end first. The keeper does the rest, and reports that.
             if exited is not None:
                 self._send((*exited, None, False))

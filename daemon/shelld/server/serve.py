@@ -31,7 +31,7 @@ import msgspec
 from shelld.eventloop.workers import Worker, Workers, scope_is_cancelled
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
 from shelld.process import faults
-from shelld.process.faults import answer_for
+from shelld.process.faults import answer_for, shortage
 from shelld.process.logs import write_without_waiting
 from shelld.server.dispatch import Method, dispatch
 from shelld.server.stdio import Input, Output
@@ -73,9 +73,9 @@ MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
 # If the code that reads requests fails, it tries again after a pause. The stream counts as ended
-# after this many failures in a row; a shortage of memory may last a minute.
+# after this many failures in a row. A shortage may last a minute.
 READ_PAUSE_S: Final = 0.1
-MAX_READ_FAILURES: Final = 3
+MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
 
 # Messages and members of batches that start in a row before other tasks get a turn.
@@ -222,8 +222,8 @@ class Server:
         self._frames = FrameReader(daemon.options.max_message_bytes)
         # Bytes read but not framed yet; b"" is the end of file.
         self._received: bytes | None = None
-        # Failed attempts to read in a row.
-        self._read_failures = 0
+        # Failed attempts to read in a row, and those of them that were no shortage.
+        self._read_failures = self._read_faults = 0
         # Members of a batch that have not started yet.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
         # Whether the end of the stream was read.
@@ -251,9 +251,12 @@ class Server:
                     if not self._read_failures:
                         faults.report("the reader of requests")
                     self._read_failures += 1
-                    is_short = isinstance(error, MemoryError)
-                    limit = MAX_READ_SHORTAGES if is_short else MAX_READ_FAILURES
-                    self._at_end = self._at_end or self._read_failures >= limit
+                    self._read_faults += shortage(error) is None
+                    self._at_end = (
+                        self._at_end
+                        or self._read_failures >= MAX_READ_SHORTAGES
+                        or self._read_faults >= MAX_READ_FAULTS
+                    )
         finally:
             self._workers.close()
 
@@ -276,7 +279,7 @@ class Server:
         self._received = self._source.read()
         self._frame_received()
         has_room = self._start_requests()
-        self._read_failures = 0
+        self._read_failures = self._read_faults = 0
         return not has_room or self._is_over
 
     def _frame_received(self) -> None:
