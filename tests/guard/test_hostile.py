@@ -35,6 +35,9 @@ HOSTILE = {
     "loops": "for i in {1..500}; do " * 3 + ":; " + "done; " * 3,
     "recursion": "f() { f; f; f; }; f",
     "a backtracking pattern": "echo " + "a" * 50_000 + r" | sed 's/\(a*\)*b/x/'",
+    "arithmetic": "echo $((" + "x" * 1_000_000 + "))",
+    "arithmetic of a variable": "x=" + "a" * 20_000 + "; echo $((x))",
+    "arithmetic of subscripts": "echo $((" + "x[" * 400_000 + "))",
     "a backtracking glob": "x=" + "a" * 3_000 + "; echo ${x//*a*a*a*b/}",
 }
 
