@@ -168,6 +168,16 @@ def test_no_command_inherits_what_another_did_to_its_runner(
             assert (after["stdout"], after["stderr"]) == (before["stdout"], "")
 
 
+def test_a_retiring_runner_is_not_lost() -> None:
+    with raw_daemon() as daemon:
+        command = "renice -n 3 -p $PPID > /dev/null; sleep 300 & echo on"
+        result = daemon.bash(command)
+        assert (result["stdout"], len(result["leftover"])) == ("on\n", 1)
+        daemon.call("kill_shell", {"shell_id": result["bash_id"]})
+        read = daemon.call("bash_output", {"bash_id": result["bash_id"]})
+        assert (read["status"], read.get("reason")) == ("completed", None)
+
+
 def test_a_limited_runner_that_cannot_start_a_command_is_replaced() -> None:
     with raw_daemon("--spare-shells", "0") as daemon:
         daemon.bash("true")

@@ -38,6 +38,8 @@ HOSTILE = {
     "arithmetic": "echo $((" + "x" * 1_000_000 + "))",
     "arithmetic of a variable": "x=" + "a" * 20_000 + "; echo $((x))",
     "arithmetic of subscripts": "echo $((" + "x[" * 400_000 + "))",
+    "a test": "[[ x == " + "a=" * 20_000 + " ]]",
+    "a test of numbers": "[[ " + "a=1 -eq b=2 && " * 20_000 + "x ]]",
     "a backtracking glob": "x=" + "a" * 3_000 + "; echo ${x//*a*a*a*b/}",
 }
 

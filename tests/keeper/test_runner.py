@@ -29,6 +29,7 @@ from shelld.keeper.channel import (
     KILL,
     LEFTOVER,
     LOST,
+    RETIRES,
     RUN,
     SPAWN_RUNNER,
     STARTED,
@@ -236,7 +237,7 @@ def test_command_missing_descriptors_is_not_started(pool: RunnerPool) -> None:
         assert messages is not None
         received += [message for message, _ in messages]
     # The runner takes no further command: it may have too few descriptors for good.
-    assert received == [(LOST,), (FAILED, errno.EMFILE, "exec")]
+    assert received == [(RETIRES,), (FAILED, errno.EMFILE, "exec")]
     channel.close()
 
 

@@ -63,10 +63,10 @@ _SET_BY_BASH: Final = re.compile(
 )
 
 
-_EVALUATED: Final = re.compile(
-    r"-v\s+[\"']?\w+\[([^]\s]*)\]|(\S*=\S*)\s+-(?:eq|ne|lt|le|gt|ge)\s"
-    r"|\s-(?:eq|ne|lt|le|gt|ge)\s+(\S*=\S*)"
-)
+# In a test, bash evaluates subscripts after -v, and both sides of a comparison of numbers. The text
+# may be long, so nothing here backtracks.
+_SUBSCRIPT: Final = re.compile(r"-v\s++[\"']?+\w++\[([^]\s]*+)\]")
+_COMPARED: Final = re.compile(r"(?<!\S)(\S++)\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++(\S++))")
 
 
 class Names(abc.ABC):
@@ -285,11 +285,12 @@ class Names(abc.ABC):
         """Follow the substitutions in ``[[``, and the assignments in its numbers and subscripts."""
         self.substitutions(node, stdin)
         text = parse.text_of(node)
-        for match in _EVALUATED.finditer(text):
-            for expression in match.groups():
-                if expression is not None:
-                    with suppress(ExpansionError):
-                        calculated(expression, self)
+        evaluated = [match[1] for match in _SUBSCRIPT.finditer(text)]
+        for match in _COMPARED.finditer(text):
+            evaluated += [side for side in match.groups() if "=" in side]
+        for expression in evaluated:
+            with suppress(ExpansionError):
+                calculated(expression, self)
         return ""
 
     # -- reports ----------------------------------------------------------------------------

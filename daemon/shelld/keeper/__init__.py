@@ -51,11 +51,11 @@ runner -> daemon
     ``(STOPPED,)``                   a signal has stopped bash.
     ``(LEFTOVER, pids)``             the list has changed.
     ``(SURVIVORS, pids)``            not empty `KILL_DEADLINE_MS` after the grace; still trying.
+    ``(RETIRES,)``                   this command is the runner's last. Before the last message.
     ``(EMPTY,)``                     nothing is left; the runner takes the next command.
 
 keeper -> daemon, on the socket of a runner that has died
-    ``(LOST,)``                      the keeper is killing what the runner left. If a living runner
-                                     sends this, the command is its last.
+    ``(LOST,)``                      the keeper is killing what the runner left.
     ``(SURVIVORS, pids)``, ``(EMPTY,)``
                                      as above; then end of file.
 

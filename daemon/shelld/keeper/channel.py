@@ -34,6 +34,7 @@ STOP_RUNNER: Final = 12
 # Never sent: `receive` returns it for a long message whose file did not arrive.
 FILE_LOST: Final = 13
 STOPPED: Final = 14
+RETIRES: Final = 15
 
 # How long a runner tries after the grace before it reports survivors.
 KILL_DEADLINE_MS: Final = 1_000

@@ -38,8 +38,8 @@ from shelld.keeper.channel import (
     KILL,
     KILL_DEADLINE_MS,
     LEFTOVER,
-    LOST,
     READY,
+    RETIRES,
     RUN,
     STARTED,
     STOPPED,
@@ -274,7 +274,7 @@ class Runner:
         Call this before the last message about a command.
         """
         if is_short or self._is_away or inherited() != self._inherited:
-            self._send((LOST,))
+            self._send((RETIRES,))
             self._is_needed = False
 
     def _spawn(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from shelld.keeper.channel import FILE_LOST, LOST, Message
+from shelld.keeper.channel import FILE_LOST, LOST, RETIRES, Message
 from shelld.shells.course import DEADLINES, Action, Event, State, next_step
 from shelld.shells.deadlines import KILL_TIMEOUT_S, OUTPUT_GRACE_S, START_TIMEOUT_S, Deadlines
 from shelld.shells.launch import Launch, StartRequest
@@ -51,8 +51,8 @@ class Life:
         self.is_over = False
         # While True, orphans are being killed and no messages are read.
         self.has_orphans = False
-        # If True, the runner cannot be used again.
-        self.runner_is_lost = False
+        # If either is True, the runner cannot be used again.
+        self.runner_is_lost = self._runner_retires = False
         self._outcome = outcome
         # The timeout passed before the start. Release the command once it runs.
         self._is_overdue = False
@@ -101,7 +101,7 @@ class Life:
     @property
     def is_intact(self) -> bool:
         """Whether nothing is left, and the runner can take another command."""
-        return self.is_over and not self.runner_is_lost
+        return self.is_over and not (self.runner_is_lost or self._runner_retires)
 
     def take(self, event: Event) -> None:
         """Apply an event. An action that can cause another event comes last."""
@@ -142,6 +142,8 @@ class Life:
         kind = message[0]
         if kind == LOST:
             self.runner_is_lost = True
+        elif kind == RETIRES:
+            self._runner_retires = True
         elif kind == FILE_LOST:
             # The exit status may be lost. Closing the channel ends the runner.
             self.links.channel.shut_down()
