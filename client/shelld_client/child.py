@@ -133,7 +133,7 @@ class Child:
     def end(self) -> Iterator[tuple[Haste, float]]:
         """End the process: end of file, then SIGTERM, then SIGKILL.
 
-        After each step, yields its haste and how many seconds to wait for the process to end. Stop
+        Yields, after each step, its haste and the seconds to wait for the end of the process. Stop
         iterating when it has ended. A process that has changed its user gets no signals and may
         outlive the last step.
         """
@@ -187,7 +187,7 @@ class Child:
 
 @contextmanager
 def without_sigpipe() -> Generator[None]:
-    """Make a write to a pipe without a reader raise, even if SIGPIPE would kill the program.
+    """Let a write to a pipe without a reader raise, instead of killing the program by SIGPIPE.
 
     Python ignores SIGPIPE, but command-line programs often restore its default action.
     """
@@ -334,7 +334,7 @@ class SpawnedClient:
 
     @property
     def _is_forked(self) -> bool:
-        """Whether this is a copy in a forked child of the process that started the daemon."""
+        """Whether this copy is in a fork of the process that started the daemon."""
         return self._entered_in is not None and self._entered_in != os.getpid()
 
     def _raise_if_unusable(self) -> None:
@@ -354,7 +354,7 @@ class SpawnedClient:
 
 
 def no_shelld(error: ShellError) -> ShellError:
-    """Return the error of entering when its first call has failed with `error`."""
+    """Return what entering raises if its first call failed with `error`."""
     if isinstance(error, (DaemonExited, ProtocolError, SpawnFailed)):
         return error
     return ProtocolError(f"the peer refuses a ping, so it is no shelld: {error}")

@@ -64,7 +64,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._connection: Connection[_Pending] = Connection(message_limit(self._command))
         self._transport: Transport | None = None
         self._background: Background | None = None
-        # Exists from the start of exiting; set when exiting is done.
+        # Created when exiting starts; set when it is done.
         self._left: anyio.Event | None = None
         self._event_loop: object = None
 

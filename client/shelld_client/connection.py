@@ -11,8 +11,8 @@ A banner, such as the output of a login shell, may precede the peer's first mess
 everything must be a message.
 
 At level DEBUG, the logger ``shelld_client.wire`` logs every message, sent ("->") and received
-("<-"), with commands and their output. The thread that delivers answers never logs: it could block
-on a logging handler's lock whose owner waits for that answer. The next caller logs for it.
+("<-"), with commands and their output. The thread that delivers answers never logs: the holder of a
+logging lock may be waiting for that answer. The next caller logs for it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Connection(Generic[T]):
         self._skipped = 0
         # Whether logging was on at the last check; checking can wait for a lock.
         self._is_logging = False
-        # Messages that were sent or received where nothing may wait; to be logged later.
+        # Messages sent or received where waiting is not allowed; to be logged later.
         self._unlogged: collections.deque[tuple[str, bytes]] = collections.deque()
 
     @property
@@ -211,8 +211,8 @@ class Connection(Generic[T]):
     def _without_answer(self, event: FrameError) -> Iterator[tuple[T, ShellError]]:
         """Yield the call whose answer could not be received, if it is still pending.
 
-        Raises `ProtocolError` if the data does not begin like a daemon's answer, with an id: it is
-        not a message, or there is no telling which call would wait for ever.
+        Raises `ProtocolError` if the data does not begin like a daemon's answer, with an id: then
+        it is not a message, or nobody knows which call waits for it.
         """
         start = _ANSWER_START.match(self._frames.refused_head)
         if event is FrameError.BAD_HEADER or start is None:
@@ -357,6 +357,6 @@ def _decode(data: bytes) -> _Message | None:
 
 
 def _log_message(direction: str, message: bytes) -> None:
-    # A handler that raises must not lose the answer of one call, or of all.
+    # If a handler raises, no call may lose its answer.
     with suppress(Exception):
         wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

@@ -179,5 +179,5 @@ def error_from_wire(code: int, message: str, data: Any) -> ShellError:
 
 
 def refused_here(error: RpcError) -> InvalidParams:
-    """Return the exception that the daemon's `error` would become, without making the call."""
+    """Return, without making the call, the exception for the daemon's `error`."""
     return InvalidParams(error.message, code=error.kind.code, data=error.data)

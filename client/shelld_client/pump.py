@@ -43,8 +43,8 @@ class Pump:
     """The thread of one daemon, which calls all three callbacks.
 
     `start_child` starts the daemon. `receive` takes the data read from stdout, and may raise
-    `ProtocolError`. When no more data will come, `ended` gets that error, or None if the daemon has
-    ended or is about to be ended.
+    `ProtocolError`. When no more data will come, `ended` gets that `ProtocolError`, or None if the
+    daemon has ended or soon will.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Pump:
         self._start_child = start_child
         self._receive = receive
         self._ended = ended
-        # Acquired once and never released: by the thread, or by `close` if that came first.
+        # Acquired once, by the thread or `close`, whichever comes first; never released.
         self._owner = threading.Lock()
         self._finished = Latch()
         self._is_started = False
@@ -104,7 +104,8 @@ class Pump:
     def close(self, *, patiently: bool = True) -> None:
         """End the daemon, and return once it is reaped. An interrupt kills it.
 
-        Return at once where nothing may wait. If the daemon is still starting, it is ended later.
+        Return at once if this thread may not wait. If the daemon is still starting, it is ended
+        later.
         """
         try:
             self._hurry(Haste.PATIENTLY if patiently else Haste.AT_ONCE)

@@ -47,7 +47,7 @@ class Latch:
         """Wait until it is set, or until `seconds` have passed."""
         waiter: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._waiters.append(waiter)
-        # Check only after appending: `set` could otherwise be missed in between.
+        # Check only after appending: otherwise a `set` in between may be lost.
         if not self._is_set:
             with suppress(queue.Empty):
                 waiter.get(timeout=seconds)

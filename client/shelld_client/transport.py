@@ -31,7 +31,7 @@ _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
-        # Each message, and the bytes of it that each write took.
+        # Each message, with the byte count of each write.
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()

@@ -34,7 +34,7 @@ from shelld.server.startup import (
 
 
 def main() -> int:
-    # Until everything is imported: collections would take a tenth of the start-up time.
+    # Off during the imports: collections would take a tenth of the start-up time.
     gc.disable()
     match sys.argv[1:]:
         case ["explain", *arguments]:
@@ -71,7 +71,7 @@ def _start(options: Options, streams: tuple[int, int]) -> int:
     undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Whatever a command does to keeper and runners, this process adopts what they leave.
+    # This process adopts the orphans of keeper and runners, whatever a command does to those.
     adopts = options.containment != "process-group" and become_subreaper()
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:

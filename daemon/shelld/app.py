@@ -265,7 +265,7 @@ async def watch_process(pid: int, reading: anyio.CancelScope) -> None:
             await _end_of(pid)
             break
         except (AttributeError, OSError):
-            # An old kernel or a sandbox has no pidfd_open, or descriptors are short.
+            # The system has no pidfd_open (an old kernel, a sandbox), or descriptors are short.
             await anyio.sleep(PARENT_POLL_S)
     reading.cancel()
 

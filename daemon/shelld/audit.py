@@ -117,7 +117,7 @@ class AuditLog:
             self._is_cut = line[len(line) - len(view) - 1] != ord("\n")
 
     def _follow(self) -> None:
-        """Take notice of lines of other daemons, and of the new file if one has rotated the log."""
+        """Notice lines of other daemons, and the new file if another daemon rotated the log."""
         # If no file can be opened, the old file stays in use.
         with contextlib.suppress(OSError):
             try:
@@ -177,7 +177,7 @@ class AuditLog:
 
 
 def _ends_with_line(path: Path) -> bool:
-    """Whether a file that is not empty ends with a line end, as far as can be told."""
+    """Whether a non-empty file ends with a newline, as far as is known."""
     try:
         with path.open("rb") as file:
             file.seek(-1, os.SEEK_END)

@@ -24,7 +24,9 @@ _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Return the options. Exits: 0 after --help and --version, 2 with the usage for bad ones."""
+    """Return the options. Exits with 0 after --help and --version, and with 2 and the usage for bad
+    options.
+    """
     if not arguments:
         # Harnesses start it like this. argparse alone would take a tenth of the start-up time.
         return Options()

@@ -1,8 +1,8 @@
 """The manager of a program that embeds shelld.
 
 ``ShellManager()`` always returns the same object. It *runs* inside ``async with``; without that,
-from the first call until `reset` or the end of the program. Then, and if the program's event loop
-is not asyncio, its event loop runs in a thread of its own. So shells outlive the event loop of the
+from the first call until `reset` or the end of the program. Then, or if the program's loop is not
+asyncio, the manager runs its own event loop in a thread. So shells outlive the event loop of the
 caller, and can be used from others. In a daemon, it stands for the daemon's manager: see `adopt`.
 """
 
@@ -59,7 +59,7 @@ class ShellManager:
         self._manager = manager
         # None while it does not run.
         self._owner: OwnerLoop | None = None
-        # Where its shells live or have lived: also while it ends, and afterwards.
+        # Where its shells live, even while it ends and afterwards.
         self._last_owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
         # Set if it runs in a thread.

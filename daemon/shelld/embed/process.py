@@ -47,7 +47,7 @@ class _Member(Generic[T]):
 class ShellProcess:
     """`created_at`, `started_at` and `completed_at` are in seconds, as in time.time().
 
-    One that a program constructs itself has no process, only the attributes that were set.
+    A shell that a program constructs has no process, only the attributes that were set.
     """
 
     id = _Member[str]()
@@ -64,7 +64,7 @@ class ShellProcess:
     leftover = _Member[list[int]]()
     # Pids that were alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
-    # Whether no process of the command is left, or none was started.
+    # Whether the command has no process left, or never had one.
     is_empty = _Member[bool]()
     created_at = _Member[float]()
     started_at = _Member[float | None]()

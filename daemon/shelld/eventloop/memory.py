@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 
-# In objects: more than a few hundred requests in flight use.
+# In objects; a few hundred requests in flight use fewer.
 GARBAGE_THRESHOLD: Final = 20_000
 # How long the daemon may hold the memory of a large output.
 GIVE_BACK_S: Final = 15.0
@@ -32,9 +32,9 @@ async def give_back_regularly() -> None:
     """Return freed memory to the system every `GIVE_BACK_S`.
 
     When a program frees a large allocation, glibc keeps the room for more (mallopt(3),
-    M_MMAP_THRESHOLD). That makes the next large output faster, but allocations above such room
-    would hold it for long. malloc_trim(3) takes some milliseconds if much was freed, and almost
-    none otherwise.
+    M_MMAP_THRESHOLD). That speeds up the next large output, but allocations above the room can long
+    delay its return. malloc_trim(3) takes some milliseconds if much was freed, and almost none
+    otherwise.
     """
     # Other C libraries neither keep such room nor have this function.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -126,7 +126,7 @@ class PollerPool:
         return len(self._idle) < MAX_IDLE
 
     def give_back(self, watched: WatchedPoller) -> None:
-        """Take back a poller. If `has_room`, no descriptor may still be registered with it."""
+        """Take back a poller. If `has_room`, all its descriptors must be unregistered."""
         if self.has_room:
             self._idle.append(watched)
         else:

@@ -37,7 +37,7 @@ class Arrivals:
     async def wait(self) -> int:
         """Wait for a signal; return how many have arrived since the last call, or one less.
 
-        What the caller does next happens after each of them, even after an uncounted one.
+        The caller's next step comes after every signal, even an uncounted one.
         """
         await self._arrived.wait()
         self._arrived = anyio.Event()

@@ -43,7 +43,7 @@ def scope_is_cancelled() -> bool:
     try:
         return anyio.current_effective_deadline() == -math.inf
     except Exception:
-        # Assume that none is: then the cancellation ends the job and nothing else.
+        # Assume no cancelled scope: then the cancellation ends only the job.
         return False
 
 

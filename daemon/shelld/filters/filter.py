@@ -70,7 +70,7 @@ class LineFilter(Protocol):
 
 
 class Filters:
-    """Creates filters, and limits what they take together. `pool` starts helper processes."""
+    """Creates filters, and limits their total resources. `pool` starts helper processes."""
 
     def __init__(self, pool: RunnerPool) -> None:
         self._pool = pool

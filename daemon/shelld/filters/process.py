@@ -23,8 +23,8 @@ from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
-# For all texts of one look at a stream together. A pattern without catastrophic backtracking needs
-# a tenth of it for the largest read.
+# The limit for all texts of one look at a stream together. A pattern without catastrophic
+# backtracking needs a tenth of it for the largest read.
 TIME_BUDGET_S: Final = 2.0
 # For an interpreter to start while many others start, and to compile the pattern.
 START_TIMEOUT_S: Final = 10.0

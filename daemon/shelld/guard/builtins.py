@@ -24,7 +24,7 @@ Handler = Callable[["Shell", Sequence[str], str], str]
 def _cd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     operands = [each for each in arguments if not each.startswith("-") or each == "-"]
     if not operands:
-        # The home directory; or another one, as in ``cd $X`` if X is only set where this runs.
+        # The home directory, unless X in ``cd $X`` is set only where this runs.
         shell.cwd = UNKNOWN
     elif operands[0] == "-":
         shell.cwd = shell.variables.get("OLDPWD", UNKNOWN)

@@ -148,7 +148,7 @@ class Evaluation(Compounds):
         return self._written(target, output)
 
     def _surely_runs(self, node: Node) -> bool:
-        """Whether a command runs, in this shell, whenever the commands after it do."""
+        """Whether later commands run only if this one ran in this shell."""
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and parse.is_always_reached(node)
 
@@ -217,7 +217,7 @@ class Evaluation(Compounds):
         return ""
 
     def _truncate(self, node: Node, operator: str, path: str) -> None:
-        """Forget the content of a file that is certainly truncated; otherwise it may remain."""
+        """Forget a file's content only if the file is certainly truncated."""
         is_here = self.scripts == 1 and not self.budget.active
         if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(node.parent):
             self.files.pop(path, None)

@@ -12,7 +12,7 @@ from shelld.guard.markers import ANY, ONE, SET
 
 _LITERAL: Final = re.compile(r"[*?\[]")
 _CLASSES: Final = {"[:alpha:]": "a-zA-Z", "[:lower:]": "a-z", "[:alnum:]": "a-zA-Z0-9"}
-# Characters per path component. A longer pattern is for no name that the guard knows.
+# Characters per path component. No name that the guard knows needs a longer pattern.
 _MAX_PATTERN: Final = 200
 
 

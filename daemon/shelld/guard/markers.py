@@ -23,7 +23,9 @@ _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
 
 
 def cleaned(text: str) -> str:
-    """Return outside text with markers replaced by ``?``: they have no special meaning there."""
+    """Return text from outside with markers replaced by ``?``, so that they have no special
+    meaning.
+    """
     return _ALL.sub("?", text)
 
 

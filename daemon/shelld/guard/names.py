@@ -23,7 +23,7 @@ from shelld.guard.words import calculated, expand_text, expand_word
 Node = Any
 
 # Under these rules, a command with an unset variable is unresolved instead of blocked: its author
-# may have expected the variable to be set. Removing everything is too dangerous for that.
+# may have expected the variable to be set. Removing everything is blocked even then.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
 # The cost of expanding a word, in copied characters, and how many words to expand between two looks

@@ -244,7 +244,7 @@ def _sed(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _other_way_round(match: re.Match[str]) -> str:
-    """Swap escaped and plain metacharacters: basic and extended syntax escape opposite ones."""
+    """Swap escaped and plain metacharacters: basic and extended syntax differ in this."""
     return match[1] if match[1] is not None else "\\" + match[2]
 
 

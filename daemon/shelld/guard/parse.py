@@ -61,7 +61,7 @@ def parse(text: str, seconds: float = math.inf) -> Node:
     length. Raises `TooSlow` after `seconds`, unless the text is short.
     """
     if "\n\\" in text:
-        # The parser takes a newline before a backslash for a blank, as in "ls\n\\rm x".
+        # The parser reads a newline before a backslash as a blank, as in "ls\n\\rm x".
         text = text.replace("\n\\", "\n \\")
     parser, data = _parsers().parser, text.encode("utf-8", "replace")
     if len(data) <= _MAX_SHORT:
@@ -156,7 +156,7 @@ _LOOPS: Final = frozenset({"for_statement", "while_statement", "c_style_for_stat
 def calls_of(body: Node) -> list[tuple[str, bool]]:
     """Return the commands that a function's body always runs, and whether each one multiplies.
 
-    A command multiplies if it runs more than once, and in the background or in a pipeline.
+    A command multiplies if it runs repeatedly in the background or in a pipeline.
     """
     found: list[tuple[str, bool]] = []
     counts: Counter[str] = Counter()
@@ -232,7 +232,7 @@ def is_herestring(node: Node) -> bool:
 
 
 def words_behind(node: Node) -> list[str]:
-    """Return the words of a command that the parser puts below the redirection before them."""
+    """Return a command's words that the parser puts below the preceding redirection."""
     if node.type == "herestring_redirect":
         return []
     words = [each for each in node.named_children if each.type in _WORDS]
@@ -274,7 +274,7 @@ def heredoc_body(redirect: Node) -> str | None:
         return None
     if body.start_byte < body.end_byte or end is None:
         return text_of(body)
-    # The parser takes a body that begins with a backslash for words.
+    # The parser reads a body that begins with a backslash as words.
     text: bytes = redirect.text[
         start.end_byte - redirect.start_byte : end.start_byte - redirect.start_byte
     ]
@@ -284,8 +284,8 @@ def heredoc_body(redirect: Node) -> str | None:
 def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
     """Return the nodes that the parser puts below a here-document although they belong beside it.
 
-    These are redirections of the same command, whatever follows ``|``, ``&&`` and the like, and
-    further words.
+    These are the command's redirections and further words, and all text after ``|``, ``&&`` and the
+    like.
     """
     inner: list[Node] = []
     tails: list[Node] = []

@@ -46,7 +46,7 @@ def is_plainly_harmless(
     policy: Policy = DEFAULT_POLICY,
     defined: frozenset[bytes] = frozenset(),
 ) -> bool:
-    """Whether no word of a command can be a program that a rule judges or that starts others.
+    """Whether a command contains no program that a rule judges or that starts others.
 
     False means that the guard must follow the command. `defined` are the names of functions and
     aliases, which stand for other commands.

@@ -1,4 +1,4 @@
-"""Parses the lines of `vocabulary`, which describes their words. Pure."""
+"""Parses the lines of `vocabulary`; see there for their words. Pure."""
 
 from __future__ import annotations
 

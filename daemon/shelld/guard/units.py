@@ -99,7 +99,7 @@ class _Braces:
 
 
 def _marks_of(word: str) -> dict[int, list[int]]:
-    """Return the positions of each pair of braces and of its commas, keyed by the first."""
+    """Map the position of each opening brace to those of its pair and its commas."""
     marks: dict[int, list[int]] = {}
     open_braces: list[list[int]] = []
     position = 0

@@ -55,7 +55,7 @@ JUDGED: Final = {
     "mke2fs": "mkfs",
 }
 
-# The options with a value of some of these, and of other programs in more than one table.
+# Options that take a value, for some of these and for programs in several tables.
 OPTIONS: Final = {
     "chown": "- from= reference=",
     "mv": "tS target-directory= suffix=",
@@ -311,7 +311,7 @@ _MAKE: Final = (
     "idle:dry-run idle:recon default:GNUmakefile default:makefile default:Makefile"
 )
 
-# Programs that run commands which an argument, a variable or stdin gives in their own language.
+# Programs that run commands in their own language, from an argument, a variable or stdin.
 SPEAKERS: Final[dict[str, str]] = {
     "vim": "TuUwW says:c says:cmd says:+ file:S",
     "vi": "TuUwW says:c says:cmd says:+",

@@ -83,7 +83,7 @@ class _Unwrapping:
         return Inner(argv, self._assignments, script, self._cwd, away)
 
     def _read(self) -> bool:
-        """Read up to the program. Return whether there can be one."""
+        """Read up to the program. Return whether a program can follow."""
         spec, rest = self._spec, self._rest
         subcommands = list(spec.options.get("sub", ()))
         operands = spec.operands

@@ -10,7 +10,7 @@
 
 All three are child subreapers (prctl(2), Linux). When a process of a command loses its parent,
 however it detached, the kernel reparents it to the runner; to the keeper if the runner was killed;
-to the daemon if both were. A runner whose ``waitpid`` fails with ECHILD has *proved* that nothing
+to the daemon if both were. If ``waitpid`` fails with ECHILD in a runner, that *proves* that nothing
 is left; a scan of /proc never could. Keeper and daemon have other children, so they scan until two
 scans in a row find nothing (`orphan_reaper`). Both continue a keeper or runner that a command has
 stopped, and the kernel continues keeper and runners when their parent ends. Where a runner can have

@@ -2,13 +2,13 @@
 
 ``cgroup.kill`` ends everything in a cgroup at once, including processes that fork faster than a
 scan can find them and processes that have changed their user. It proves nothing, because a
-privileged command can leave its cgroup: the proof remains to have no child left.
+privileged command can leave its cgroup: only having no child left is proof.
 
 A runner enters its cgroup, and its commands start there. To kill them, the runner leaves first.
 
-This module uses a directory only if nobody else manages it and no command can notice: under systemd
-it must be delegated, and it must have no limits, because programs look for limits in their own
-cgroup and would not find them in the new one.
+This module uses a directory only if nobody else manages it (under systemd, it must be delegated)
+and it has no limits. Programs look for limits in their own cgroup, and would not find them in the
+new one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What commands inherit from their runner, and runners from the keeper: limits and priority.
 
 A command may change these of any process of its user, for example with ``prlimit --pid $PPID``.
-The runner of that command takes no other, so the next command does not inherit the change; and no
-soft limit keeps runner or keeper from its work. But while a runner is idle, nobody looks: the next
-command on it inherits what another one has changed, and is its last.
+That runner takes no other command, so no other command inherits the change. No soft limit keeps a
+runner or the keeper from its work. But nobody checks an idle runner: its next command inherits such
+a change. The runner takes no command after that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _is_lower(limit: int, other: int) -> bool:
 
 
 class Limits:
-    """The limits of this process when it was made."""
+    """The limits at the time when the object was made."""
 
     def __init__(self) -> None:
         self._at_start = [(number, resource.getrlimit(number)) for number in _LIMITS]

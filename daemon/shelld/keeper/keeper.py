@@ -72,9 +72,9 @@ class KeeperOptions(NamedTuple):
 class _Runner:
     """A forked runner, until its tree is known to be empty. Owns a copy of its socket.
 
-    After the runner has died, this object reports in its place what is left. It never waits for a
-    daemon that does not read. `others`: survivors of runners that died earlier. `is_given_up`: the
-    keeper must kill the runner and everything below it.
+    After the runner has died, this object reports what is left. It never waits for a daemon that
+    does not read. `others`: survivors of runners that died earlier. `is_given_up`: the keeper must
+    kill the runner and everything below it.
     """
 
     def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:

@@ -4,8 +4,8 @@ Owns the set of requests in flight. A request is *accepted* when it enters that 
 first await. Whatever ends it then (a result, an error, a cancellation, the shutdown, a result that
 cannot be encoded, a bug) leads to exactly one `_settle`.
 
-If our own code fails at a message or a request, that one gets an error as its answer, and the
-server goes on (see `faults`).
+If our own code fails on a message or request, the server answers it with an error and goes on (see
+`faults`).
 
 One request never delays another, unless `--max-in-flight` are in flight: then new ones wait, but a
 cancellation still arrives. A client that does not read never delays a command: above
@@ -69,7 +69,7 @@ logger = logging.getLogger("shelld.serve")
 # Unread answers above which the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
-# Answers collected for a batch above which its other members may make no large ones.
+# Once a batch has collected this much, its other members' answers must be small.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
 # If the code that reads requests fails, it tries again after a pause. The stream counts as ended
@@ -150,7 +150,7 @@ class InFlight:
 class BatchReply:
     """Collects the answers to the members of a batch, and delivers them as one.
 
-    `ids` are those of its members as JSON text, None for a member without an answer.
+    `ids` holds each member's id as JSON text, or None if it gets no answer.
     """
 
     def __init__(self, ids: list[bytes | None], deliver: Deliver) -> None:
@@ -222,7 +222,7 @@ class Server:
         self._frames = FrameReader(daemon.options.max_message_bytes)
         # Bytes read but not framed yet; b"" is the end of file.
         self._received: bytes | None = None
-        # Failed attempts to read in a row, and those of them that were no shortage.
+        # Failed reads in a row, and how many had a cause other than a shortage.
         self._read_failures = self._read_faults = 0
         # Members of a batch that have not started yet.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()

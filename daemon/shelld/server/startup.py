@@ -84,7 +84,7 @@ def _claim() -> tuple[int, int]:
         os.fstat(2)
     except OSError:
         os.dup2(null, 2)
-    # With 0, 1 and 2 in use, these are above them.
+    # 0, 1 and 2 are in use, so these are higher.
     incoming, outgoing = os.dup(0), os.dup(1)
     os.dup2(null, 0)
     os.dup2(2, 1)

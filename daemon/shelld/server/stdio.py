@@ -63,7 +63,7 @@ class Input:
                 self._can_wait = False
 
     async def watch(self, on_readable: Callable[[], bool]) -> None:
-        """Call `on_readable`, which reads, when the stream is readable, until it returns True."""
+        """Call `on_readable` to read whenever the stream is readable; stop when it returns True."""
         if self._can_wait:
             watch = Watch(self._descriptor)
             try:
@@ -136,7 +136,7 @@ class Output:
         try:
             thread.start()
         except RuntimeError:
-            # Python hides the errno of pthread_create, which has only this one.
+            # Python hides the errno of pthread_create; it is always this one.
             raise StartupError(f"cannot start a thread: {os.strerror(errno.EAGAIN)}") from None
 
     def write(self, data: bytes) -> None:
@@ -169,7 +169,7 @@ class Output:
             return 0
 
     def _write_at_once(self, data: bytes) -> int:
-        """Write as much as cannot block, and return how much. Saves waking the thread."""
+        """Write what fits without blocking; return its size. Saves waking the thread."""
         try:
             if self._socket is not None:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
@@ -210,7 +210,7 @@ class Output:
             self._wake_loop()
 
     def _wait_for_queue(self) -> bool:
-        """Wait until something is queued. Return False once nothing more can be."""
+        """Wait until something is queued. Return False if the queue is closed."""
         with self._lock:
             while not (self._queue or self._closed or self.is_broken):
                 self._queued.wait()

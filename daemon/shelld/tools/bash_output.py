@@ -21,8 +21,8 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
 
-# If no line matched: the characters to show of each stream of an ended shell. They often tell why
-# it ended.
+# Characters to show per stream if the shell has ended and no line matched. They often tell why it
+# ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
 _DESCRIPTION: Final = f"""\
@@ -35,7 +35,7 @@ when the shell ends. Use it instead of sleeping or asking again and again.
 
 
 class BashOutputTool(ExecutionTool):
-    """Reads without an offset take all new output and show head and tail of a long one."""
+    """Reads without an offset take all new output; if it is long, they show its head and tail."""
 
     aliases = ("bash_output",)
     annotations: ClassVar[Mapping[str, Any]] = {
@@ -136,7 +136,7 @@ async def _lines(request: RequestContext, read_params: BashOutputParams, limit: 
 async def _without_match(
     request: RequestContext, read_params: BashOutputParams, result: BashOutputResult, limit: int
 ) -> str:
-    """Return the text for no matching line: their number, and the last lines of an ended shell.
+    """If no line matched, return the number of lines, and the last ones if the shell has ended.
 
     `limit` is in characters of each stream.
     """

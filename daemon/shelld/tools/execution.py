@@ -91,7 +91,7 @@ class ExecutionTool(BaseTool):
         aliases = self.param_aliases
         renamed = {name: value for name, value in params.items() if name not in aliases}
         for alias, name in aliases.items():
-            # None under one of the two names means that this name is absent.
+            # If one of the two names has the value None, it is absent.
             if alias in params and renamed.get(name) is None:
                 renamed[name] = params[alias]
         return renamed

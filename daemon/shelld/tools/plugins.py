@@ -73,7 +73,7 @@ def schemas_of(tool: BaseTool) -> Schemas | None:
 
 
 def _load(entry_point: EntryPoint) -> list[BaseTool]:
-    """Let a plug-in make its tools. Raises whatever it raises, and TimeoutError."""
+    """Let a plug-in make its tools. Raises the plug-in's errors, and TimeoutError."""
     made: Future[list[BaseTool]] = Future()
 
     def make() -> None:

@@ -48,7 +48,7 @@ def dropped_notice(reads: dict[str, Read]) -> list[str]:
 
 
 def cut_in_the_middle(text: str, limit: int, notice: str) -> str:
-    """Return `text`, or its head, the notice, and its tail with `limit` characters of `text`."""
+    """Return `text`, cut to `limit` characters with the notice in the middle if it is longer."""
     if len(text) <= limit:
         return text
     half = limit // 2
