@@ -68,7 +68,7 @@ def invalid_request(reason: str) -> RpcError:
 
 
 def message_too_large(limit_bytes: int) -> RpcError:
-    """Send `limit_bytes`, so that a client can tell which requests it refuses: no id is known."""
+    """The id is unknown, so send `limit_bytes`: it tells a client which requests are refused."""
     message = "Invalid request: Message exceeds the size limit"
     return RpcError(ErrorKind.INVALID_REQUEST, message, {"max_message_bytes": limit_bytes})
 

@@ -27,11 +27,11 @@ from typing import Final
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
-# Real headers are under 60 bytes. Of a longer line than this, only the end counts.
+# Real headers are under 60 bytes. If a line is longer, only its end counts.
 MAX_HEADER_LINE_BYTES: Final = 4096
 _HEADER_END_BYTES: Final = 100
 
-# Before it may stand the rest of a body whose length was given too small.
+# The rest of a body may precede it, if the stated length was too small.
 _LENGTH_HEADER: Final = re.compile(
     rb"(?:.*[\]}])?[ \t]*content-length[ \t]*:(.*)", re.IGNORECASE | re.DOTALL
 )
@@ -95,7 +95,7 @@ class FrameReader:
         self._eof = False
         # Lines: dropping the rest of a line that is too long.
         self._skipping_line = False
-        # Content-Length: bytes still to drop of a body that is too long.
+        # Content-Length: bytes left to drop of a body that is too long.
         self._skip_bytes = 0
         # Content-Length: the length of the body; set at the end of the header section.
         self._body_length: int | None = None

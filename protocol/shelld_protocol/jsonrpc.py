@@ -81,8 +81,8 @@ _string_decoder: Final = msgspec.json.Decoder(str)
 _BLANK: Final = b" \t\r\n"
 
 # msgspec and Python recurse at every level of nesting, under one limit that includes the calling
-# frames (1,000 by default). Refuse a message that leaves fewer levels than this to the code that
-# later decodes or encodes a part of it, wherever that runs.
+# frames (1,000 by default). Refuse a message if any code that later decodes or encodes a part of it
+# would have fewer levels than this.
 _RESERVED_LEVELS: Final = 500
 # The nesting that every daemon accepts, including the message's own object. Some accept more,
 # depending on their Python and stack; a client that stays within this is never refused for depth.
@@ -90,8 +90,8 @@ MAX_LEVELS: Final = 400
 # A message with at most this many brackets cannot be nested deeply and needs no check.
 _UNCHECKED_BRACKETS: Final = 100
 
-# A member of two bytes costs the daemon a thousand bytes, and its answer a hundred. A client with
-# more requests can send several batches.
+# A member of two bytes costs the daemon 1,000 bytes, and its answer takes 100. A client with more
+# requests can send several batches.
 MAX_BATCH_MEMBERS: Final = 10_000
 
 _JSON_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")

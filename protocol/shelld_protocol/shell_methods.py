@@ -213,7 +213,7 @@ class BashOutputParams(Params):
     ] = 0
     until: Annotated[
         Literal["output", "exit"],
-        Meta(description="What to wait for: any output to return, or the command's end."),
+        Meta(description="What to wait for: output to return, or the end of the command."),
     ] = "output"
     stdout_offset: Offset | None = None
     stderr_offset: Offset | None = None
@@ -226,7 +226,7 @@ class BashOutputParams(Params):
 class OutputRange(Result):
     """Byte offsets into everything that the command wrote to one stream."""
 
-    start: Annotated[int, Meta(description="Where the read was asked to begin.")]
+    start: Annotated[int, Meta(description="The requested start of the read.")]
     end: Annotated[int, Meta(description="Where the next read continues.")]
     dropped: Annotated[int, Meta(description="Bytes of the range that are no longer kept.")]
 

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-# The session of a command that names none.
+# The default session of a command.
 DEFAULT_SESSION: Final = "main"
 
 MIN_TIMEOUT_MS: Final = 1_000

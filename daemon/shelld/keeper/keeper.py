@@ -294,7 +294,7 @@ class Keeper:
             if pid == 0:
                 return
             if os.WIFSTOPPED(status):
-                # A command has stopped its runner to be left alone.
+                # A command has stopped its runner, perhaps to avoid a kill.
                 if pid in self._runners:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGCONT)

@@ -30,8 +30,8 @@ SPARE: Final = 2
 # With nothing left to kill, keeper and runners end in a few milliseconds.
 CLOSE_TIMEOUT_MS: Final = 200
 
-# After more than `MAX_SHORT_LIVES` keepers in a row that lived for less than this, start the next
-# one only when a command needs it: perhaps no keeper can run, because the program was removed.
+# If more than `MAX_SHORT_LIVES` keepers in a row lived for less than this, start the next one only
+# when a command needs it: perhaps the program was removed, and no keeper can run.
 MIN_KEEPER_LIFE_S: Final = 1.0
 MAX_SHORT_LIVES: Final = 3
 
@@ -86,7 +86,7 @@ class RunnerPool:
 
     @property
     def directory(self) -> str:
-        """A path to where commands start that are sent nowhere else: where the first use found us.
+        """A path to the directory in which commands start by default: ours at the first use.
 
         It leads there even if that directory was renamed or deleted. "." if there is no such path.
         """
@@ -102,8 +102,8 @@ class RunnerPool:
     def acquire(self) -> Channel:
         """Return a runner that has no command. Raises OSError if there is none and none can start.
 
-        At most tens of runners should be starting (no READY yet): a request that the keeper's
-        socket has no room for fails with EAGAIN.
+        At most tens of runners should be starting (no READY yet): requests fail with EAGAIN when
+        the keeper's socket is full.
         """
         while self._idle:
             channel = self._idle.pop()
@@ -243,7 +243,7 @@ class RunnerPool:
         if runner is None:
             return False
         process = look(runner)
-        # A zombie has no children, but if its parent is a keeper, that keeper may have them.
+        # A zombie has no children, but a keeper that is its parent may have adopted them.
         return process.state != "X" and (not process.is_dead or process.parent != os.getpid())
 
     def expect_orphans(self) -> None:

@@ -1,7 +1,7 @@
 """A runner: starts one command at a time and proves that nothing of it is left.
 
 Owns the process tree of its command. Never reads output (the daemon owns the pipes) and never
-decides when to kill (the daemon decides, or its death does). Single-threaded: one poll over the
+decides when to kill (an order or the end of the daemon does). Single-threaded: one poll over the
 socket and SIGCHLD.
 
 Invariants:
@@ -121,7 +121,7 @@ class Runner:
         self._arrivals = select.poll()
         self._arrivals.register(self._channel.fileno(), select.POLLIN)
         self._home = _open_working_directory()
-        # The working directory is a command's, from which there may be no way back.
+        # A command chose the working directory; there may be no way back from it.
         self._is_away = False
         # What each command is to inherit. A command can change it.
         self._inherited = inherited()
@@ -159,7 +159,7 @@ class Runner:
             if self._busy and self._kill_at is not None:
                 self._escalate(self._kill_at)
         if os.getppid() == self._keeper_pid:
-            # If a command has stopped the keeper, it could not see that it has nothing left to do.
+            # A keeper that was stopped by a command could not see that its work is done.
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
         elif self._cgroup is not None:
@@ -246,7 +246,7 @@ class Runner:
             failure = self._spawn(program, argv, env, cwd, descriptors)
         if failure is not None:
             self._go_home()
-            # Only this process may be short, and for good.
+            # Perhaps only this process lacks room, for good.
             self._retire_if_spoilt(is_short=failure[0] in _SHORTAGES)
             self._send((FAILED, *failure))
         else:
@@ -269,7 +269,7 @@ class Runner:
                 self._is_away = False
 
     def _retire_if_spoilt(self, *, is_short: bool = False) -> None:
-        """Retire if the next command would start elsewhere or inherit other limits, or not start.
+        """Retire if the next command would start elsewhere, get other limits, or fail to start.
 
         Call this before the last message about a command.
         """

@@ -43,9 +43,9 @@ def become_subreaper() -> bool:
 def continue_when_parent_ends() -> None:
     """Have the kernel send this process SIGCONT whenever its parent, or a later parent, ends.
 
-    While the parent lives, it continues this process if a command stops it. Forks do not inherit
-    this setting. The kernel also sends the signal when only the thread that forked this process
-    ends; SIGCONT does nothing to a process that is not stopped.
+    If a command stops this process, a living parent continues it. Forks do not inherit this
+    setting. The kernel also sends the signal when only the thread that forked this process ends;
+    SIGCONT does nothing to a process that is not stopped.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
@@ -223,9 +223,9 @@ def walk(
     direct children can be listed. `newest`: the maximum number of direct children that are not
     spared; the iterator omits older ones.
 
-    The walk may miss processes that fork meanwhile, so callers repeat it. The youngest come first,
-    and each after its own children were listed: killing a process at once is the way to catch up
-    with processes that live just long enough to fork.
+    The walk may miss processes that fork meanwhile, so callers repeat it. Yields the youngest
+    first, and lists the children of each before yielding it: only an immediate kill catches up with
+    processes that live just long enough to fork.
     """
     list_children = _lister()
     if list_children is None:
@@ -307,8 +307,8 @@ def signal_process(pid: int, number: int, parent: int) -> None:
 def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
     """SIGKILL everything below this process; return the pids, including zombies.
 
-    Returns None if the processes cannot be listed. Repeat this until nothing is left: of very many
-    children, it takes the newest. Children that fork are among those; the older ones are zombies.
+    Returns None if the processes cannot be listed. Repeat this until nothing is left: it takes only
+    the newest of many children. Children that fork are among those; the older ones are zombies.
     """
     below = walk(is_spared, newest=_KILLED_AT_ONCE)
     if below is None:

@@ -1,8 +1,7 @@
 """``notifications/progress``: notifications about a long call.
 
 Hosts give up on a call that is silent for a minute, and people get impatient sooner. So a client
-that sent a token learns about twice a second how long the call has run, and the last line of its
-output.
+that sent a token gets the call's duration and the last line of its output about twice a second.
 
 A timer makes the reports: a task per call would cost much of what a short command takes.
 """
