@@ -46,10 +46,10 @@ class Unkept(enum.StrEnum):
 
     text: str
 
-    MISSING = ("missing", "bash could not tell it, as after exec, set -r or set -n")
-    INCOMPLETE = ("incomplete", "bash told a part of it")
+    MISSING = ("missing", "bash could not report it, as after exec, set -r or set -n")
+    INCOMPLETE = ("incomplete", "bash has reported only a part of it")
     TOO_LARGE = ("too_large", "it is more than 4 MiB")
-    UNREADABLE = ("unreadable", "it is not in a form that the daemon knows")
+    UNREADABLE = ("unreadable", "the daemon does not know its form")
     LOCAL_OPTIONS = ("local_options", "a function with local - has called exit")
     SIGNAL = ("signal", "a signal ended the command")
     UNAVAILABLE = (

@@ -328,7 +328,7 @@ async def test_the_names_of_the_methods_are_known(call: Tools) -> None:
 @pytest.mark.parametrize(
     ("command", "reason", "text"),
     [
-        ("exec true", "missing", "bash could not tell it, as after exec, set -r or set -n"),
+        ("exec true", "missing", "bash could not report it, as after exec, set -r or set -n"),
         ("f() { local -; exit; }; f", "local_options", "a function with local - has called exit"),
     ],
 )

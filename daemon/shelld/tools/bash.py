@@ -34,7 +34,7 @@ _CONTEXT_TIMEOUT_S: Final = ExecutionContext("").timeout
 
 _REASONS: Final[Mapping[EndReason, str]] = {
     "oom": "There was not enough memory for it.",
-    "lost": "What guarded it was killed, and it with that.",
+    "lost": "Its helper process was killed, and the command with it.",
 }
 
 _HINT: Final = "BashOutput reads what it writes, KillShell ends it"
