@@ -57,12 +57,12 @@ async def run_for_answer(
     make_answer: Callable[[Shell], Awaitable[T]],
     timeout_ms: int | None = None,
 ) -> T:
-    """Run a command until its caller needs no longer wait: to its start, its end, or its timeout.
+    """Run a command until its caller need not wait any longer: to its start, its end, or its
+    timeout.
 
     Returns the result of `make_answer`. Until then, a cancellation kills the command with all its
-    processes, and the store drops output of other ended shells before that of this one.
-    `timeout_ms` applies to a foreground command without one in `params`; the default is the
-    daemon's. Raises `RpcError`.
+    processes, and the store drops the output of other ended shells first. `timeout_ms` applies to a
+    foreground command without one in `params`; the default is the daemon's. Raises `RpcError`.
     """
     verdict = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -137,7 +137,7 @@ def is_answerable(shell: Shell) -> bool:
     if shell.is_empty:
         return True
     if shell.has_ended:
-        # After a timeout, only once it has ended or is known to survive.
+        # After a timeout, only once the end or the survival of the command is known.
         return shell.status is not ShellStatus.TIMEOUT or bool(shell.survivors)
     # It moved to the background, but may not have started yet.
     return shell.released and shell.pid is not None

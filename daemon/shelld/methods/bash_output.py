@@ -66,7 +66,7 @@ async def wait_and_read(
 
     while True:
         if context is not None:
-            # Do not hold the turn while the command may write much later.
+            # Do not hold the turn while the next output may be far off.
             context.end_large_answer()
         if params.wait:
             with anyio.CancelScope(deadline=give_up_at):

@@ -43,7 +43,7 @@ class LargeAnswers:
 
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self._wait_for_room = wait_for_room
-        # Not a lock: another task may answer the request than the one that waited.
+        # Not a lock: the task that answers may not be the one that waited.
         self._turn = anyio.Semaphore(1)
         self._owner: RequestContext | None = None
 

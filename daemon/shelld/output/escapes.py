@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 # A longer control string counts as text. Hyperlinks, clipboards and chunks of images are shorter,
-# and a read waits no longer for a string that never ends.
+# and a read does not wait any longer for a string that never ends.
 MAX_SEQUENCE_BYTES: Final = 64 * 1024
 _MAX_STRING: Final = MAX_SEQUENCE_BYTES - 4
 _MAX_PARAMETERS: Final = 1024
@@ -40,7 +40,7 @@ _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.patter
 
 
 def without_escapes(data: bytes, *, is_end: bool) -> list[bytes]:
-    """Return `data`, which is whole units, without sequences, as pieces to decode separately.
+    """Return `data` (whole units) without sequences, as pieces to decode separately.
 
     With `is_end`, nothing follows, and the last unit may be incomplete.
     """

@@ -176,7 +176,7 @@ class StreamReader:
         self._max_bytes = max_bytes
         self._strip = strip
         self._filter = line_filter
-        # Where this call's read begins, and the end of the bytes that had nothing to return.
+        # Where this call's read begins, and the end of the bytes that gave no result.
         self._start = self._position = stream.read_position if offset is None else offset
         self._dropped = 0
         # The bytes written at the time of the last look.

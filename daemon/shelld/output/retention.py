@@ -1,10 +1,10 @@
 """Limits the kept output: of one shell, and of all shells together.
 
 Owns the spool, and knows every shell's output from its start until the shell is forgotten. A shell
-over its own limit loses the oldest bytes of its tail. Over the limit of all, or on a full disk,
-shells that ended lose output first, oldest end first, and then the shell that holds the most. Among
-ended shells, those that a request reads come last. Other shells never keep a shell from storing
-output. Never forgets a shell.
+over its own limit loses the oldest bytes of its tail. Over the common limit, or on a full disk,
+ended shells lose output first, in the order of their ends, and then the shell that holds the most.
+Among ended shells, those that a request reads come last. Other shells never keep a shell from
+storing output. Never forgets a shell.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ShellOutput:
     def pin(self) -> None:
         """Make this the last of the ended shells to lose output, until `unpin`.
 
-        Calls nest: `unpin` must be called as often.
+        Calls nest: call `unpin` as often as this.
         """
         self._pins += 1
 
@@ -95,7 +95,7 @@ class ShellOutput:
             excess -= dropped
 
     def replace(self, stream: OutputStream, data: bytes) -> None:
-        """Replace everything that the stream has written by `data`."""
+        """Replace all output of the stream with `data`."""
         stream.store.forget()
         stream.store = StreamStore(self._retain_bytes // _HEAD_SHARE, self._blocks)
         self._stores = (self.stdout.store, self.stderr.store)

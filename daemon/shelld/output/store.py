@@ -235,8 +235,8 @@ class StreamStore:
     def read(self, start: int, max_bytes: int) -> Kept:
         """Return up to `max_bytes` contiguous kept bytes, from `start` or after the gap.
 
-        A read never joins the two sides of the gap: a read that begins before it ends there.
-        `start` may lie beyond the end; the read is then empty.
+        A read never joins the two sides of the gap: one that reaches the gap ends there. `start`
+        may lie beyond the end; the read is then empty.
         """
         while True:
             begin = self._gap_end if self._gap_start <= start < self._gap_end else start

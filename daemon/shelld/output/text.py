@@ -27,14 +27,15 @@ _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # What each overwritten line has. Much faster to search for than the above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
-# `str.rstrip` looks at one character after the other. This many at a time are compared at once.
+# `str.rstrip` looks at one character after the other. This many are compared at once.
 _RETURNS: Final = "\r" * 65_536
 
 # The most bytes in one read that may begin an escape sequence. Each takes as long as a hundred
 # bytes of text.
 MAX_INTRODUCERS: Final = 4_096
 
-# The most control strings to try as the one around a line end. Only hostile output has more.
+# The most control strings that are tried as the one around a line end. Only hostile output has
+# more.
 _STRINGS: Final = 1_000
 
 

@@ -51,7 +51,7 @@ def count() -> int:
 
 
 def report(where: str) -> None:
-    """Log and count the exception being handled; `where` names what it ended."""
+    """Log and count the current exception; `where` names the work it ended."""
     global _count  # noqa: PLW0603 - one counter for the process
     _count += 1
     # The traceback names code, not the command or its environment. Logging may fail too.

@@ -1,9 +1,9 @@
 """The only file that knows jsonrpcserver. Turns what a method raises into an `RpcError`.
 
-jsonrpcserver gets one validated request at a time, with its method, below its public functions.
-Those would start tasks of their own (out of reach of a cancel scope), refuse a whole batch for one
-bad member, and put exception texts into answers. They also compare the arguments with the method's
-signature at every call, which takes as long as to judge the command.
+Internal functions of jsonrpcserver get one validated request at a time, with its method. Its public
+functions would start tasks of their own (out of reach of a cancel scope), refuse a whole batch for
+one bad member, and put exception texts into answers. They also compare the arguments with the
+method's signature at every call, which takes as long as judging the command.
 
 Its package imports jsonschema, for a validation that is not used here, at twice the cost of the
 rest of the start-up. It uses two classes of oslash, whose package imports all of its modules. So
