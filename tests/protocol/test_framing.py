@@ -67,6 +67,8 @@ CASES: list[tuple[bytes, list[bytes | FrameError]]] = [
     (b"Content-Length: 2\r\n\r\n{}\r\n\r\nContent-Length: 2\r\n\r\n[]", [b"{}", b"[]"]),
     (b"Content-Length: 0\r\n\r\nContent-Length: 2\r\n\r\n[]", [b"[]"]),
     (b"Content-Length: x\r\n\r\nContent-Length: 2\r\n\r\n{}", [BAD_HEADER, b"{}"]),
+    (b"Content-Length: 2\r\nX: " + b"y" * 5_000 + b"\r\n\r\n{}", [b"{}"]),
+    (b"Content-Length: 1\r\n\r\n{}Content-Length: 2\r\n\r\n[]", [b"{", b"[]"]),
     (b"Content-Length: -2\r\n\r\nContent-Length: 2\r\n\r\n{}", [BAD_HEADER, b"{}"]),
     (b"Content-Length: " + b"9" * 30 + b"\r\n\r\nContent-Length: 2\r\n\r\n{}", [BAD_HEADER, b"{}"]),
     (b"Connection: x\r\n\r\nContent-Length: 2\r\n\r\n{}", [BAD_HEADER, b"{}"]),
@@ -113,7 +115,7 @@ def test_frame_has_the_expected_bytes() -> None:
 
 @given(
     st.lists(st.sampled_from([stream for stream, _ in CASES]), max_size=4),
-    st.lists(st.integers(0, 400), max_size=6),
+    st.lists(st.integers(0, 400) | st.integers(0, 6_000), max_size=6),
 )
 def test_how_a_stream_is_split_changes_nothing(streams: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(streams)
