@@ -284,7 +284,7 @@ class SpawnedClient:
         self._start_timeout = None if start_timeout == math.inf else start_timeout
         self._child: Child | None = None
         self._entered_in: int | None = None
-        # Why calls fail; None while they can be made.
+        # Why calls fail; None while calls are possible.
         self._failure: ShellError | None = DaemonExited("the client was not entered")
 
     @classmethod
@@ -346,7 +346,7 @@ class SpawnedClient:
             raise copy.copy(self._failure)
 
     def _no_answer(self, said: str) -> ProtocolError:
-        """Return the error of entering when `start_timeout` has passed."""
+        """Return what entering raises after `start_timeout`."""
         assert self._child is not None
         sentence = f"the peer did not answer within {self._start_timeout:g} s (start_timeout){said}"
         last_words = self._child.last_words

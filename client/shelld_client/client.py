@@ -1,8 +1,8 @@
 """`AsyncClient`: the daemon's methods as coroutines.
 
 Any number of tasks of one event loop can use a client. Cancelling a task that awaits a call also
-cancels the call in the daemon: for `bash`, that kills the command and every process it started. A
-client may be exited in another task than it was entered in, but not on another event loop.
+cancels the call in the daemon: for `bash`, that kills the command and every process it started. You
+may leave a client in another task than the one that entered it, but not on another event loop.
 """
 
 from __future__ import annotations

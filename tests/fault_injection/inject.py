@@ -2,8 +2,8 @@
 
 `launcher` installs this in the daemon, its keeper and its runners. The test arms one *point* at a
 time, through a small file that all of these processes map: "the n-th time that this role gets to
-this line", or "makes this system call from this line". A process that gets to the point raises
-there, once.
+this line", or "makes this system call from this line". The first time that a process reaches the
+point, it raises an exception there.
 
 This module imports nothing but the standard library, as the keeper does.
 """

@@ -228,7 +228,7 @@ def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
 
 
 def _line(declaration: re.Match[bytes]) -> bytes:
-    """Return the line that makes a variable again.
+    """Return the line that restores a variable.
 
     A value may be older than the attributes. If bash assigned it to a variable that has them, it
     would change it, or evaluate it as an arithmetic expression, which can run commands. So the

@@ -29,7 +29,7 @@ class Moments:
         self._told = 0
 
     def tell(self, moment: Moment) -> None:
-        """Tell a moment, unless this one or a later one was told before."""
+        """Tell `listen` of a moment, unless it knows of this one or of a later one."""
         if moment <= self._told:
             return
         self._told = moment

@@ -227,7 +227,7 @@ class Runtime:
             try:
                 launch.hand_over(channel)
             except ConnectionError:
-                # The runner has just ended, or the keeper before it forked one.
+                # The runner has just ended; or the keeper has, before it forked a runner.
                 if not links.launch_again(launch):
                     raise
                 channel = links.channel

@@ -2,7 +2,7 @@
 
 A spare shell pays if a processor is idle while it starts, between two commands. On busy processors,
 it slows the running command down. Slow starts show that the processors are busy. Then no more spare
-shells start, until a single start tests it again after a pause, or after `retry_s`.
+shells start. After a pause, or after `retry_s`, a single start tests the processors again.
 """
 
 from __future__ import annotations
