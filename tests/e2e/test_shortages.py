@@ -153,7 +153,7 @@ def test_large_message_is_answered_at_any_memory_limit(member: str) -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         daemon.call("list_tools")
         daemon.bash("true")
-        for megabytes in [*range(4, 40, 4), *range(40, 200, 32)]:
+        for megabytes in (4, 12, 20, 28, 36, 72, 168):
             limit = address_space(daemon.pid) + (megabytes << 20)
             with limited(daemon.pid, resource.RLIMIT_AS, limit):
                 daemon.send_raw(message)
