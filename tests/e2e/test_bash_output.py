@@ -260,6 +260,12 @@ def test_filtered_wait_ends_at_matching_line(daemon: RawDaemon, tmp_path: Path) 
     assert result["stdoutRange"]["start"] == 0
 
 
+def test_filtered_wait_without_match_ends_with_shell(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 0.3; echo other")
+    result = read(daemon, bash_id, wait=600_000, filter="^ready")
+    assert (result["stdout"], result["isRunning"], result["exitCode"]) == ("", False, 0)
+
+
 @pytest.mark.parametrize("pattern", ["(", "[invalid(regex", "(?<=a*)b", "a{2,1}"])
 def test_bad_filter_is_refused_with_its_own_sentence(daemon: RawDaemon, pattern: str) -> None:
     bash_id = daemon.background("sleep 300")

@@ -89,6 +89,13 @@ def test_a_fresh_bash_is_made_again_by_nothing() -> None:
     assert again.script == state.script
 
 
+def test_variables_readonly_in_bash_are_left_out() -> None:
+    script = after("readonly mine=1").script
+    assert b"mine=" in script
+    for name in (b"BASHOPTS", b"BASH_VERSINFO", b"EUID", b"PPID", b"SHELLOPTS", b"UID"):
+        assert name not in script
+
+
 def test_states_are_kept_in_order_of_ends() -> None:
     session = Session("main", BASE, DumpFiles(), Mounts())
     assert session.keep(Left(dump_of("export A=1"))) is None

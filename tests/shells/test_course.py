@@ -74,6 +74,10 @@ def test_a_life_without_proof_is_not_over() -> None:
         assert {event for event, step in row.items() if step.state is State.OVER} <= proofs, state
 
 
+def test_no_time_limit_counts_for_leftovers() -> None:
+    assert DEADLINES[State.LEFTOVER] == {Event.KILL_DUE, Event.KEEPER_DUE}
+
+
 def test_each_action_is_asked_for_somewhere() -> None:
     asked = {action for row in TABLE.values() for step in row.values() for action in step.actions}
     assert asked == set(Action)
