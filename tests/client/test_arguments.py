@@ -91,12 +91,12 @@ def nested(levels: int, shape: str) -> Any:
 @pytest.mark.parametrize("shape", ["list", "mapping"])
 @pytest.mark.parametrize("levels", [1, 80, 600, 2_000, 100_000])
 async def test_deep_arguments_fail_only_their_call(
-    spawn: Spawn, tmp_path: Path, shape: str, levels: int
+    shell: Shell, tmp_path: Path, shape: str, levels: int
 ) -> None:
     gate, outputs = Gate(tmp_path / "gate"), list[str]()
     # The message, its params and the arguments are levels too.
     deepest = MAX_LEVELS - 3
-    async with spawn() as shell, anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
 
         async def call_beside() -> None:
             outputs.append((await shell.bash(f"{gate.wait}; echo made it")).stdout)

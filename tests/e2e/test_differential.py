@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,17 +34,29 @@ def home(environment: dict[str, str]) -> Path:
     return Path(environment["HOME"])
 
 
-@pytest.fixture(scope="module")
-def one_daemon(
-    request: pytest.FixtureRequest, environment: dict[str, str], home: Path
-) -> Iterator[RawDaemon]:
-    spares = request.param
-    with raw_daemon("--spare-shells", str(spares), env=environment, cwd=home) as daemon:
+@contextlib.contextmanager
+def running_daemon(
+    spare_shells: int, environment: dict[str, str], home: Path
+) -> Generator[RawDaemon]:
+    """Start a daemon. Check at the end that spare shells have run commands, or none has."""
+    with raw_daemon("--spare-shells", str(spare_shells), env=environment, cwd=home) as daemon:
         daemon.bash("true", session=None)
         yield daemon
         # How many depends on how busy the machine is.
         used = daemon.call("server_info")["counters"]["sparesUsed"]
-        assert bool(used) == bool(spares)
+        assert bool(used) == bool(spare_shells)
+
+
+@pytest.fixture(scope="module")
+def daemon_with_spares(environment: dict[str, str], home: Path) -> Iterator[RawDaemon]:
+    with running_daemon(8, environment, home) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def daemon_without_spares(environment: dict[str, str], home: Path) -> Iterator[RawDaemon]:
+    with running_daemon(0, environment, home) as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -90,38 +103,45 @@ def by_daemon(daemon: RawDaemon, command: str, session: str | None) -> Outcome:
     return Outcome(done["stdout"], without_pids(done["stderr"]), code)
 
 
-# A spare shell runs all of them; `make test` starts a bash for each third only.
-CASES = [
-    pytest.param(
-        spares,
-        command,
-        marks=[pytest.mark.long] if not spares and number % 3 else [],
-        id=f"{'spare' if spares else 'new'} shell-{command}",
-    )
-    for spares in (0, 8)
-    for number, command in enumerate(COMMANDS)
-]
+@pytest.mark.parametrize("command", COMMANDS)
+def test_spare_shell_does_what_bash_does(
+    daemon_with_spares: RawDaemon, command: str, environment: dict[str, str], home: Path
+) -> None:
+    assert_same_as_bash(daemon_with_spares, command, environment, home)
 
 
-@pytest.mark.parametrize(("one_daemon", "command"), CASES, indirect=["one_daemon"], scope="module")
-def test_command_output_equals_bash_output(
-    one_daemon: RawDaemon, command: str, environment: dict[str, str], home: Path
+# `make test` starts a bash for each third command only.
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.long] if number % 3 else [])
+        for number, command in enumerate(COMMANDS)
+    ],
+)
+def test_new_shell_does_what_bash_does(
+    daemon_without_spares: RawDaemon, command: str, environment: dict[str, str], home: Path
+) -> None:
+    assert_same_as_bash(daemon_without_spares, command, environment, home)
+
+
+def assert_same_as_bash(
+    daemon: RawDaemon, command: str, environment: dict[str, str], home: Path
 ) -> None:
     expected = by_bash(command, environment, home)
-    assert by_daemon(one_daemon, command, None) == expected
+    assert by_daemon(daemon, command, None) == expected
     if command in EXPECTED_DIFFERENCES:
         return
     # A session with nothing to remember, and one that remembers a variable.
     new, used = f"new: {command}", f"used: {command}"
     try:
-        one_daemon.bash("true", session=new)
-        assert by_daemon(one_daemon, command, new) == expected
-        one_daemon.bash("kept=1", session=used)
-        assert by_daemon(one_daemon, command, used) == expected
-        assert by_daemon(one_daemon, "echo on", used).stdout == "on\n"
+        daemon.bash("true", session=new)
+        assert by_daemon(daemon, command, new) == expected
+        daemon.bash("kept=1", session=used)
+        assert by_daemon(daemon, command, used) == expected
+        assert by_daemon(daemon, "echo on", used).stdout == "on\n"
     finally:
         for session in (new, used):
-            one_daemon.call("close_session", {"session": session})
+            daemon.call("close_session", {"session": session})
 
 
 def test_there_are_many_of_them() -> None:

@@ -345,7 +345,7 @@ def test_commands_find_their_state_on_busy_machine(daemon: RawDaemon) -> None:
     for _ in range(6):
         daemon.background("while :; do :; done", session="busy")
     home = os.environ["HOME"]
-    for number in range(50):
+    for number in range(20):
         session = str(number)
         daemon.bash("kept=1", session=session)
         shown = daemon.bash('echo "$kept $HOME"', session=session)
