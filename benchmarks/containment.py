@@ -1,7 +1,8 @@
 """The cost of containment.
 
-It measures a command through a runner, a kill until its proof, a stop, and a thousand shells. Every
-ratio is relative to a plain spawn in the same run, interleaved.
+It measures a command on a runner, a kill until the proof that nothing is left, the memory at rest,
+a stop, and a thousand shells. Every ratio is relative to a plain spawn in the same run,
+interleaved.
 
 Usage: python benchmarks/containment.py [--rounds N]
 """

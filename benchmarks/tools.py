@@ -47,7 +47,7 @@ def over_the_wire(rounds: int, pause: float, name: str) -> None:
 
 
 def over_mcp(rounds: int, pause: float, name: str) -> None:
-    """Measure both eras without a client library, whose own cost is another matter."""
+    """Measure MCP with and without a handshake; a client library would add its own cost."""
     meta: dict[str, object] = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},

@@ -83,7 +83,7 @@ async def run(shell: AsyncClient, model: ScriptedModel, task: str) -> str:
                 "is_error": not result.success,
             }
 
-        # Calls of one turn run at once; a cancelled agent takes its commands with it.
+        # Calls of one turn run at once; cancelling the agent cancels them, too.
         async with anyio.create_task_group() as tasks:
             for call in calls:
                 tasks.start_soon(execute, call)

@@ -158,7 +158,9 @@ def test_imports_have_no_circle() -> None:
 
 
 def modules_imported(path: Path, modules: set[str]) -> Iterator[str]:
-    """Yield those of `modules` that a file imports anywhere, also for types or in a function."""
+    """Yield the members of `modules` that a file imports, including imports for types and within
+    functions.
+    """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 # After this time, a contestant counts as not answering.
 LIMIT_S = 30.0
-# How long a contestant may exceed its own time limit before it answers that it was reached.
+# How long after its own time limit a contestant may take to report that the limit was reached.
 PATIENCE_S = 5.0
 
 
@@ -42,7 +42,7 @@ class Contestant(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Prepare for the first command, or for starting it."""
+        """Prepare to run commands: for example, start the server."""
 
     @abstractmethod
     def close(self) -> None:
@@ -50,7 +50,9 @@ class Contestant(ABC):
 
     @abstractmethod
     def server_pids(self) -> list[int]:
-        """Return the pids between the program and its commands; none if it starts them itself."""
+        """Return the pids between the program and its commands; none if the program starts them
+        itself.
+        """
 
     @abstractmethod
     def ping(self) -> None:

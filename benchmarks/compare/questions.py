@@ -122,7 +122,7 @@ def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
                 # Reset the peak, see proc(5).
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
             answer = contestant.run(command, timeout_s=LARGE_LIMIT_S)
-            # Negative if a process that waited for a command has run it and ended.
+            # Negative if a process has run the command and ended.
             growth = [memory_mb(pid, "status", "VmHWM") - before[pid] for pid in pids]
         memory = sum(more for more in growth if more > 0)
         return {figure: [answer.seconds], f"{figure}_memory": [memory]}

@@ -28,7 +28,9 @@ BASH = "/bin/bash"
 
 
 class OwnProgram(Contestant):
-    """A program that starts its commands itself. `program`, which takes a command, can crash."""
+    """A program that starts its commands itself. `program` is Python source that runs the command
+    in its argument; `crash_during` kills it.
+    """
 
     version = platform.python_version()
     program: str
@@ -83,7 +85,7 @@ class SubprocessRun(OwnProgram):
 
 
 class OnALoop(OwnProgram):
-    """A program that needs an event loop, which runs from call to call."""
+    """A program that needs an event loop, and keeps it between calls."""
 
     def open(self) -> None:
         self._runner = asyncio.Runner()

@@ -56,7 +56,7 @@
    (shelld--connect) method params
    :success-fn on-result
    :error-fn (lambda (failure) (message "shelld: %s" (plist-get failure :message)))
-   ;; How long a command may take, the daemon decides.
+   ;; The daemon decides how long a command may take.
    :timeout nil))
 
 (defun shelld--buffer (command)

@@ -1,4 +1,5 @@
--- Run shell commands from Neovim: into a buffer, followed while they run, ended for sure.
+-- Run shell commands from Neovim: show their output in a buffer, follow them while they run, end
+-- them reliably.
 --
 -- Copy this file to ~/.config/nvim/plugin/, and have `shelld` on the PATH (or set g:shelld_command).
 --
@@ -7,7 +8,8 @@
 --   :ShelldKill               in its buffer: end it, with everything it has started
 --
 -- It speaks to the daemon with the client that Neovim has for language servers. Commands share one
--- session, as in a terminal: `:Shelld cd build` counts for the next one. With Neovim, all of them end.
+-- session, as in a terminal: `:Shelld cd build` also applies to the next one. All of them end with
+-- Neovim.
 
 local rpc
 

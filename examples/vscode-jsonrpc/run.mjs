@@ -12,7 +12,7 @@ import rpc from "vscode-jsonrpc/node";
 const command = process.argv[2] ?? "echo hello";
 const [program, ...args] = (process.env.SHELLD ?? "shelld").split(" ");
 
-// --clientProcessId: should this process be killed, the daemon ends, and with it all it runs.
+// --clientProcessId: if this process is killed, the daemon ends, with everything it runs.
 const daemon = spawn(program, [...args, "--stdio", `--clientProcessId=${process.pid}`], {
   stdio: ["pipe", "pipe", "inherit"],
 });

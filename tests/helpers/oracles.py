@@ -140,7 +140,7 @@ class Freezer:
 
     @contextlib.contextmanager
     def holding(self, pid: int) -> Generator[None]:
-        """Freeze a process for the length of the block, which must order its death."""
+        """Freeze a process while the block runs; the block must cause its death."""
         (self._path / "cgroup.procs").write_text(str(pid))
         (self._path / "freezer.state").write_text("FROZEN")
         wait_for(lambda: self._state() == "FROZEN", "the freeze")

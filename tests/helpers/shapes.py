@@ -16,7 +16,9 @@ PYTHON = f"{sys.executable} -S"
 
 
 class Shape(NamedTuple):
-    """`script` writes "ready" to fd 9 `ready` times once it has hidden. `waits`: bash stays too."""
+    """`script` writes the line "ready" to fd 9, `ready` times in all, once its processes have
+    hidden. `waits`: bash then waits for its children, and sleeps.
+    """
 
     script: str
     ready: int = 1

@@ -1,4 +1,6 @@
-"""One daemon for many tests: a test finds it as new, except for its ids and its counters."""
+"""One daemon for many tests: each test finds it in its initial state, except for its ids and
+counters.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 # The processes of the daemon itself: the keeper and its runners, searches for filters, and spare
-# shells, of which commands without a session leave some.
+# shells, some of which remain after commands without a session.
 _OWN_PROCESSES = (b"\0-I\0-S\0-c\0", b"filters/main.py", b"# shelld ")
 
 

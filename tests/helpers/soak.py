@@ -1,9 +1,9 @@
 """Make many calls of all kinds and check for leaks: a long run, and a short one in the tests.
 
 Commands end, fail, hang, hide, write much output and are killed, in sessions that come and go. The
-client also reads, cancels, sends nonsense, at times does not read, and kills runners and bashes
-from outside. Every request gets exactly one answer. The run samples the daemon's memory,
-descriptors, threads, processes and files again and again; they must not grow.
+client also reads output, cancels, sends nonsense, sometimes stops reading for a moment, and kills
+processes below the daemon. Every request gets exactly one answer. The run samples the daemon's
+memory, descriptors, threads, processes and files again and again; they must not grow.
 
 Usage: python -m soak [--calls N] [--seed N], with tests/helpers on the path; `make soak` does so.
 """
@@ -36,7 +36,7 @@ MAX_GROWTH_MB = 5.0
 # The descriptors that the daemon holds for one spare shell, which may exist at any moment.
 SPARE_DESCRIPTORS = 12
 
-# JSON-RPC's internal error, and an error that nothing here may cause.
+# JSON-RPC's internal error, and `shutting_down`, which nothing here may cause.
 UNEXPECTED = {-32603, 1006}
 
 COMMANDS = [
@@ -252,7 +252,7 @@ ACTIONS: dict[Callable[[Soak], None], float] = {
 def run(
     calls: int, seed: int, *, every: int, say: Callable[[str], None], rest_s: float = 0.0
 ) -> list[Sample]:
-    """Make `calls` calls; return one sample for each `every` of them. Raise AssertionError.
+    """Make `calls` calls; return one sample per `every` calls. Raise AssertionError.
 
     `rest_s` is how long the daemon rests before the first and the last sample.
     """

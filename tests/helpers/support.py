@@ -246,7 +246,7 @@ class RawDaemon:
         return cast("Json", answer["error"])
 
     def wait_for_spare(self) -> int:
-        """Return the pid of the spare shell that the only session in use takes next."""
+        """Return the pid of the spare shell that is used next; assumes a single session."""
         waiting: list[int] = []
 
         def one_waits() -> bool:
@@ -259,7 +259,7 @@ class RawDaemon:
         return waiting[0]
 
     def forget_answers(self) -> None:
-        """Drop what was received and never claimed."""
+        """Drop the answers that were received but never claimed."""
         self._unclaimed.clear()
 
     def bash(self, command: str, **params: Any) -> Json:

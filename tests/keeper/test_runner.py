@@ -83,7 +83,7 @@ class Run:
             self.messages += [message for message, _ in received]
 
     def until_empty(self) -> None:
-        """Wait until nothing is left, which one of two messages reports."""
+        """Wait until nothing is left; either of two messages reports this."""
         if not self.until(EXITED)[-1]:
             self.until(EMPTY)
 
@@ -144,8 +144,8 @@ def test_command_abandoned_before_its_runner_never_runs(
 def test_late_kill_spares_the_next_command(pool: RunnerPool) -> None:
     run = Run(pool, b"true")
     run.until_empty()
-    # Stop both, as the keeper would continue a runner. So the kill and the next command arrive
-    # together.
+    # Stop the keeper, too: it would continue a stopped runner. So the kill and the next command
+    # arrive together.
     stopped = [parent_of(run.runner), run.runner]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
@@ -646,7 +646,7 @@ def test_deaf_keeper_ends_no_working_runner(altered_pool: RunnerPool) -> None:
     run.channel.close()
 
 
-# The kill is late from the start, and its first rounds have no effect.
+# The kill deadline is 0, and the first rounds have no effect.
 _LATE_AND_WEAK = """
 import shelld.keeper.channel as channel, shelld.keeper.cgroup as cgroup, shelld.keeper.tree as tree
 import shelld.keeper.orphan_reaper as orphan_reaper

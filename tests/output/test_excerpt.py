@@ -53,7 +53,7 @@ async def test_read_output_is_not_missing_once_dropped() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(look)
-        # It has read, and lets other tasks run first.
+        # The reader has read the text, and lets other tasks run before it returns.
         await anyio.lowlevel.checkpoint()
         output.forget()
     assert (len(reads[0].text), reads[0].dropped) == (100_000, 0)

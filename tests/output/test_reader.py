@@ -1,4 +1,4 @@
-"""What a call gets of a stream: the head, or the new text, in steps that let other tasks run."""
+"""What a call reads from a stream: the head, or the new text, in steps that let other tasks run."""
 
 from __future__ import annotations
 

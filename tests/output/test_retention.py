@@ -70,7 +70,7 @@ def test_replaced_stream_has_only_the_new_text() -> None:
     store = output.stdout.store
     assert (store.written, store.dropped, store.read(0, 100).data) == (3, 0, b"new")
     assert output.stored_blocks == 1
-    # It shares the room as before, and a quarter is its head again.
+    # It shares the room as before, and again keeps a quarter of it for its head.
     output.append(output.stdout, bytes(5 * BLOCK_BYTES))
     assert store.kept + output.stderr.store.kept == 4 * BLOCK_BYTES + 2
     assert store.read(0, MANY).data == b"new" + bytes(BLOCK_BYTES - 3)

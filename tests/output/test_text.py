@@ -49,7 +49,8 @@ def test_invalid_bytes_are_replaced_and_controls_kept(data: bytes, text: str) ->
         ("long state\rshort\n", "short\n"),
         ("a\r1\r2\nb\r3\n", "2\n3\n"),
         ("\rfirst", "first"),
-        # No state follows: this is a line end, or the state is still current.
+        # No new text follows the return: it belongs to a line end, or the text before it is still
+        # current.
         ("a\r\nb\r\n", "a\r\nb\r\n"),
         ("50%\r", "50%\r"),
         ("a\rb\r\n", "b\r\n"),
@@ -198,8 +199,8 @@ def test_reads_of_any_size_give_the_same_text(data: bytes, size: int, strip: boo
     texts = read_to_end(stored(data), size, strip=strip)
     whole = text_of(data, strip=strip)
     text = joined(texts, strip=strip)
-    # Every line ends where the output ends. A return there is dropped if it is read together with
-    # the end of the output.
+    # The end of the output also ends its last line. A return there is dropped if it is read
+    # together with the end of the output.
     assert text.rstrip("\r") == whole.rstrip("\r")
 
 

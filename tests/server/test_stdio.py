@@ -88,8 +88,8 @@ async def test_taken_output_is_not_kept() -> None:
     references = sys.getrefcount(data)
     with anyio.fail_after(10):
         output.write(data)
-        # The pipe has its beginning, the queue a copy of the rest: only a second write is kept as
-        # is.
+        # The pipe has taken the beginning, and the queue holds a view of the rest; a second write
+        # is queued whole.
         output.write(data)
         await anyio.to_thread.run_sync(read_all, read, 2 * len(data))
         while sys.getrefcount(data) != references:

@@ -101,7 +101,7 @@ async def test_surrogate_escapes_become_their_bytes() -> None:
 
 
 def test_manager_needs_only_asyncio() -> None:
-    """Event loop callbacks run in no task, where nobody can ask which library runs."""
+    """Event loop callbacks run outside any task, where anyio cannot detect the async library."""
 
     async def main() -> list[ShellStatus]:
         async with Manager() as manager:
@@ -461,7 +461,8 @@ async def test_leftovers_are_named_or_reported_lost() -> None:
 async def test_killed_runner_and_keeper_end_the_session(
     tmp_path: Path,
 ) -> None:
-    # The most that is possible where this program knows the pid but does not adopt orphans.
+    # This program adopts no orphans, so it can kill only the session of the bash whose pid it
+    # knows.
     gate = Gate(tmp_path / "gate")
     command = (
         f"sleep 300 & echo $! > {tmp_path}/pid; {gate.wait}; "

@@ -41,7 +41,7 @@
 (defvar report nil)
 (defun report (name value) (push (cons name value) report))
 
-;; No params are sent as null.
+;; Without params, this library sends null.
 (report 'ping (null (call :ping)))
 (let ((result (call :bash :command "echo out; echo err >&2; exit 3")))
   (report 'foreground (vector (plist-get result :stdout) (plist-get result :stderr)

@@ -1,5 +1,5 @@
--- What a plugin for Neovim would do, with the library that speaks to language servers there.
--- Reports to the file $REPORT, as JSON. The daemon's command is in $DAEMON, as a JSON array.
+-- What a Neovim plugin would do, with Neovim's library for language servers. Reports to the file
+-- $REPORT, as JSON. The daemon's command is in $DAEMON, as a JSON array.
 
 local command = vim.fn.json_decode(vim.env.DAEMON)
 local errors = {}
@@ -58,7 +58,7 @@ local waiting = send("bash_output", { bash_id = job.bash_id, wait = 60000, ["unt
 report.killed = call("kill_shell", { shell_id = job.bash_id }).status
 report.waited = await(waiting).status
 
--- A cancelled request is answered; but this library keeps that to itself.
+-- A cancelled request is answered, but this library does not report the answer.
 local slow = send("bash", { command = "sleep 300", description = "to be cancelled" })
 local function status_of_slow()
   for _, shell in ipairs(call("list_shells", { session = "main" }).shells) do

@@ -1,7 +1,7 @@
-"""GNU bash's own test suite as commands: the daemon shows the same as plain ``bash -c``.
+"""GNU bash's own test suite as commands: the results must equal those of plain ``bash -c``.
 
-The suite has another licence and is not part of this repository. The test fetches it as the source
-package of bash, from the source of the system's packages, and uses it in a temporary directory.
+The suite has another licence and is not part of this repository. The test downloads bash's source
+package from the system's package sources, and uses it in a temporary directory.
 """
 
 from __future__ import annotations

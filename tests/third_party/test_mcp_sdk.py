@@ -39,7 +39,7 @@ class Host:
 
 @asynccontextmanager
 async def connected(mode: str) -> AsyncGenerator[Host]:
-    """Yield a host; its end leaves nothing behind."""
+    """Yield a host; check that nothing is left when it ends."""
     before = set(children(os.getpid()))
     with anyio.fail_after(40):
         async with Client(SHELLD, mode=mode) as client:

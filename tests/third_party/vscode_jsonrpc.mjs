@@ -1,5 +1,5 @@
-// What an extension of VS Code would do, with the library that those use. Reports on stdout, as JSON.
-// Usage: node vscode_jsonrpc.mjs COMMAND [ARGUMENT ...]
+// What a VS Code extension would do, with the library that such extensions use. Reports on stdout,
+// as JSON. Usage: node vscode_jsonrpc.mjs COMMAND [ARGUMENT ...]
 
 import { spawn } from "node:child_process";
 import rpc from "vscode-jsonrpc/node";

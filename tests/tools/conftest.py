@@ -30,7 +30,7 @@ def client() -> Iterator[Client]:
 
 @pytest.fixture(params=["in the program", "over the wire"])
 async def call(request: pytest.FixtureRequest, client: Client) -> AsyncIterator[Tools]:
-    """Executes a tool, and returns what came of it."""
+    """Executes a tool and returns its result."""
     if request.param == "over the wire":
 
         async def over_the_wire(name: str, /, *, context: Any = None, **params: Any) -> ToolResult:

@@ -89,7 +89,7 @@ async def test_lines_that_do_not_match_are_counted(call: Tools) -> None:
         "without it, stdout_offset=0 stderr_offset=0 reads them)"
     )
     assert status.startswith("[Status: running.")
-    # The shared position is then behind the lines, and there is nothing new.
+    # This read moves the shared position past the lines, so the next one finds nothing new.
     await call("BashOutput", bash_id=bash_id)
     result = await call("BashOutput", bash_id=bash_id, filter="Listening")
     assert ok(result).startswith("(no new output)")

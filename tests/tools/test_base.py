@@ -306,7 +306,7 @@ async def test_changed_default_ends_with_its_call() -> None:
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
 def test_a_tool_that_would_end_its_caller_fails(error: type[BaseException]) -> None:
     async def end(_context: ExecutionContext, message: str) -> Any:
-        # A cancelled task of the tool itself raises this.
+        # A tool that awaits a cancelled task of its own raises CancelledError.
         raise error
 
     result = asyncio.run(Sample(work=end).execute(CONTEXT, message="hi"))

@@ -88,7 +88,9 @@ def cancel_own_task() -> None:
 
 
 class Ending(Reverse):
-    """A tool that raises what ends a program, cancels its own task, or returns a non-result."""
+    """A tool that raises an exception that ends programs, cancels its own task, or returns an
+    invalid result.
+    """
 
     @property
     def name(self) -> str:
@@ -136,7 +138,7 @@ tasks: list[asyncio.Task[Any]] = []
 
 
 class Staying(Reverse):
-    """A tool that does not end when cancelled, or leaves behind something that does not."""
+    """A tool that does not end when cancelled, or leaves behind a task or thread that does not."""
 
     @property
     def name(self) -> str:
