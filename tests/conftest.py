@@ -50,7 +50,7 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest) -> Iterator[None]:
     """Check after every test that it leaves nothing behind."""
     if "shared_daemon" in request.fixturenames:
-        # It outlives the test, so it starts before.
+        # The shared daemon outlives the test, so start it before recording what exists.
         request.getfixturevalue("shared_daemon").get()
     before = Resources.now()
     yield

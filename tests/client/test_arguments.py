@@ -36,7 +36,7 @@ async def shell(kind: str) -> AsyncIterator[Shell]:
 
 Ask = Callable[[Any, Any], Awaitable[Any]]
 
-# By parameter name, a call that gives the parameter a value.
+# For each parameter name, a function that makes a call with a value for the parameter.
 NUMBERS: dict[str, Ask] = {
     "timeout": lambda shell, value: shell.bash("true", timeout=value),
     "wait": lambda shell, value: shell.bash_output("x", wait=value),

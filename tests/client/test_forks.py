@@ -98,7 +98,8 @@ async def test_a_forked_child_leaves_an_async_client(anyio_backend: str) -> None
             step(client.__aexit__(None, None, None))
 
         assert in_child(use) == 0
-        # The child has taken nothing from the event loop's state that it shares with its parent.
+        # The child has removed nothing from the epoll instance that it shares with its parent's
+        # event loop.
         with anyio.fail_after(20):
             assert (await client.bash("echo still")).stdout == "still\n"
 
@@ -121,7 +122,7 @@ def test_thread_of_forked_child_can_enter_client() -> None:
             entered.append(own.bash("echo own").stdout)
 
     def work() -> None:
-        # This thread may get the same identifier as the other client's thread has in the parent.
+        # This thread may have the same identifier as the other client's thread in the parent.
         thread = threading.Thread(target=enter)
         thread.start()
         thread.join()

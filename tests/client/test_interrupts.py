@@ -98,7 +98,8 @@ def test_entering_can_be_interrupted_at_every_step(first: int) -> None:
     assert step > 100
 
 
-# A peer that reads only whole messages, and answers only while every call has been cancelled.
+# A peer that accepts only whole messages, and answers a ping only once every call has been
+# cancelled.
 STRICT = """
 import json, sys
 running = set()

@@ -68,7 +68,9 @@ def test_nested_call_returns_at_every_step(size: int) -> None:
 
 
 def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> None:
-    """Trace the pump's thread from the next message on, with the last of `interlopers`."""
+    """Trace the pump's thread from its next message on, with an interloper popped from
+    `interlopers`.
+    """
     receive = Client._receive  # pyright: ignore[reportPrivateUsage]
 
     def traced(client: Client, data: bytes) -> None:
@@ -203,7 +205,9 @@ def test_calls_during_entering_fail_or_return() -> None:
 
 
 class CallingHandler(logging.Handler):
-    """Makes a call, while holding its lock, for each record that is not the client's own."""
+    """For each record that is not the client's own, makes a call while holding the handler's
+    lock.
+    """
 
     def __init__(self) -> None:
         super().__init__()

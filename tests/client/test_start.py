@@ -199,7 +199,8 @@ def test_a_program_that_starts_too_late_is_ended(monkeypatch: pytest.MonkeyPatch
     popen = subprocess.Popen
 
     def start_late(*args: Any, **options: Any) -> Any:
-        # `Popen` waits this way when another fork at that moment holds a pipe that it reads.
+        # `Popen` waits like this while another child, forked at the same moment, holds the other
+        # end of its pipe.
         assert may_start.wait(20)
         process = popen(*args, **options)
         pids.append(process.pid)

@@ -87,7 +87,7 @@ def test_killed_daemon_ends_fifty_shells_of_all_shapes(tmp_path: Path, mechanism
     os.mkfifo(tmp_path / "fifo")
     daemon = RawDaemon("--containment", mechanism, prefix=cgroup.prefix)
     try:
-        # The matrix covers the shape that takes all processor time.
+        # Leave out the shape that takes all processor time: the matrix covers it.
         crowd = [shape for name, shape in SHAPES.items() if name != "sixteen comets"]
         crowd += [SHAPES["children"]] * (SHELLS - len(crowd))
         for shape in crowd:

@@ -154,7 +154,7 @@ def test_keeper_failing_after_wakeup_checks_children_again(tmp_path: Path) -> No
         (runner,) = [pid for pid in children(keeper) if shell["pid"] in children(pid)]
         (tmp_path / "new").write_text("ValueError")
         os.rename(tmp_path / "new", tmp_path / "armed")
-        # The keeper gets no other signal of this death, and its handling of this one fails.
+        # This death wakes the keeper only once, and `_reap` then fails.
         os.kill(runner, signal.SIGKILL)
         wait_for((tmp_path / "fired").exists, "the failure")
         wait_for_end = {"bash_id": shell["bash_id"], "wait": 15_000, "until": "exit"}

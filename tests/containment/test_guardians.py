@@ -133,7 +133,7 @@ def test_keeper_is_started_when_needed(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     # It also writes more to stderr than a pipe holds.
     boot = f"import os; open({str(starts)!r}, 'a').write('x'); os.write(2, bytes(1 << 20)); [][0]"
-    # Every life is short, however slow the machine is.
+    # Every keeper counts as short-lived, however slow the machine is.
     command = altered_daemon(
         {"shelld.keeper.pool._BOOT": boot, "shelld.keeper.pool.MIN_KEEPER_LIFE_S": 300}
     )

@@ -73,7 +73,7 @@ def test_runner_without_descriptors_reports_exit_code(mechanism: str, tmp_path: 
             gate.open()
             result = daemon.answer(request_id)["result"]
             assert (result["status"], result["exitCode"]) == ("failed", 3)
-            # The runner has set its limit back, and sees what is left.
+            # The runner has restored its limit, so it can find the leftover processes.
             assert [is_alive(pid) for pid in result["leftover"]] == [True]
             assert "reason" not in result
         assert daemon.bash("echo next")["stdout"] == "next\n"
@@ -110,7 +110,8 @@ def test_a_keeper_without_descriptors_gets_them_back(mechanism: str) -> None:
 
 
 def test_environment_is_refused_without_descriptors() -> None:
-    # This does not fit into a message. It travels as a file, which cannot be opened either.
+    # This does not fit into a message. The daemon sends it as a file, whose descriptor the runner
+    # cannot receive.
     env = {f"NAME_{number}": "x" * 1000 for number in range(100)}
     with raw_daemon("--spare-shells", "0") as daemon:
         daemon.bash("true")
@@ -182,7 +183,7 @@ def test_a_limited_runner_that_cannot_start_a_command_is_replaced() -> None:
     with raw_daemon("--spare-shells", "0") as daemon:
         daemon.bash("true")
         (runner,) = children(keeper_of(daemon))
-        # As if the runner had been born while memory was short.
+        # Simulate a runner that was forked while memory was short.
         resource.prlimit(runner, resource.RLIMIT_AS, (1_000_000, resource.RLIM_INFINITY))
         assert daemon.fail("bash", {"command": "true"})["data"]["kind"] == "resource_exhausted"
         assert daemon.bash("echo next")["stdout"] == "next\n"

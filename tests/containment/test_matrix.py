@@ -45,8 +45,7 @@ class Scene(NamedTuple):
     def wait_until_hidden(self) -> None:
         self.witness.wait_for_lines(self.shape.ready)
         if self.has_spares:
-            # Have the only spare shell wait now, so that none starts while the test counts
-            # processes.
+            # Wait for the only spare shell, so that none starts while the test counts processes.
             self.daemon.bash("true", session="other")
             self.daemon.wait_for_spare()
 
@@ -168,7 +167,7 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
 
 
 def end_by_timeout(scene: Scene) -> None:
-    # On a busy machine, a crowd takes seconds to hide, which must come before the timeout.
+    # On a busy machine, a crowd takes seconds to hide, and must have hidden before the timeout.
     timeout_ms = 8_000 if scene.shape.ready > 3 else 2_000
     error = scene.daemon.answer(scene.start_in_foreground(timeout=timeout_ms))["error"]
     assert (error["code"], error["data"]["status"]) == (1001, "timeout")

@@ -41,7 +41,9 @@ def is_running(pid: int) -> bool:
 
 
 class Foreign(NamedTuple):
-    """A command that runs another user's program; whether the user of the command may kill it."""
+    """A command that runs a program as another user, and whether the command's user may kill that
+    program.
+    """
 
     command: str
     can_be_killed: bool

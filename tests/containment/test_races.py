@@ -139,7 +139,7 @@ def test_commands_survive_killed_runners_and_keepers(daemon: RawDaemon, count: i
         for request_id, command in asked.items():
             answer = daemon.answer(request_id)
             if "error" in answer:
-                # Its runner was to come from a keeper that had just been killed.
+                # The keeper that was to fork its runner had just been killed.
                 assert answer["error"]["data"] == {
                     "kind": "resource_exhausted",
                     "limit": "processes",

@@ -49,7 +49,7 @@ def test_the_same_when_the_runner_was_killed(new_daemon: RawDaemon, freezer: Fre
         read = new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
         assert new_daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
-        # A second call can only repeat this.
+        # `kill_shell` can only report the same survivor.
         killed = new_daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
         assert (killed["survivors"], killed["alreadyStopped"]) == ([stuck], False)
         # Another lost command does not claim these leftover processes.
@@ -199,7 +199,7 @@ def command_of(pid: int) -> str:
 
 # The processes and threads that the user of these tests may have.
 LIMITED = ["prlimit", "--nproc=60"]
-# Takes all that are left.
+# Forks until the limit is reached.
 FILL = """
 import os, time
 try:

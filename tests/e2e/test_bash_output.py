@@ -355,7 +355,7 @@ def test_discarded_output_is_counted_exactly() -> None:
         assert len(kept) == 8192
         assert dropped == total - 8192
         whole = "".join(f"{number:05}\n" for number in range(1, 10_001))
-        # A quarter of the limit keeps the head.
+        # The head gets a quarter of the limit.
         assert kept == whole[:2048] + whole[-6144:]
 
 

@@ -78,7 +78,8 @@ def test_env_of_call_ends_with_its_command(daemon: RawDaemon, session: str, call
     look = f"declare -p {call.names} 2>/dev/null; echo $X$Y"
     daemon.bash(call.before, session=session)
     first = daemon.bash(look, session=session)["stdout"]
-    # A command that may leave no state, one that leaves the old state, one that leaves a change.
+    # The first command may write no state, the second writes the old state, and the third a changed
+    # one.
     for start, end in (("", ""), (":; ", "; :"), ("Y=; ", "")):
         result = daemon.bash(f"{start}{call.command}{end}", session=session, env=call.env)
         assert (result["stdout"], result["stderr"]) == (f"{call.shown}\n", "")

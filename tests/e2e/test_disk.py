@@ -48,7 +48,7 @@ def test_full_disk_loses_output_only(small_disk: Path) -> None:
         bash_id = daemon.background(records(total))
         wait_for_end(daemon, bash_id)
         kept, dropped = check_all(daemon, bash_id, total)
-        # The kept bytes: what fits the disk, up to a block less, plus what is in memory.
+        # The daemon keeps what fits on the disk, up to a block less, and what is in memory.
         assert kept + dropped == total
         assert 900_000 < kept < 1_200_000
 

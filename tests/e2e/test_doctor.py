@@ -19,7 +19,9 @@ CHECKS = [
 
 
 def examine(*options: str, more: Sequence[str] = ()) -> tuple[int, dict[str, Json]]:
-    """Return the exit code and the findings by check. `more`: reports besides the usual checks."""
+    """Return the exit code and the findings by check. `more`: checks that are reported besides the
+    usual ones.
+    """
     command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor", "--json", "--"]
     ended = subprocess.run(
         [*command, *options], capture_output=True, text=True, timeout=50, check=False

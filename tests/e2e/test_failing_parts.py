@@ -63,7 +63,7 @@ def test_stop_continues_after_failed_stage(function: str) -> None:
         wait_for(lambda: not is_alive(started["pid"]), "the end of the command")
 
 
-# Floods delay each of the first turns of the daemon's task for SIGCHLD. During the last flood, a
+# A flood of signals delays each of the first three calls of `clean_up`. During the last flood, a
 # signal arrives that must stop the daemon.
 _FLOODED_DAEMON = """
 import signal, sys

@@ -1,4 +1,4 @@
-"""MCP on the wire, message by message: both eras, what each offers and what neither shows."""
+"""MCP on the wire, message by message: what each of the two eras offers and refuses."""
 
 from __future__ import annotations
 

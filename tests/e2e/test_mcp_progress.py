@@ -89,7 +89,7 @@ def test_cancelled_kills_and_gets_no_answer(daemon: RawDaemon) -> None:
     sleepers = running_below(daemon.pid, "3141")
     daemon.notify("notifications/cancelled", {"requestId": request, "reason": "enough"})
     wait_for(lambda: not any(map(is_alive, sleepers)), "their end")
-    # Reports may precede it, but the only answer is that of the ping.
+    # Progress notifications may come before the ping's answer, but no other answer does.
     assert all("id" not in message for message in messages_before(daemon, daemon.request("ping")))
 
 

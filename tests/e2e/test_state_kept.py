@@ -119,7 +119,8 @@ def test_next_command_has_previous_state(
 @pytest.mark.parametrize("options", ["IFS=0", "IFS=12", "set +B", "set -k"])
 def test_traps_work_under_all_options(daemon: RawDaemon, session: str, options: str) -> None:
     command = f"{options}; trap 'echo usr' USR1; echo $?; trap 'echo bye' EXIT; trap x NO; trap"
-    # The daemon does the same: the caller of the tests may ignore signals, which `trap` lists.
+    # Reset ignored signals, as the daemon does: the caller of the tests may ignore some, and `trap`
+    # lists them.
     bash = ["env", "--default-signal", "bash", "-c", command]
     plain = subprocess.run(bash, capture_output=True, text=True, check=False)
     result = daemon.bash(f"{command}; X=1", session=session)

@@ -85,7 +85,8 @@ def test_flags_of_inherited_streams_are_left_alone() -> None:
 
 
 def test_only_the_protocol_reaches_stdout(tmp_path: Path) -> None:
-    # When the daemon loads this module, it prints, from Python and directly to the descriptor.
+    # The daemon loads this module, which prints at exit, from Python and directly to the
+    # descriptor.
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os\n"
         "atexit.register(lambda: (print('printed'), os.write(1, b'written\\n')))\n"

@@ -434,7 +434,7 @@ def test_shell_found_while_the_scope_is_left_can_be_awaited(
     async def kill_all(manager: Manager, grace_ms: int | None = None) -> int:
         for waiter in waiters:
             waiter.start()
-            # Without the mistake that this test is about, it ends at once.
+            # A correct manager ends this wait at once.
             await anyio.to_thread.run_sync(waiter.join, 1)
         return await original(manager, grace_ms)
 

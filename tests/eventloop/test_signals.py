@@ -29,13 +29,14 @@ def test_handlers_are_as_before() -> None:
 
     async def main() -> None:
         with received(signal.SIGUSR1):
-            # SIGURG serves to find out how signals wake the event loop.
+            # `received` has used SIGURG to find out how signals wake the event loop, and has
+            # restored its handler.
             assert signal.getsignal(signal.SIGURG) is handler
 
     try:
         asyncio.run(main())
         assert [signal.getsignal(number) for number in numbers] == [handler, handler]
-        # Otherwise the next event loop would get the descriptor of a closed one.
+        # No wakeup descriptor of the closed event loop is left.
         assert signal.set_wakeup_fd(-1) == -1
     finally:
         for number, previous in zip(numbers, before, strict=True):

@@ -192,7 +192,7 @@ async def test_a_job_that_raises_ends_alone(
         workers.close()
     assert dict(failed) == {"bad": error, "bad for its owner": error}
     assert sorted(done) == ["first", "second", "third"]
-    # The owner reports the first failure itself if it is unexpected.
+    # `on_fault` reports the errors of jobs; the pool reports only an error of `on_fault` itself.
     assert faults.count() == before + 1
     assert [record.getMessage() for record in caplog.records] == [
         "unexpected error in the end of a task"

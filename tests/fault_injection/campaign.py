@@ -37,7 +37,7 @@ _SAFE_LINE = re.compile(
     rf"|[\w.]+(?:: [^=]+| = [\w.]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
     rf"|(?:if|while|elif) {_TEST}(?: (?:and|or) {_TEST})*:|for \w+ in \({_VALUE}, {_VALUE}\):"
     rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|os\.close\((?:{_VALUE}|[\w.]+\.pop\(\))\)"
-    # Python reaches this line again when it leaves the block, where none of our code runs.
+    # Python reaches this line again when it leaves the block; none of our code runs at that moment.
     r"|(?:async )?with .*"
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
@@ -54,7 +54,9 @@ _MAX_IDLE_POLLERS = 8
 
 
 class Point(NamedTuple):
-    """At its `time`-th visit, `call` fails with `errno`; if `call` is None, the line raises."""
+    """At the `time`-th visit of the line, `call` fails with `errno`; if `call` is None, the line
+    raises.
+    """
 
     role: str
     file: str
@@ -69,7 +71,9 @@ class Point(NamedTuple):
 
 
 class Faulty:
-    """A daemon with an injector in it. With `record`, it writes points to that file instead."""
+    """A daemon with an injector in it. With `record`, the injector writes points to that file and
+    injects nothing.
+    """
 
     def __init__(self, folder: Path, record: Path | None = None) -> None:
         path = folder / "control"

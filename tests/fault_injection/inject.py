@@ -28,7 +28,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 SIZE: Final = 4096
-# The first byte changes whenever another point is armed. The second counts how often it fired.
+# The first byte changes whenever another point is armed. The second is 1 once the point has fired.
 _VERSION: Final = 0
 _FIRED: Final = 1
 _TEXT: Final = 8
@@ -64,8 +64,8 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 }
 
 
-# Makes the injector trace again and collect garbage. Harmless to a process without a handler for
-# it, or one that has removed its handler because it ends.
+# Makes the injector trace again and collect garbage. A process that has no handler for it, or has
+# removed its handler because it ends, ignores the signal.
 COLLECT: Final = signal.SIGURG
 
 # The originals, before any replacement.

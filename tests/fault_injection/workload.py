@@ -14,7 +14,7 @@ from support import Json, RawDaemon
 # Appears in the command line of every process that a command starts and that would live on.
 MARK = "3141.59"
 
-# The guard's reason when its own code fails, for which it never refuses a command.
+# The guard's reason when its own code fails; it never refuses a command for that reason.
 GUARD_FAILED = "it cannot be followed"
 
 ANSWER_S = 20.0
@@ -69,7 +69,7 @@ class Workload:
             if message.get("id") == request_id:
                 return message
             if message.get("id") is None and "error" in message:
-                # A message with an unknown id. It stands for the one in flight.
+                # A message with an unknown id. Take it as the answer to the request in flight.
                 return message
             if "method" not in message:
                 raise ViolationError(f"an answer that nobody waits for: {str(message)[:600]}")

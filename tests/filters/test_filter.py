@@ -27,7 +27,7 @@ from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import DEADLINE_S, running_below, wait_for
 
-# The second pattern of each pair needs lookaround, and so the other engine, to do the same.
+# Each case: a pattern, a text, and the lines that match, with either engine.
 CASES = [
     ("b", "abc\nxyz\nb", "abc\nb"),
     ("^b", "abc\nbcd\n", "bcd\n"),
@@ -214,7 +214,7 @@ def processor_seconds(pid: int) -> float:
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
-# The limits are those of another process.
+# One event loop is enough: the limits apply to another process.
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_renewed_budget_lasts(filters: Filters, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 1)
@@ -223,7 +223,7 @@ async def test_renewed_budget_lasts(filters: Filters, monkeypatch: pytest.Monkey
         assert line_filter is not None
         monkeypatch.setattr(process, "TIME_BUDGET_S", 60)
         (pid,) = helpers()
-        # The first limits of its time and its processor time were one and three seconds.
+        # The first limits were one second of time and three seconds of processor time.
         while processor_seconds(pid) < 3.5:
             line_filter.renew()
             assert await line_filter.lines(text) == ""
@@ -329,7 +329,7 @@ async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
     words = "|".join(f"needle{number}[0-9]" for number in range(50))
     found = "a" * 8_000_000 + "needle377\n"
     assert await matching(filters, words, "few\n" + found + MEGABYTES) == (found, "re2")
-    # A pattern that is too large to be compiled here.
+    # The helper process compiles this pattern, because its program is too large.
     assert await matching(filters, r"\pL{200}\d", f"ä\n{'ä' * 200}1\n") == (
         "ä" * 200 + "1\n",
         "re2",

@@ -12,7 +12,7 @@ from typing import Any
 
 def main() -> None:
     target = importlib.import_module(f"fuzz.{sys.argv.pop(1)}")
-    # No dependency of the tests, and without types.
+    # The tests do not depend on atheris, and atheris has no type hints.
     atheris: Any = importlib.import_module("atheris")
     atheris.instrument_all()
     atheris.Setup(sys.argv, target.check)

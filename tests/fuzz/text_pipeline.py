@@ -46,7 +46,7 @@ def _same(text: str, whole: str, strip: bool) -> None:
     if strip:
         assert "\x1b" not in text
         text = last_states(text)
-    # Only a read that knows that nothing follows drops a return at the very end.
+    # A read drops carriage returns at its very end only if it knows that nothing follows.
     assert text.rstrip("\r") == whole.rstrip("\r")
 
 

@@ -1,4 +1,4 @@
-"""Whole classes of commands; those in a class differ only in what they do."""
+"""Whole classes of commands: each has dangerous lines, and harmless lines that look like them."""
 
 from __future__ import annotations
 

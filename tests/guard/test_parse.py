@@ -60,11 +60,11 @@ def command_in(script: str) -> parse.Node:
     [
         ("a b  c", ["a", "b", "c"]),
         ("x=1 a b", ["a", "b"]),
-        # The parser splits these words where nothing separates them.
+        # The parser splits this word, although it contains no separator.
         ("rm$IFS-rf$IFS/", ["rm$IFS-rf$IFS/"]),
         ("a>b c", ["a"]),
         (">b a c", ["a", "c"]),
-        # No word before the redirection that it touches.
+        # This word touches the redirection before it, and no word comes before that.
         ("m|<b>(c)|", [">(c)"]),
     ],
 )

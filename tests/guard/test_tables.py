@@ -58,7 +58,7 @@ def test_table_lines_are_parsed(program: str, line: str) -> None:
     spec = specification(line)
     assert spec.options.keys() <= KINDS | {"key"}, program
     assert spec.marks <= MARKS, program
-    # A line that begins with a word lacks its letters.
+    # A line must begin with its letters, not with a word such as `cd:D`.
     assert ":" not in line.split(maxsplit=1)[0], program
 
 

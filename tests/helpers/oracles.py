@@ -2,7 +2,8 @@
 
 * `Cgroup`, where a cgroup v2 can be made: the kernel's own list of every process born in it.
 * `Witness`: a FIFO that every process inherits. It reaches end of file when the last one is dead.
-* `Heartbeat`: a file that grows while a process lives that has closed all that it inherited.
+* `Heartbeat`: a file that grows as long as a process lives, even one that has closed all that it
+  inherited.
 
 Also `Freezer`, which makes a process unkillable for a while, and `start_tracer`, which makes a
 runner hang.
