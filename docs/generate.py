@@ -70,7 +70,7 @@ ERRORS = {
     ErrorKind.INTERNAL_ERROR: ("The daemon has failed. The log has the reason.", ""),
     ErrorKind.CANCELLED: (
         "The request was cancelled, and its command killed.",
-        "the result of the command so far, if it had started",
+        "`survivors`, if a process of the command survives",
     ),
     ErrorKind.TIMEOUT: (
         "The command was killed at its `timeout` or `idle_timeout`.",

@@ -35,7 +35,7 @@ class Counters(Result):
     spares_used: Annotated[int, _said("Started commands that ran in a spare shell.")]
     shells_running: Annotated[int, _said("Shells running now.")]
     shells_retained: Annotated[int, _said("Ended shells retained now.")]
-    spool_bytes: Annotated[int, _said("Disk space that output uses now.")]
+    spool_bytes: Annotated[int, _said("Disk space reserved for output now, in blocks of 64 KiB.")]
     internal_errors: Annotated[
         int, _said("Unexpected errors in the daemon's own code. Each ended only one thing.")
     ]

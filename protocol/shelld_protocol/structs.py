@@ -86,7 +86,11 @@ DurationMs: TypeAlias = Annotated[
 ]
 IsRunning: TypeAlias = Annotated[bool, Meta(description="True until it has ended.")]
 Leftover: TypeAlias = Annotated[
-    list[int], Meta(description="Pids of leftover processes, after the command has ended.")
+    list[int],
+    Meta(
+        description="Pids of leftover processes, after the command has ended. Empty once the last "
+        "one has ended; until then as of the last look."
+    ),
 ]
 Reason: TypeAlias = Annotated[
     EndReason | None,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
+from support import Gate, RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 
 def running_after(daemon: RawDaemon, command: str, ready: Path) -> str:
@@ -136,6 +136,25 @@ def test_output_can_be_read_after_kill(new_daemon: RawDaemon) -> None:
 
 def is_in_state(pid: int, state: str) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split()[2] == state
+
+
+def test_kill_counts_leftovers_of_a_bash_just_ended(new_daemon: RawDaemon, tmp_path: Path) -> None:
+    """The daemon learns of bash's end together with the kill."""
+    gate = Gate(tmp_path / "gate")
+    bash_id = new_daemon.background(f"setsid sleep 300 & {gate.wait}")
+    bash = family_of(new_daemon, bash_id)[0]
+    wait_for(lambda: len(descendants(bash)) > 0, "the leftover")
+    (leftover,) = descendants(bash)
+    os.kill(new_daemon.pid, signal.SIGSTOP)
+    try:
+        request = new_daemon.request("kill_shell", {"shell_id": bash_id})
+        gate.open()
+        wait_for(lambda: not is_alive(bash), "the end of bash")
+    finally:
+        os.kill(new_daemon.pid, signal.SIGCONT)
+    result = new_daemon.answer(request)["result"]
+    assert (result["alreadyStopped"], result["survivors"]) == (False, [])
+    assert not is_alive(leftover)
 
 
 def test_stopped_leftover_stays_listed(new_daemon: RawDaemon) -> None:

@@ -160,6 +160,13 @@ def enclosed() -> Iterator[tuple[RawDaemon, Enclosure]]:
         cgroup.close()
 
 
+def test_cgroups_that_a_command_has_made_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "own" / "inner" / "innermost").mkdir(parents=True)
+    (tmp_path / "own" / "other").mkdir()
+    assert Cgroup(str(tmp_path), str(tmp_path / "own")).remove()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_runner_and_command_share_their_own_cgroup(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:

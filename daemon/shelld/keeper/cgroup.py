@@ -66,9 +66,7 @@ def remove_stale(parent: str) -> None:
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             if name.startswith(_PREFIX) and not _is_running(name.split("-")[1]):
-                # Fails while a process is in the cgroup.
-                with contextlib.suppress(OSError):
-                    os.rmdir(f"{parent}/{name}")
+                _remove(f"{parent}/{name}")
 
 
 def _is_running(pid: str) -> bool:
@@ -117,13 +115,21 @@ class Cgroup:
 
     def remove(self) -> bool:
         """Remove the directory; return False while a process is in it."""
-        try:
-            os.rmdir(self._path)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-        return True
+        return _remove(self._path)
+
+
+def _remove(path: str) -> bool:
+    """Remove a cgroup and those that a command has made in it.
+
+    Returns False while a process is in one of them.
+    """
+    try:
+        # The kernel removes the files of a cgroup with its directory.
+        for folder, _, _ in os.walk(path, topdown=False):
+            os.rmdir(folder)
+    except OSError:
+        pass
+    return not os.path.exists(path)
 
 
 def _write(path: str, content: bytes) -> bool:

@@ -34,9 +34,10 @@ async def kill_shell(context: RequestContext, params: KillShellParams) -> KillSh
     grace = manager.options.grace_ms if params.grace is None else params.grace
     was_running, had_leftover = not shell.has_ended, bool(shell.leftover)
     survivors = await shell.end_tree(signal.Signals[f"SIG{params.signal}"], grace)
-    # It may have ended by itself during the kill.
+    # It may have ended by itself during the kill, with nothing left to kill.
     ended_by_itself = shell.status not in {ShellStatus.KILLED, ShellStatus.TIMEOUT}
-    stopped = not had_leftover and (not was_running or ended_by_itself)
+    ended_empty = ended_by_itself and not shell.left_processes
+    stopped = not had_leftover and (not was_running or ended_empty)
     return KillShellResult(
         shell_id=shell.id,
         command=shell.command,

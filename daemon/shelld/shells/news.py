@@ -56,6 +56,7 @@ def note(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
 def _note_exit(message: Message, shell: Shell, outcome: Outcome) -> Event:
     _, wait_status, user, system, rss, was_signalled, leftover, is_empty = message
     shell.leftover = leftover or []
+    shell.left_processes = leftover != []
     if not outcome.is_known:
         shell.stop_clock()
         shell.usage = CommandUsage(user, system, rss)

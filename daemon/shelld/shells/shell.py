@@ -86,6 +86,8 @@ class Shell:
     usage: CommandUsage = field(default=NO_USAGE, init=False)
     # Pids that were alive after bash had ended, at the last look.
     leftover: list[int] = field(init=False)
+    # Whether bash left any processes when it ended.
+    left_processes: bool = field(default=False, init=False)
     # Pids that were alive after the last kill's deadline.
     survivors: list[int] = field(init=False)
     # Why it ended, if status and signal do not show it.
@@ -104,8 +106,8 @@ class Shell:
     _began: float = field(init=False)
     _lasted: float = field(default=math.nan, init=False)
     _completed_at: float | None = field(default=None, init=False)
-    # When that was, as of time.monotonic().
-    _completed_on_clock: float = field(default=math.inf, init=False)
+    # When it became empty, as of time.monotonic().
+    _expires_from: float = field(default=math.inf, init=False)
     _waiters: list[_Waiter] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -148,13 +150,13 @@ class Shell:
     def completed_at(self, seconds: float | None) -> None:
         self._completed_at = seconds
         if seconds is None:
-            self._completed_on_clock = math.inf
+            self._expires_from = math.inf
         else:
-            self._completed_on_clock = time.monotonic() - (time.time() - seconds)
+            self._expires_from = time.monotonic() - (time.time() - seconds)
 
     def ended_before(self, seconds: float) -> bool:
-        """Whether it ended at least `seconds` ago and left no process."""
-        return self.is_empty and self._completed_on_clock <= time.monotonic() - seconds
+        """Whether it became empty at least `seconds` ago."""
+        return self.is_empty and self._expires_from <= time.monotonic() - seconds
 
     # -- for all ----------------------------------------------------------------------------
 
@@ -227,7 +229,9 @@ class Shell:
         self.status = next_status(self.status, ShellEvent.STARTED)
 
     def become_empty(self) -> None:
-        """Note that no process is left."""
+        """Note that no process is left. From now on, the shell expires."""
+        if self.has_ended:
+            self._expires_from = time.monotonic()
         self.is_empty = True
         self.killer = None
         self.notify()
@@ -245,7 +249,7 @@ class Shell:
             self.signal = _signal_name(-code)
         own = ShellEvent.EXITED_ZERO if code == 0 else ShellEvent.EXITED_NONZERO
         self.status = next_status(self.status, kill_event or own)
-        self._completed_at, self._completed_on_clock = time.time(), time.monotonic()
+        self._completed_at = time.time()
         if math.isnan(self._lasted):
             self.stop_clock()
 
