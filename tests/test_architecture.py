@@ -65,7 +65,7 @@ def test_packages_import_only_the_protocol(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [path for path in SOURCES if package_of(path) == "shelld"], ids=lambda path: path.stem
 )
-def test_arrows_in_the_daemon_only_go_down(path: Path) -> None:
+def test_daemon_packages_import_only_lower_packages(path: Path) -> None:
     room = path.relative_to(ROOT / "daemon" / "shelld").parts[0].removesuffix(".py")
     if room == "__init__":
         return
@@ -143,7 +143,7 @@ def test_exceptions_stop_only_at_documented_boundaries() -> None:
                 assert places & documented, f"{path.name}: {'.'.join(names)}"
 
 
-def test_imports_have_no_circle() -> None:
+def test_imports_have_no_cycle() -> None:
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__"): path
         for path in SOURCES

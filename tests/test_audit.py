@@ -72,7 +72,7 @@ def test_a_log_that_cannot_be_rotated_grows(
     ]
 
 
-def test_what_has_taken_the_name_of_the_log_is_not_rotated(tmp_path: Path) -> None:
+def test_directory_at_log_path_is_not_rotated(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = AuditLog(path, 1)
     log.write(record("first"))
@@ -123,7 +123,7 @@ def test_a_line_after_a_short_write_is_whole(
     ]
 
 
-def test_a_new_log_leaves_a_cut_line_alone(tmp_path: Path) -> None:
+def test_reopened_log_continues_after_cut_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text('{"cut')
     for command in ("first", "second"):

@@ -192,7 +192,7 @@ def test_star_in_allow_matches_separators_too() -> None:
     assert judge("make x; rm -rf /", StartState("/", {}), policy).verdict == "allow"
 
 
-def test_the_map_names_every_module() -> None:
+def test_architecture_document_names_every_module() -> None:
     architecture = (ROOT / "ARCHITECTURE.md").read_text()
     for folder in ("protocol/shelld_protocol", "daemon/shelld", "client/shelld_client"):
         for path in (ROOT / folder).iterdir():
@@ -202,7 +202,7 @@ def test_the_map_names_every_module() -> None:
                 assert f"{path.name}/" in architecture
 
 
-def test_the_version_is_the_same_everywhere() -> None:
+def test_project_version_matches_package_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == __version__
 

@@ -64,7 +64,9 @@ async def test_a_wrong_number_is_invalid_params(shell: Shell, value: Any) -> Non
 
 
 @pytest.mark.parametrize("value", [math.inf, 1.5], ids=repr)
-async def test_only_a_context_has_fractions_and_infinity(shell: Shell, value: float) -> None:
+async def test_only_context_timeout_accepts_fractions_and_infinity(
+    shell: Shell, value: float
+) -> None:
     for parameter, ask in NUMBERS.items():
         if parameter == "context.timeout":
             assert (await ask(shell, value)).success
@@ -186,7 +188,7 @@ async def test_values_unknown_to_json_are_type_errors(shell: Shell, value: Any) 
     await shell.ping()
 
 
-async def test_no_session_is_not_the_main_session(shell: Shell) -> None:
+async def test_none_as_session_is_refused(shell: Shell) -> None:
     for ask in (shell.get_session, shell.close_session):
         with pytest.raises(
             InvalidParams, match="Invalid type for session: expected string"
@@ -196,7 +198,7 @@ async def test_no_session_is_not_the_main_session(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "file"])
-async def test_a_wrong_directory_of_the_daemon_is_named(
+async def test_unusable_working_directory_is_named_in_error(
     spawn: Spawn, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "file").touch()
@@ -205,7 +207,9 @@ async def test_a_wrong_directory_of_the_daemon_is_named(
             pass
 
 
-async def test_a_missing_program_is_named_with_a_directory(spawn: Spawn, tmp_path: Path) -> None:
+async def test_missing_program_is_named_despite_given_directory(
+    spawn: Spawn, tmp_path: Path
+) -> None:
     with pytest.raises(SpawnFailed, match="cannot start /missing/shelld:") as failed:
         async with spawn(["/missing/shelld"], cwd=str(tmp_path)):
             pass
@@ -241,7 +245,7 @@ async def test_a_word_of_bytes_is_refused(spawn: Spawn) -> None:
             pass
 
 
-async def test_a_start_timeout_is_no_boolean(spawn: Spawn) -> None:
+async def test_boolean_start_timeout_is_refused(spawn: Spawn) -> None:
     with pytest.raises(TypeError, match="start_timeout"):
         async with spawn(start_timeout=True):
             pass

@@ -67,7 +67,7 @@ async def test_a_background_job_is_followed_and_killed(shell: AsyncClient) -> No
     assert (killed.status, killed.already_stopped, killed.survivors) == ("killed", False, [])
 
 
-async def test_a_session_remembers_and_can_be_looked_at(shell: AsyncClient) -> None:
+async def test_session_keeps_state_and_can_be_inspected(shell: AsyncClient) -> None:
     await shell.bash("cd /usr; export A=1", session="mine")
     assert (await shell.bash("echo $A; pwd", session="mine")).stdout == "1\n/usr\n"
     looked_at = await shell.get_session("mine")
@@ -139,7 +139,7 @@ async def test_options_of_the_daemon_are_passed_on() -> None:
         assert (await shell.server_info()).limits.max_shells == 1
 
 
-async def test_environment_and_directory_are_the_daemons(tmp_path: Path) -> None:
+async def test_daemon_gets_given_environment_and_directory(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "GIVEN": "value"}
     async with AsyncClient.spawn(env=env, cwd=str(tmp_path)) as shell:
         assert (await shell.bash("echo $GIVEN; pwd")).stdout == f"value\n{tmp_path}\n"
@@ -237,7 +237,7 @@ async def test_killed_daemon_fails_all_calls() -> None:
             await shell.ping()
 
 
-async def test_the_daemons_last_words_are_in_the_exception() -> None:
+async def test_exception_contains_last_stderr_of_daemon() -> None:
     with pytest.raises(DaemonExited) as exited:
         await AsyncClient.spawn(args=["--no-such-option"]).__aenter__()
     assert (exited.value.exit_code, exited.value.signal) == (2, None)
@@ -264,7 +264,7 @@ async def test_delivered_answer_is_not_kept(shell: AsyncClient) -> None:
     assert held < 300_000
 
 
-async def test_a_peer_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_peer_ignoring_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld_client.child.CLOSE_TIMEOUT_S", 0.1)
     monkeypatch.setattr("shelld_client.child.TERMINATE_TIMEOUT_S", 0.1)
     script = f"trap '' TERM; {GREETING}; while :; do sleep 0.05; done"
@@ -278,7 +278,7 @@ async def test_client_must_be_entered_before_use() -> None:
         await AsyncClient.spawn().ping()
 
 
-async def test_sending_within_sending_mixes_no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nested_send_mixes_no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     child = Child(["/bin/cat"], env=None, cwd=None)
     transport = Transport(child)
     write, within, written = os.write, [b"bbb"], b""
@@ -306,7 +306,7 @@ async def test_sending_within_sending_mixes_no_messages(monkeypatch: pytest.Monk
     assert written == b"aaabbb"
 
 
-async def test_sending_while_the_outbox_is_emptied_is_noticed(
+async def test_message_sent_while_outbox_empties_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     child = Child(["/bin/cat"], env=None, cwd=None)

@@ -47,7 +47,7 @@ async def test_garbage_fails_all_calls_in_flight(spawn: Spawn) -> None:
     assert len(failed) == 3
 
 
-async def test_exceptions_of_several_calls_are_their_own(spawn: Spawn) -> None:
+async def test_each_failed_call_gets_its_own_exception(spawn: Spawn) -> None:
     errors: list[ShellError] = []
     async with spawn(peer("read -r; exit 3")) as shell:
         for _ in range(3):
@@ -87,7 +87,7 @@ async def test_dead_daemon_is_noticed_while_others_hold_its_output(
     gate.open()
 
 
-async def test_a_daemon_that_floods_stderr_is_heard(spawn: Spawn) -> None:
+async def test_daemon_flooding_stderr_still_answers(spawn: Spawn) -> None:
     script = f"read -r; head -c 3000000 /dev/zero | tr '\\0' e >&2; echo '{PONG}'; read -r; exit 5"
     async with spawn(peer(script)) as shell:
         await shell.ping()
@@ -102,7 +102,7 @@ async def test_leaving_while_a_peer_floods_returns(spawn: Spawn, impatient: None
     assert not is_alive(pid)
 
 
-async def test_leaving_fails_calls_that_wait_for_a_reader(spawn: Spawn, impatient: None) -> None:
+async def test_leaving_fails_calls_blocked_on_sending(spawn: Spawn, impatient: None) -> None:
     failed: list[ShellError] = []
 
     async def call(shell: Shell) -> None:

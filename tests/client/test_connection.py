@@ -36,7 +36,7 @@ from shelld_client.errors import (
 )
 
 
-def test_answers_find_calls_in_any_order_and_split() -> None:
+def test_answers_reach_their_calls_in_any_order() -> None:
     connection: Connection[str] = Connection()
     for name in ("a", "b", "c"):
         connection.call(connection.new_id(), "ping", {}, name)

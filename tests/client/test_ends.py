@@ -64,7 +64,7 @@ async def all_of(work: Awaitable[None]) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_cancelling_at_every_wait_ends_the_daemon(anyio_backend: str) -> None:
+async def test_scope_cancelled_at_every_wait_ends_daemon(anyio_backend: str) -> None:
     step, was_cancelled = 0, True
     while was_cancelled:
         step += 1
@@ -78,7 +78,7 @@ async def test_cancelling_at_every_wait_ends_the_daemon(anyio_backend: str) -> N
     assert step > 4
 
 
-def test_cancellation_at_every_wait_ends_daemon() -> None:
+def test_task_cancelled_at_every_wait_ends_daemon() -> None:
     async def cancelled_at(step: int, pids: list[int]) -> bool:
         task: asyncio.Task[None]
         work = Interposed(use(None, pids), step, lambda: task.cancel())  # noqa: PLW0108 - it is not there yet
@@ -189,7 +189,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", FORGETFUL)
-def test_a_program_that_leaves_no_client_ends(kind: str) -> None:
+def test_program_that_never_leaves_client_ends_daemon(kind: str) -> None:
     program = subprocess.run(  # noqa: PLW1510
         [sys.executable, "-c", FORGETFUL[kind]], capture_output=True, text=True, timeout=50
     )

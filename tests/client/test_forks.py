@@ -70,13 +70,13 @@ def test_a_process_of_multiprocessing_cannot_use_the_client() -> None:
         client.ping()
 
 
-def test_leaving_in_a_forked_child_leaves_the_daemon() -> None:
+def test_leaving_in_forked_child_keeps_daemon_running() -> None:
     with Client.spawn() as client:
         assert in_child(lambda: client.__exit__(None, None, None)) == 0
         assert client.bash("echo still").stdout == "still\n"
 
 
-def test_leaving_in_a_forked_child_needs_no_daemon() -> None:
+def test_unstarted_client_can_be_left_in_forked_child() -> None:
     client = Client.spawn(["/missing/shelld"])
     with pytest.raises(SpawnFailed):
         client.__enter__()
@@ -84,7 +84,7 @@ def test_leaving_in_a_forked_child_needs_no_daemon() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_a_forked_child_leaves_an_async_client(anyio_backend: str) -> None:
+async def test_forked_child_does_not_disturb_async_client(anyio_backend: str) -> None:
     async with AsyncClient.spawn() as client:
 
         def step(coroutine: Any) -> None:

@@ -228,7 +228,7 @@ def test_leaving_can_be_interrupted_and_kills_the_peer(tmp_path: Path) -> None:
     assert not is_alive(client.pid)
 
 
-def test_caller_time_limit_passes_through_entering(impatient: None) -> None:
+def test_timeout_error_of_caller_passes_through_entering(impatient: None) -> None:
     def give_up(*_: object) -> None:
         raise TimeoutError("the caller's own limit")
 

@@ -61,7 +61,7 @@ async def test_oversized_message_leaves_other_calls(
     assert outputs == ["made it\n"]
 
 
-async def test_a_daemon_with_a_higher_limit_gets_more(spawn: Spawn) -> None:
+async def test_higher_daemon_limit_allows_larger_messages(spawn: Spawn) -> None:
     size = DEFAULT_MAX_MESSAGE_BYTES + 1
     async with spawn(args=[f"--max-message-bytes={size * 2}"]) as shell:
         result = await shell.bash("wc -c", stdin="x" * size)
@@ -97,7 +97,7 @@ def test_a_message_of_exactly_the_limit_is_sent() -> None:
     assert json.loads(connection.call(2, "bash", {"command": "x"}, "call"))["method"] == "bash"
 
 
-def test_each_refusal_of_several_messages_is_taken() -> None:
+def test_refusal_without_id_fails_all_large_messages() -> None:
     connection: Connection[str] = Connection()
     for name, size in (("first", 5_000), ("small", 10), ("second", 5_000)):
         connection.call(connection.new_id(), "bash", {"command": "x" * size}, name)

@@ -111,7 +111,7 @@ def test_a_timeout_with_incomplete_data_has_a_result(data: dict[str, Any]) -> No
     assert result.usage.user_ms == 0
 
 
-def test_a_timeout_with_some_data_has_that() -> None:
+def test_timeout_result_keeps_the_valid_data() -> None:
     result = CommandTimedOut("late", data={"stderr": "e", "bash_id": "shell_1", "cwd": 3}).result
     assert (result.bash_id, result.stderr, result.cwd) == ("shell_1", "e", "")
 
@@ -142,7 +142,7 @@ EXCEPTIONS = [
 
 @pytest.mark.parametrize("copied", [copy.copy, pickled])
 @pytest.mark.parametrize("kind", EXCEPTIONS)
-def test_every_exception_survives_another_process(copied: Any, kind: Any) -> None:
+def test_every_exception_survives_copy_and_pickle(copied: Any, kind: Any) -> None:
     error: ShellError = kind(5, 3) if kind is MessageTooLarge else kind("text")
     error.data = {"kind": "any"}
     error.add_note("where it was")

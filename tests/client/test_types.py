@@ -12,7 +12,7 @@ Way = Literal["kill", "background"]
 
 
 @pytest.mark.parametrize(("flag", "way"), [(False, "kill"), (True, "background")])
-def test_results_of_flags_are_unions(flag: bool, way: Way) -> None:
+def test_result_type_follows_the_flags(flag: bool, way: Way) -> None:
     background = BackgroundResult if flag else BashResult
     with Client.spawn() as shell:
         assert_type(shell.bash("true"), BashResult)
@@ -28,7 +28,7 @@ def test_results_of_flags_are_unions(flag: bool, way: Way) -> None:
 
 
 @pytest.mark.parametrize(("flag", "way"), [(False, "kill"), (True, "background")])
-async def test_awaited_results_of_flags_are_unions(flag: bool, way: Way) -> None:
+async def test_awaited_result_type_follows_the_flags(flag: bool, way: Way) -> None:
     background = BackgroundResult if flag else BashResult
     async with AsyncClient.spawn() as shell:
         assert_type(await shell.bash("true"), BashResult)

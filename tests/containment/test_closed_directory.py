@@ -54,7 +54,7 @@ def test_commands_run_in_closed_directory(
             assert (result["stdout"], result["status"]) == (f"{closed}\n", "completed")
 
 
-def test_failed_start_elsewhere_leaves_next_directory(
+def test_failed_start_elsewhere_keeps_session_directory(
     unprivileged: dict[str, Any], closed: Path
 ) -> None:
     options: dict[str, Any] = {**unprivileged, "cwd": closed}

@@ -116,7 +116,7 @@ def test_lost_command_leaves_no_traceable_process(
     assert (read["status"], read["reason"], alive) == ("killed", "lost", [])
 
 
-def test_leftovers_are_listed_and_the_list_follows_them(daemon: RawDaemon) -> None:
+def test_leftover_list_shrinks_as_processes_end(daemon: RawDaemon) -> None:
     result = daemon.bash("sleep 300 & sleep 300 & exit 3")
     assert len(result["leftover"]) == 2
     first, second = result["leftover"]

@@ -129,7 +129,7 @@ def test_killed_keeper_is_replaced(daemon: RawDaemon) -> None:
         assert daemon.call("kill_shell", {"shell_id": bash_id})["survivors"] == []
 
 
-def test_keeper_is_started_when_needed(tmp_path: Path) -> None:
+def test_failing_keeper_is_not_restarted_endlessly(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     # It also writes more to stderr than a pipe holds.
     boot = f"import os; open({str(starts)!r}, 'a').write('x'); os.write(2, bytes(1 << 20)); [][0]"
@@ -147,7 +147,7 @@ def test_keeper_is_started_when_needed(tmp_path: Path) -> None:
         assert daemon.call("ping") == {}
 
 
-def test_a_keeper_killed_again_and_again_stops_nothing(daemon: RawDaemon) -> None:
+def test_repeatedly_killed_keeper_stops_no_command(daemon: RawDaemon) -> None:
     for number in range(10):
         for pid in children(daemon.pid):
             # The daemon's children may include, or have just included, runners of a dead keeper.
@@ -258,7 +258,7 @@ def test_silent_runner_is_given_up(
 
 
 @pytest.mark.parametrize("end", ["kill", "kill-without-keeper", "input", "daemon"])
-def test_a_runner_that_its_command_traces_leaves_nothing(daemon: RawDaemon, end: str) -> None:
+def test_runner_traced_by_its_command_leaves_nothing(daemon: RawDaemon, end: str) -> None:
     bash_id, family = start_tracer(daemon)
     keeper = keeper_of(daemon)
     try:
@@ -282,7 +282,7 @@ def test_a_runner_that_its_command_traces_leaves_nothing(daemon: RawDaemon, end:
 
 
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
-def test_a_keeper_that_a_command_traces_is_replaced(mechanism: str) -> None:
+def test_keeper_traced_by_a_command_is_replaced(mechanism: str) -> None:
     with raw_daemon("--containment", mechanism, command=HASTY_DAEMON) as daemon:
         running = [daemon.background("sleep 300") for _ in range(3)]
         keeper = keeper_of(daemon)

@@ -158,7 +158,7 @@ LOOK_AT_LIMITS = "ulimit -a; nice; chrt -p $$ | cut -d: -f2; touch written"
 
 @pytest.mark.parametrize("spares", ["0", "4"])
 @pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)
-def test_no_command_inherits_what_another_did_to_its_runner(
+def test_runner_changes_do_not_reach_later_commands(
     spoil: str, spares: str, tmp_path: Path
 ) -> None:
     with raw_daemon("--spare-shells", spares, cwd=tmp_path) as daemon:
@@ -179,7 +179,7 @@ def test_a_retiring_runner_is_not_lost() -> None:
         assert (read["status"], read.get("reason")) == ("completed", None)
 
 
-def test_a_limited_runner_that_cannot_start_a_command_is_replaced() -> None:
+def test_runner_that_cannot_start_commands_is_replaced() -> None:
     with raw_daemon("--spare-shells", "0") as daemon:
         daemon.bash("true")
         (runner,) = children(keeper_of(daemon))
@@ -198,7 +198,7 @@ trap '' TERM HUP; setsid sleep 300 & sleep 300
 
 @MECHANISMS
 @pytest.mark.parametrize("limit", ["nofile=0:", "nofile=5:", "as=4096:"])
-def test_limits_of_runner_and_keeper_save_no_process(mechanism: str, limit: str) -> None:
+def test_processes_end_despite_limits_on_runner_and_keeper(mechanism: str, limit: str) -> None:
     daemon = RawDaemon("--containment", mechanism)
     try:
         daemon.background(LIMITED_FAMILY.format(limit=limit))

@@ -59,7 +59,7 @@ def limited() -> Iterator[RawDaemon]:
     ("command", "exit_code", "signal"),
     [(f"exec {EAT}", None, "SIGKILL"), (f"{EAT}; exit $?", 137, None)],
 )
-def test_death_for_want_of_memory_has_its_reason(
+def test_oom_killed_command_has_reason_oom(
     limited: RawDaemon, command: str, exit_code: int | None, signal: str | None
 ) -> None:
     limited.bash("true")
@@ -76,7 +76,7 @@ def test_death_for_want_of_memory_has_its_reason(
 
 
 @pytest.mark.parametrize("command", ["kill -9 $$", "exit 137", "bash -c 'kill -9 $$'; exit $?"])
-def test_a_sigkill_from_elsewhere_has_none(daemon: RawDaemon, command: str) -> None:
+def test_sigkill_without_oom_has_no_reason(daemon: RawDaemon, command: str) -> None:
     assert "reason" not in daemon.bash(command)
 
 
@@ -91,7 +91,7 @@ def test_a_command_is_killed_before_the_daemon(new_daemon: RawDaemon) -> None:
     assert {score(pid) for pid in descendants(new_daemon.pid)} == {ours, theirs}
 
 
-def test_oom_count_is_read_from_any_source(tmp_path: Path) -> None:
+def test_oom_count_is_read_from_memory_events(tmp_path: Path) -> None:
     counter = tmp_path / "memory.events"
     kills = OomKills(str(counter))
     for number in (3, 4, 12345):
@@ -110,7 +110,7 @@ def test_oom_count_is_zero_without_source(tmp_path: Path) -> None:
         kills.close()
 
 
-def test_this_machine_keeps_a_count() -> None:
+def test_oom_count_works_on_this_machine() -> None:
     kills = OomKills()
     if not Path("/proc/vmstat").exists():
         pytest.skip("not Linux")

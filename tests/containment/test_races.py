@@ -75,7 +75,7 @@ def test_two_kills_and_a_read_agree_at_the_end(daemon: RawDaemon, count: int) ->
 
 
 @rounds(200, 10_000)
-def test_cancellation_during_start_runs_or_ends(daemon: RawDaemon, count: int) -> None:
+def test_start_is_either_cancelled_or_completed(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
     for _ in range(count // AT_ONCE):
         asked: list[object] = []
@@ -98,7 +98,7 @@ def test_cancellation_during_start_runs_or_ends(daemon: RawDaemon, count: int) -
 
 
 @rounds(100, 10_000)
-def test_timeout_kill_and_exit_in_the_same_millisecond(daemon: RawDaemon, count: int) -> None:
+def test_simultaneous_timeout_kill_and_exit_agree(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
     for _ in range(count // (5 * AT_ONCE)):
         # Race against the shortest possible timeout.

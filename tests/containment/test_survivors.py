@@ -40,7 +40,7 @@ def test_uninterruptible_process_is_named_and_delays_nobody(
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
-def test_the_same_when_the_runner_was_killed(new_daemon: RawDaemon, freezer: Freezer) -> None:
+def test_survivor_of_killed_runner_is_named(new_daemon: RawDaemon, freezer: Freezer) -> None:
     bash_id, stuck = start_two_sleeps(new_daemon)
     (keeper,) = children(new_daemon.pid)
     (runner,) = [pid for pid in children(keeper) if stuck in descendants(pid)]

@@ -79,7 +79,7 @@ def test_command_runs_as_under_bash_c(daemon: RawDaemon) -> None:
     assert result["stdout"] == "bash:0:hBc\n"
 
 
-def test_stdin_is_empty_and_never_the_protocols(daemon: RawDaemon) -> None:
+def test_stdin_is_empty_and_not_the_protocol(daemon: RawDaemon) -> None:
     first = daemon.request("bash", {"command": "cat; wc -c"})
     second = daemon.request("ping")
     assert daemon.answer(second)["result"] == {}
@@ -118,7 +118,7 @@ def test_cwd_is_for_this_command_only(daemon: RawDaemon, tmp_path: Path) -> None
     assert daemon.bash("pwd")["stdout"] == os.getcwd() + "\n"
 
 
-def test_relative_cwd_starts_from_the_sessions(tmp_path: Path) -> None:
+def test_relative_cwd_starts_from_session_directory(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     with raw_daemon(cwd=tmp_path) as daemon:
         assert daemon.bash("pwd", cwd="below")["stdout"] == f"{tmp_path}/below\n"
@@ -276,7 +276,7 @@ def test_silent_command_times_out(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("stream", ["", ">&2"])
-def test_output_puts_the_limit_on_silence_off(daemon: RawDaemon, stream: str) -> None:
+def test_output_resets_the_idle_timeout(daemon: RawDaemon, stream: str) -> None:
     # Silent for longer than the limit in total, but never for long at a time.
     command = f"for i in {{1..30}}; do sleep 0.2; echo -n x {stream}; done"
     result = daemon.bash(command, idle_timeout=5500)
@@ -311,7 +311,7 @@ def test_a_silent_background_shell_times_out(daemon: RawDaemon) -> None:
     assert (read["status"], read["reason"]) == ("timeout", "idle")
 
 
-def test_background_shell_has_a_timeout_only_if_given(daemon: RawDaemon) -> None:
+def test_given_timeout_applies_to_background_shell(daemon: RawDaemon) -> None:
     bash_id = daemon.background("sleep 300", timeout=1000)
     read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
     assert (read["status"], read["signal"]) == ("timeout", "SIGTERM")
@@ -374,7 +374,7 @@ def test_each_command_leads_its_own_session_and_group(daemon: RawDaemon) -> None
     assert terminal == "0"
 
 
-def test_commands_inherit_no_descriptors_and_default_signals(tmp_path: Path) -> None:
+def test_commands_start_with_clean_descriptors_and_signals(tmp_path: Path) -> None:
     extra = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(extra, True)
     ignoring = [signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGTTOU]

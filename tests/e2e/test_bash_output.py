@@ -82,7 +82,7 @@ def test_wait_without_output_ends_by_itself(daemon: RawDaemon) -> None:
     assert read(daemon, bash_id, wait=300)["isRunning"] is True
 
 
-def test_wait_ends_with_silent_shell(daemon: RawDaemon) -> None:
+def test_wait_ends_when_silent_shell_ends(daemon: RawDaemon) -> None:
     bash_id = daemon.background("sleep 0.3")
     assert read(daemon, bash_id, wait=600_000)["status"] == "completed"
 
@@ -267,7 +267,7 @@ def test_filtered_wait_without_match_ends_with_shell(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "[invalid(regex", "(?<=a*)b", "a{2,1}"])
-def test_bad_filter_is_refused_with_its_own_sentence(daemon: RawDaemon, pattern: str) -> None:
+def test_invalid_filter_is_refused_with_own_message(daemon: RawDaemon, pattern: str) -> None:
     bash_id = daemon.background("sleep 300")
     error = daemon.fail("bash_output", {"bash_id": bash_id, "filter": pattern})
     assert error["code"] == -32602
@@ -275,7 +275,7 @@ def test_bad_filter_is_refused_with_its_own_sentence(daemon: RawDaemon, pattern:
     assert error["data"]["parameter"] == "filter"
 
 
-def test_a_pattern_that_would_explode_elsewhere_stalls_nobody(daemon: RawDaemon) -> None:
+def test_pattern_exponential_in_other_engines_stalls_nobody(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "printf 'a%.0s' {1..60}; echo '!'")
     assert read(daemon, bash_id, filter="(a+)+$")["stdout"] == ""
 
@@ -288,7 +288,7 @@ def test_a_large_filtered_read_delays_nobody(daemon: RawDaemon) -> None:
     assert answered == [*pings, slow]
 
 
-def test_cancelling_a_filtered_read_takes_nothing(daemon: RawDaemon) -> None:
+def test_cancelled_filtered_read_consumes_no_output(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "yes | head -c 1000000")
     request_id = daemon.request("bash_output", {"bash_id": bash_id, "filter": "y"})
     daemon.notify("$/cancelRequest", {"id": request_id})

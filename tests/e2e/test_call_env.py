@@ -246,7 +246,7 @@ def test_functions_come_back_in_posix_mode(
         ("eval \"f() { echo old; : $(printf 'x%.0s' {1..70000}); }\"", "old"),
     ],
 )
-def test_some_functions_of_a_session_stay(
+def test_session_function_survives_function_of_call(
     daemon: RawDaemon, session: str, before: str, shown: str
 ) -> None:
     daemon.bash(before, session=session)
@@ -315,7 +315,7 @@ def test_the_guard_knows_functions_as_bash_does(
     assert verdict == ("allow" if kind == "function" else "block")
 
 
-def test_function_of_call_goes_beside_alias_of_same_name(
+def test_function_of_call_ends_despite_alias(
     daemon: RawDaemon,
 ) -> None:
     daemon.bash("alias B=x")

@@ -63,7 +63,7 @@ def test_cancelled_background_start_leaves_no_command(new_daemon: RawDaemon) -> 
     assert {shell["bash_id"] for shell in shells if shell["isRunning"]} == answered
 
 
-def test_mcps_cancellation_is_not_answered(new_daemon: RawDaemon) -> None:
+def test_mcp_cancellation_gets_no_answer(new_daemon: RawDaemon) -> None:
     new_daemon.request("bash", {"command": "sleep 300"}, "gone")
     pid = running_pid(new_daemon)
     new_daemon.notify("notifications/cancelled", {"requestId": "gone", "reason": "changed my mind"})

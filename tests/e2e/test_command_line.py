@@ -151,7 +151,7 @@ def test_explain_escapes_unprintable_text() -> None:
         (["ls", "--guard-rules=x"], "comes before COMMAND"),
     ],
 )
-def test_the_program_explains_nothing_without_command(
+def test_explain_refuses_bad_arguments(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

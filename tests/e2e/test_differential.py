@@ -144,6 +144,6 @@ def assert_same_as_bash(
             daemon.call("close_session", {"session": session})
 
 
-def test_there_are_many_of_them() -> None:
+def test_many_commands_are_compared() -> None:
     assert len(COMMANDS) - len(EXPECTED_DIFFERENCES) > 300
     assert set(COMMANDS) >= EXPECTED_DIFFERENCES

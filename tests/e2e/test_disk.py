@@ -143,7 +143,7 @@ def test_a_killed_daemon_leaves_nothing_on_the_disk(small_disk: Path) -> None:
         wait_for(lambda: used_bytes(small_disk) == before, "the space to be free")
 
 
-def test_disk_space_is_given_back_with_the_shells(small_disk: Path) -> None:
+def test_expired_shells_free_their_disk_space(small_disk: Path) -> None:
     before = used_bytes(small_disk)
     with raw_daemon("--spool-dir", str(small_disk), "--max-retained", "1") as daemon:
         for _ in range(5):

@@ -54,7 +54,7 @@ def test_guard_knows_session_variables(daemon: RawDaemon) -> None:
     assert daemon.fail("bash", {"command": "dd of=sdzz9"})["code"] == 1002
 
 
-def test_environment_and_directory_of_the_call_count(daemon: RawDaemon) -> None:
+def test_guard_uses_environment_and_directory_of_call(daemon: RawDaemon) -> None:
     params = {"command": "dd of=$D", "env": {"D": NO_DISK}}
     assert daemon.fail("bash", params)["code"] == 1002
     assert daemon.fail("bash", {"command": "dd of=sdzz9", "cwd": "/dev"})["code"] == 1002
@@ -101,14 +101,14 @@ def test_warning_guard_runs_and_warns(tmp_path: Path) -> None:
     assert log.read_text().count("dd-disk") == 1
 
 
-def test_off_does_not_look() -> None:
+def test_guard_off_judges_nothing() -> None:
     with raw_daemon("--guard", "off") as daemon:
         result = daemon.bash(f"dd if=/nonexistent of={NO_DISK} 2>/dev/null; echo ran")
         assert (result["stdout"], "warning" in result) == ("ran\n", False)
         assert daemon.bash("echo fine", dry_run=True)["verdict"] == "unresolved"
 
 
-def test_rules_of_a_place(tmp_path: Path) -> None:
+def test_rules_file_adds_and_disables_rules(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(
         'disable = ["dd-disk"]\n[[block]]\nname = "no-secrets"\nprogram = "cat"\n'
@@ -138,7 +138,7 @@ def test_broken_rules_stop_the_start(tmp_path: Path) -> None:
             assert f"{rules}:2: " in ended.stderr
 
 
-def test_the_guard_explains_itself(daemon: RawDaemon) -> None:
+def test_explain_command_reports_verdict_and_trace(daemon: RawDaemon) -> None:
     command = 'x=/; echo "rm -rf $x" | sudo bash'
     assert daemon.call("explain_command", {"command": command}) == {
         "verdict": "block",
@@ -164,7 +164,7 @@ def test_the_guard_explains_itself(daemon: RawDaemon) -> None:
         ("curl x | sh", 3, ["unresolved: "]),
     ],
 )
-def test_the_program_explains_too(command: str, code: int, words: list[str]) -> None:
+def test_explain_subcommand_reports_verdict(command: str, code: int, words: list[str]) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "shelld", "explain", command],
         capture_output=True,
@@ -177,7 +177,7 @@ def test_the_program_explains_too(command: str, code: int, words: list[str]) -> 
         assert word in ended.stdout
 
 
-def test_clients_raise_and_explain() -> None:
+def test_client_raises_command_blocked_and_explains() -> None:
     with Client.spawn() as shell:
         with pytest.raises(CommandBlocked) as caught:
             shell.bash(f"dd of={NO_DISK}")

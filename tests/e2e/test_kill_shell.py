@@ -192,7 +192,7 @@ def test_unknown_shell_is_an_error() -> None:
         assert daemon.fail("kill_shell", {"shell_id": "../../x"})["data"]["expired"] is False
 
 
-def test_hundreds_of_shells_at_once() -> None:
+def test_hundreds_of_shells_start_and_end_together() -> None:
     # More requests than the keeper takes at a time, and more than the usual limit of files.
     with raw_daemon("--max-shells", "400") as daemon:
         ids = [

@@ -46,7 +46,7 @@ def test_every_modern_result_has_its_type(daemon: RawDaemon) -> None:
     assert "ttlMs" not in bash(daemon, "true")
 
 
-def test_the_tools_are_described_portably_and_honestly(daemon: RawDaemon) -> None:
+def test_tool_schemas_are_portable_with_true_annotations(daemon: RawDaemon) -> None:
     tools = {tool["name"]: tool for tool in modern(daemon, "tools/list")["tools"]}
     assert list(tools) == ["Bash", "BashOutput", "KillShell"]
     for tool in tools.values():

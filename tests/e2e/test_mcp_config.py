@@ -47,7 +47,7 @@ def test_printed_configuration_starts_a_daemon_anywhere(host: str | None, tmp_pa
     daemon.close()
 
 
-def test_files_are_named_by_their_paths(tmp_path: Path) -> None:
+def test_file_options_become_absolute_paths(tmp_path: Path) -> None:
     options = ["--guard-rules", "rules.toml", "--audit-log=log", "--guard", "warn"]
     command = command_in(json.loads(mcp_config("--", *options, cwd=tmp_path).stdout))
     expected = ["--guard-rules", f"{tmp_path}/rules.toml", f"--audit-log={tmp_path}/log"]

@@ -81,7 +81,7 @@ def test_progress_needs_a_token(host: RawDaemon) -> None:
     assert "result" in host.receive()
 
 
-def test_cancelled_kills_and_gets_no_answer(daemon: RawDaemon) -> None:
+def test_cancelled_call_is_killed_and_unanswered(daemon: RawDaemon) -> None:
     meta = {**META, "progressToken": 1}
     arguments = {"command": "setsid sleep 3141 & sleep 3141"}
     request = daemon.request("tools/call", {"name": "Bash", "arguments": arguments, "_meta": meta})

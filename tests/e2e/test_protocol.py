@@ -138,7 +138,7 @@ def test_batch_is_answered_member_by_member(daemon: RawDaemon) -> None:
     assert codes == [None, -32600, -32600, -32601, None]
 
 
-def test_batch_of_junk_is_answered_junk_by_junk(daemon: RawDaemon) -> None:
+def test_invalid_batch_members_are_answered_singly(daemon: RawDaemon) -> None:
     daemon.send_raw(b"[1,2,3]\n")
     assert [error_of(answer) for answer in daemon.receive()] == [(-32600, "invalid_request")] * 3
 
@@ -155,7 +155,7 @@ def test_batch_of_ten_thousand_gets_one_array(daemon: RawDaemon) -> None:
     assert [answer["id"] for answer in daemon.receive()] == list(range(total))
 
 
-def test_batch_of_more_is_refused_as_a_whole(daemon: RawDaemon) -> None:
+def test_batch_over_the_member_limit_is_refused(daemon: RawDaemon) -> None:
     daemon.send_raw(b"[" + b"1," * 300_000 + b"1]\n")
     answer = daemon.receive()
     assert (answer["id"], *error_of(answer)) == (None, -32600, "invalid_request")
@@ -163,7 +163,7 @@ def test_batch_of_more_is_refused_as_a_whole(daemon: RawDaemon) -> None:
     assert daemon.call("ping") == {}
 
 
-def test_answers_come_as_they_finish(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_answers_arrive_in_order_of_completion(daemon: RawDaemon, tmp_path: Path) -> None:
     last, second = Gate(tmp_path / "last"), Gate(tmp_path / "second")
     for name, command in (("c", last.wait), ("b", second.wait), ("a", "true")):
         daemon.request("bash", {"command": command}, name)
@@ -302,7 +302,7 @@ def test_repeated_id_in_flight_is_answered_twice(daemon: RawDaemon) -> None:
         ),
     ],
 )
-def test_bad_params_get_their_sentence(
+def test_invalid_params_get_the_specified_message(
     daemon: RawDaemon, method: str, params: object, message: str, parameter: str
 ) -> None:
     error = daemon.fail(method, params)

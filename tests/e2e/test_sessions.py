@@ -129,7 +129,7 @@ def test_extdebug_leaves_the_next_command_silent(daemon: RawDaemon) -> None:
         ("x=1; echo ${BASH_ENV-none}; printenv BASH_ENV", "none\n", "", 1),
     ],
 )
-def test_the_bookkeeping_never_shows(
+def test_state_keeping_never_shows_in_results(
     daemon: RawDaemon, command: str, stdout: str, stderr: str, code: int
 ) -> None:
     daemon.bash("earlier=1; cd /tmp")
@@ -148,7 +148,9 @@ def test_the_bookkeeping_never_shows(
         "f() { nope; }; f-g.h() { :; }; shopt -s expand_aliases",
     ],
 )
-def test_error_in_earlier_function_names_this_command(daemon: RawDaemon, definition: str) -> None:
+def test_error_in_kept_function_reports_environment_line(
+    daemon: RawDaemon, definition: str
+) -> None:
     daemon.bash(definition.replace("<NL>", "\n"))
     assert daemon.bash("f")["stderr"] == "environment: line 1: nope: command not found\n"
     assert out(daemon, "x=1; export -f -p | grep -c 'declare -fx g' || true") == "0\n"
@@ -240,7 +242,7 @@ def test_last_concurrent_command_to_end_wins(daemon: RawDaemon, tmp_path: Path) 
     assert out(daemon, "echo $a$b$c") == "110\n"
 
 
-def test_sessions_are_independent_and_none_is_stateless(
+def test_sessions_are_independent_and_null_keeps_nothing(
     daemon: RawDaemon,
 ) -> None:
     daemon.bash("x=main; cd /usr")
@@ -280,7 +282,7 @@ def test_next_command_runs_after_directory_is_deleted(daemon: RawDaemon, tmp_pat
 
 
 @pytest.mark.parametrize("spares", ["0", "4"])
-def test_a_remote_directory_is_not_looked_at(tmp_path: Path, spares: str) -> None:
+def test_remote_directory_is_not_accessed_by_daemon(tmp_path: Path, spares: str) -> None:
     # A server that no longer answers would block the event loop.
     (tmp_path / "mountinfo").write_text(f"22 27 0:21 / {tmp_path}/remote rw - nfs server:/ rw\n")
     remote = tmp_path / "remote"
@@ -312,13 +314,13 @@ def test_next_command_runs_after_huge_environment(daemon: RawDaemon) -> None:
     assert out(daemon, "echo ${#V1} ${#V300}", session="many") == "9000 9000\n"
 
 
-def test_more_than_can_be_kept_is_not_kept(daemon: RawDaemon) -> None:
+def test_state_over_the_size_limit_is_not_kept(daemon: RawDaemon) -> None:
     daemon.bash("x=before")
     daemon.bash("x=after; big=$(head -c 20000000 /dev/zero | tr '\\0' x)")
     assert out(daemon, "echo $x") == "before\n"
 
 
-def test_a_session_can_be_looked_at(daemon: RawDaemon) -> None:
+def test_get_session_reports_state_and_shells(daemon: RawDaemon) -> None:
     here = os.getcwd()
     empty: Json = {"session": "main", "cwd": here, "env": {}, "shells": []}
     assert daemon.call("get_session") == empty
@@ -394,7 +396,7 @@ def test_call_may_set_its_own_startup_file(daemon: RawDaemon, tmp_path: Path) ->
     assert out(daemon, "echo $defined", session="new") == "this\n"
 
 
-def test_entries_without_variable_reach_every_command() -> None:
+def test_environment_entries_with_invalid_names_reach_commands() -> None:
     entries = {"my.setting": "1", "npm_config_//registry/:_x": "2", "svc-host": "a\nb"}
     show = "python3 -c 'import os; print(sorted((k, v) for k, v in os.environ.items()" + (
         " if not k.isidentifier()))'"
@@ -469,7 +471,7 @@ def test_command_of_any_length_keeps_its_changes(daemon: RawDaemon) -> None:
     assert out(daemon, f"echo $x$y\n{filler}") == "12\n"
 
 
-def test_a_command_of_any_length_is_traced_alone(daemon: RawDaemon) -> None:
+def test_set_x_traces_only_the_given_command(daemon: RawDaemon) -> None:
     daemon.bash("set -x")
     assert daemon.bash("echo a # " + "x" * 200_000)["stderr"] == "++ echo a\n"
     result = daemon.bash("set +x; echo b # " + "x" * 200_000)

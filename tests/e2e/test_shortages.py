@@ -68,7 +68,7 @@ def test_shortage_of_files_while_loading_is_survived() -> None:
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_a_limit_of_no_files_loses_no_answer(blocking: bool) -> None:
+def test_zero_file_limit_loses_no_answer(blocking: bool) -> None:
     read, write = os.pipe()
     os.set_blocking(write, blocking)
     with raw_daemon(stderr_is_silent=False, stdout=write) as daemon, open(read, "rb") as stdout:

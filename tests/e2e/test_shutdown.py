@@ -49,7 +49,7 @@ def assert_all_gone(pids: list[int]) -> None:
     wait_for(lambda: not any(map(is_alive, pids)), "the end of everything the daemon started")
 
 
-def test_stop_stages_add_up_to_the_promise() -> None:
+def test_stop_stages_fit_promised_time() -> None:
     assert app.STOP_GRACE_MS / 1000 < app.STOP_KILL_S
     assert app.STOP_S < 2
     for shells, promised_s in ((1, 2), (1_000, 5)):
@@ -375,7 +375,7 @@ def run_daemon(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_version_and_help() -> None:
+def test_version_and_help_are_printed() -> None:
     version = run_daemon("--version")
     assert (version.returncode, version.stdout) == (0, f"shelld {__version__}\n")
     shown = run_daemon("--help")
@@ -479,7 +479,7 @@ def test_streams_of_the_wrong_direction_are_refused(redirections: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_to_the_last_moment_leave_exit_code_0(number: signal.Signals) -> None:
+def test_signals_during_shutdown_leave_exit_code_zero(number: signal.Signals) -> None:
     for _ in range(5):
         with raw_daemon() as daemon:
             daemon.call("ping")

@@ -79,7 +79,7 @@ def test_differing_call_gets_a_new_bash(
     assert used(daemon) == 0
 
 
-def test_the_sessions_own_directory_makes_no_difference(daemon: RawDaemon) -> None:
+def test_cwd_of_session_still_uses_spare_shell(daemon: RawDaemon) -> None:
     daemon.bash("cd /usr")
     daemon.wait_for_spare()
     assert daemon.bash("pwd", cwd="/usr")["stdout"] == "/usr\n"
@@ -228,7 +228,7 @@ def test_a_command_that_stops_itself_is_not_ended(daemon: RawDaemon) -> None:
     assert (read["stdout"], read["status"]) == ("on\n", "completed")
 
 
-def test_a_closed_session_leaves_none_behind(daemon: RawDaemon) -> None:
+def test_closed_session_leaves_no_spare_shell(daemon: RawDaemon) -> None:
     daemon.bash("true", session="short")
     waiting = daemon.wait_for_spare()
     daemon.call("close_session", {"session": "short"})
@@ -237,7 +237,7 @@ def test_a_closed_session_leaves_none_behind(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 2])
-def test_there_are_no_more_than_may_be(limit: int) -> None:
+def test_spare_shells_stay_within_the_limit(limit: int) -> None:
     with raw_daemon("--spare-shells", str(limit)) as daemon:
         for number in range(4):
             daemon.bash("true", session=str(number))

@@ -129,7 +129,7 @@ def test_traps_work_under_all_options(daemon: RawDaemon, session: str, options: 
     assert daemon.bash("trap", session=session)["stdout"] == ""
 
 
-def test_ps4_is_expanded_for_few_lines_of_ours(
+def test_ps4_is_rarely_expanded_for_internal_code(
     daemon: RawDaemon, session: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
@@ -198,7 +198,9 @@ def test_stateless_command_reports_no_reason(daemon: RawDaemon, session: str, co
     assert reason_of(daemon.bash(command, session=session)) is None
 
 
-def test_only_foreground_commands_of_a_session_are_kept(daemon: RawDaemon, session: str) -> None:
+def test_unfinished_or_sessionless_commands_omit_state_kept(
+    daemon: RawDaemon, session: str
+) -> None:
     assert "stateKept" not in daemon.bash("X=1; exec true", session=None)
     background = daemon.bash("X=1; exec true", session=session, run_in_background=True)
     assert "stateKept" not in background
@@ -225,7 +227,7 @@ def test_answer_names_next_directory(daemon: RawDaemon, session: str, tmp_path: 
 
 
 @pytest.mark.parametrize("command", ["rmdir {0}", "mv {0} {0}2", "ln -sfn /usr {1}"])
-def test_cwd_of_call_never_becomes_the_sessions(
+def test_cwd_of_call_never_becomes_session_directory(
     daemon: RawDaemon, tmp_path: Path, command: str
 ) -> None:
     home, place, link = tmp_path / "home", tmp_path / "place", tmp_path / "link"
@@ -260,7 +262,7 @@ def test_session_follows_cd_into_replaced_directory(tmp_path: Path, spares: str)
     assert [path.name for path in start.iterdir()] == ["follows"]
 
 
-def test_a_directory_of_any_bytes_can_be_answered(
+def test_directory_with_invalid_utf8_is_reported(
     daemon: RawDaemon, session: str, tmp_path: Path
 ) -> None:
     place = f"{tmp_path}/\ufffd"
@@ -282,7 +284,7 @@ UNSET = (
 )
 
 
-def test_variables_of_bash_that_were_unset_stay_unset(daemon: RawDaemon, session: str) -> None:
+def test_unset_bash_variables_stay_unset(daemon: RawDaemon, session: str) -> None:
     daemon.bash(f"unset {UNSET}", session=session)
     command = f"for name in {UNSET}; do declare -p $name; done 2>/dev/null"
     assert daemon.bash(command, session=session)["stdout"] == ""
@@ -305,7 +307,7 @@ def test_a_daemon_outlives_its_own_directory(tmp_path: Path) -> None:
             place.mkdir()
 
 
-def test_named_cwd_is_the_replaced_directory(tmp_path: Path) -> None:
+def test_cwd_of_call_is_the_recreated_directory(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     with raw_daemon(cwd=place) as daemon:
@@ -347,7 +349,7 @@ def test_thousands_of_functions_are_remembered(daemon: RawDaemon, session: str) 
     assert daemon.bash("f0; echo $x", session=session)["stdout"] == "0\n1\n"
 
 
-def test_open_here_document_in_trap_hides_our_code(daemon: RawDaemon) -> None:
+def test_open_here_document_in_trap_shows_no_internal_code(daemon: RawDaemon) -> None:
     result = daemon.bash("trap $'cat <<END; echo $LINENO\\nbye\\n' EXIT; X=1", session="trap")
     assert result["stdout"] == "bye\n1\n"
     assert "__shelld" not in result["stderr"]
@@ -356,7 +358,7 @@ def test_open_here_document_in_trap_hides_our_code(daemon: RawDaemon) -> None:
     assert (shown["exitCode"], daemon.bash("echo $X", session="trap")["stdout"]) == (4, "1\n")
 
 
-def test_open_quote_in_trap_hides_our_code(daemon: RawDaemon) -> None:
+def test_open_quote_in_trap_shows_no_internal_code(daemon: RawDaemon) -> None:
     daemon.bash('f() { echo "it\'s"; }', session="quote")
     env = {"BASH_FUNC_f%%": "() { echo; }", "SECRET": "value"}
     for quote, status in ((r"\'", "missing"), ('"', "missing"), ("", None)):

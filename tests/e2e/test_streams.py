@@ -103,7 +103,7 @@ def test_only_the_protocol_reaches_stdout(tmp_path: Path) -> None:
     assert sorted(ended.stderr.split()) == [b"printed", b"written"]
 
 
-def test_the_standard_descriptors_are_no_longer_the_protocols() -> None:
+def test_standard_descriptors_do_not_reach_the_protocol() -> None:
     with raw_daemon() as daemon:
         daemon.call("ping")
         links = [os.readlink(f"/proc/{daemon.pid}/fd/{number}") for number in range(3)]
@@ -111,7 +111,7 @@ def test_the_standard_descriptors_are_no_longer_the_protocols() -> None:
         assert links[1] == links[2]
 
 
-def test_writes_to_terminal_devices_miss_stdout() -> None:
+def test_writes_to_device_files_miss_protocol_stdout() -> None:
     with raw_daemon() as daemon:
         result = daemon.bash("echo a >/dev/stdout; echo b >/dev/stderr; echo c >/dev/tty")
         assert (result["stdout"], result["stderr"][:2]) == ("a\n", "b\n")

@@ -40,7 +40,7 @@ def call(daemon: RawDaemon, name: str, arguments: Any = None, **context: Any) ->
     return daemon.call("call_tool", params)
 
 
-def test_a_failed_result_is_a_result(daemon: RawDaemon) -> None:
+def test_failed_command_is_result_not_error(daemon: RawDaemon) -> None:
     result = call(daemon, "Bash", {"command": "echo hi; exit 2"})
     assert result["success"] is False
     assert result["output"] is None
@@ -115,7 +115,7 @@ def test_arguments_and_context_may_be_null_and_positional(daemon: RawDaemon) -> 
         assert daemon.call("call_tool", params)["error"] == sentence
 
 
-def test_the_context_is_the_circumstances(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_context_members_apply_to_the_call(daemon: RawDaemon, tmp_path: Path) -> None:
     assert call(daemon, "Bash", {"command": "pwd"}, working_dir=str(tmp_path))["output"] == (
         f"{tmp_path}\n"
     )
@@ -168,7 +168,7 @@ def test_audit_log_has_tool_commands_and_dry_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["openai", "anthropic", "mcp"])
-def test_tools_are_described_each_providers_way(daemon: RawDaemon, format_name: str) -> None:
+def test_tools_are_described_in_each_format(daemon: RawDaemon, format_name: str) -> None:
     tools = daemon.call("list_tools", {"format": format_name})["tools"]
     if format_name == "openai":
         assert tools == daemon.call("list_tools")["tools"]
@@ -347,7 +347,7 @@ def test_stubborn_cancelled_tool_is_answered(plugged: RawDaemon) -> None:
     assert b"a request goes on although it is cancelled: 'call_tool'" in plugged.read_stderr()
 
 
-def test_stubborn_silently_cancelled_tool_stays_unanswered(plugged: RawDaemon) -> None:
+def test_stubborn_tool_cancelled_over_mcp_stays_unanswered(plugged: RawDaemon) -> None:
     request = start_staying(plugged, "itself")
     plugged.notify("notifications/cancelled", {"requestId": request})
     wait_for(lambda: b"a request goes on although" in plugged.read_stderr())
@@ -474,7 +474,7 @@ def test_broken_plugin_leaves_other_tools(tmp_path: Path, plugin: str, names: li
         assert (b"skipped" in daemon.read_stderr()) == ("Bad" not in names)
 
 
-def test_name_that_fails_later_changes_no_list(tmp_path: Path) -> None:
+def test_tool_name_failing_later_leaves_list_unchanged(tmp_path: Path) -> None:
     plugin = """
     may_fail = False
 
@@ -522,7 +522,7 @@ def test_tool_resetting_the_manager_stops_nothing(tmp_path: Path) -> None:
         assert daemon.bash("echo on")["stdout"] == "on\n"
 
 
-def test_a_huge_timeout_of_the_context_is_none(daemon: RawDaemon) -> None:
+def test_huge_context_timeout_is_accepted(daemon: RawDaemon) -> None:
     bash_id = daemon.background("true")
     daemon.call("bash_output", {"bash_id": bash_id, "wait": 60_000, "until": "exit"})
     result = call(daemon, "BashOutput", {"bash_id": bash_id, "wait": 1}, timeout=1e306)

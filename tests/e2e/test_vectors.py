@@ -109,7 +109,7 @@ def test_every_vector_holds(framing: Framing) -> None:
         assert daemon.receive() == result("the end")
 
 
-def test_a_message_with_a_header_may_have_lines() -> None:
+def test_message_with_header_may_contain_newlines() -> None:
     with raw_daemon() as daemon:
         pretty = json.dumps(json.loads(PING + ', "id": 1}'), indent=2)
         daemon.send_raw(encode_frame(pretty.encode(), Framing.CONTENT_LENGTH))

@@ -45,7 +45,7 @@ async def manager() -> AsyncIterator[ShellManager]:
     await ShellManager.reset()
 
 
-async def test_manager_is_one_until_reset(manager: ShellManager) -> None:
+async def test_manager_is_shared_until_reset(manager: ShellManager) -> None:
     shell = await manager.create_shell("sleep 300", "/")
     assert ShellManager() is manager
     assert ShellManager().get_shell(shell.id) is shell
@@ -73,7 +73,7 @@ async def test_failed_scope_can_be_entered_later(
         assert await (await manager.create_shell("exit 3", "/")).wait() == 3
 
 
-async def test_resetting_inside_the_scope_leaves_its_end_harmless() -> None:
+async def test_manager_can_be_reset_inside_its_scope() -> None:
     async with ShellManager() as manager:
         shell = await manager.create_shell("sleep 300", "/")
         await ShellManager.reset()
@@ -140,7 +140,7 @@ async def test_doubly_cancelled_scope_leaves_no_task(anyio_backend_name: str) ->
                 await asyncio.sleep(0.005)
 
 
-async def test_a_new_keeper_starts_where_the_manager_did(
+async def test_new_keeper_keeps_directory_of_manager(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -160,7 +160,7 @@ async def test_a_new_keeper_starts_where_the_manager_did(
             os.kill(keeper, signal.SIGKILL)
 
 
-async def test_relative_directory_is_the_programs(
+async def test_relative_directory_starts_at_program_directory(
     manager: ShellManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await manager.create_shell("true", "/")
@@ -381,7 +381,7 @@ def test_reset_that_asyncio_cancels_ends_everything() -> None:
     )
 
 
-def test_call_while_the_scope_is_left_does_not_break_the_manager(
+def test_call_during_scope_exit_leaves_manager_usable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outcome: list[object] = []
@@ -413,7 +413,7 @@ def test_call_while_the_scope_is_left_does_not_break_the_manager(
     anyio.run(ShellManager.reset)
 
 
-def test_shell_found_while_the_scope_is_left_can_be_awaited(
+def test_shell_found_during_scope_exit_can_be_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outcome: list[object] = []
@@ -450,7 +450,7 @@ def test_shell_found_while_the_scope_is_left_can_be_awaited(
     anyio.run(ShellManager.reset)
 
 
-def test_a_program_that_just_ends_leaves_nothing() -> None:
+def test_program_ending_without_reset_leaves_nothing() -> None:
     program = (
         "import anyio\n"
         "from shelld.embed import ShellManager\n"

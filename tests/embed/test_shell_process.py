@@ -37,7 +37,7 @@ def made_by_hand() -> ShellProcess:
     return ShellProcess(id="shell_abc", command="echo hi", working_dir="/tmp")
 
 
-def test_new_output_is_unread_output() -> None:
+def test_new_output_is_returned_once() -> None:
     shell = made_by_hand()
     shell.stdout_buffer = "line1\nline2\nline3\n"
     shell.last_read_stdout = 6
@@ -56,7 +56,7 @@ def test_new_output_marks_stderr() -> None:
     assert shell.get_new_output() == "out\n[stderr]\nerr\n"
 
 
-def test_all_output_can_be_had_again_and_again() -> None:
+def test_all_output_can_be_read_repeatedly() -> None:
     shell = made_by_hand()
     shell.stdout_buffer, shell.stderr_buffer = "\x1b[31mred\x1b[0m\n", "err\n"
     assert shell.get_all_output() == shell.get_all_output() == "red\n[stderr]\nerr\n"
@@ -65,7 +65,7 @@ def test_all_output_can_be_had_again_and_again() -> None:
     assert (shell.stderr_buffer, shell.last_read_stdout) == ("err\n", 0)
 
 
-def test_unfinished_character_is_left() -> None:
+def test_unfinished_character_is_left_for_next_read() -> None:
     shell = made_by_hand()
     record = shell.record
     record.output.append(record.stdout, b"a\xc3")
@@ -108,7 +108,7 @@ DRAWN = {
     list(product(ShellStatus, ShellStatus)),
     ids=lambda status: status.value,
 )
-def test_a_status_goes_only_where_the_diagram_does(before: ShellStatus, after: ShellStatus) -> None:
+def test_status_changes_follow_the_diagram(before: ShellStatus, after: ShellStatus) -> None:
     shell = made_by_hand()
     if before is not ShellStatus.PENDING:
         shell.status = ShellStatus.RUNNING
@@ -164,7 +164,7 @@ async def test_wait_returns_code_like_subprocess(
     assert await shell.wait() == returncode
 
 
-async def test_of_an_ended_shell_little_text_is_kept(manager: ShellManager) -> None:
+async def test_ended_shell_keeps_only_start_of_command(manager: ShellManager) -> None:
     command = "true " + "x" * 1_000_000
     references = sys.getrefcount(command)
     shell = await manager.create_shell(command, "/")
@@ -175,14 +175,14 @@ async def test_of_an_ended_shell_little_text_is_kept(manager: ShellManager) -> N
     assert shell.command == command[:4096] + "... (truncated)"
 
 
-async def test_waiting_too_long_kills(manager: ShellManager) -> None:
+async def test_wait_timeout_kills_the_shell(manager: ShellManager) -> None:
     shell = await manager.create_shell("sleep 300 & sleep 300", "/")
     with pytest.raises(TimeoutError):
         await shell.wait(0.05)
     assert (shell.status, shell.is_running, shell.is_empty) == (ShellStatus.TIMEOUT, False, True)
 
 
-async def test_cancelled_wait_leaves_the_shell(manager: ShellManager) -> None:
+async def test_cancelled_wait_leaves_the_shell_running(manager: ShellManager) -> None:
     shell = await manager.create_shell("sleep 300", "/")
     with anyio.move_on_after(0.05):
         await shell.wait()
@@ -211,7 +211,7 @@ async def test_status_of_real_process_is_read_only(
     assert shell.status is ShellStatus.KILLED
 
 
-async def test_output_arrives_as_written(manager: ShellManager, tmp_path: Path) -> None:
+async def test_output_arrives_while_command_runs(manager: ShellManager, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     shell = await manager.create_shell(f"echo one; {gate.wait}; echo two", "/")
     with anyio.fail_after(10):
@@ -279,7 +279,7 @@ async def test_ended_shells_outlive_a_changed_clock(
     assert manager.cleanup_completed(0) == 1
 
 
-async def test_old_shells_are_cleaned_up_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_shells_are_cleaned_up_automatically(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld.shells.manager._SWEEP_S", 0.02)
     forgotten: list[str] = []
     forget = Manager._forget  # pyright: ignore[reportPrivateUsage]

@@ -51,7 +51,7 @@ def test_freed_memory_returns_to_the_system() -> None:
     assert left_mb <= 5
 
 
-def test_the_daemon_sees_to_that(tmp_path: Path) -> None:
+def test_daemon_starts_returning_freed_memory(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     script = f"""
 import pathlib

@@ -138,7 +138,7 @@ class StumblingFuture(asyncio.Future[None]):
         super().set_result(result)
 
 
-async def test_wait_ends_after_one_failed_end(
+async def test_wait_ends_despite_one_failed_attempt(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -190,7 +190,7 @@ async def test_deadline_of_wait_only_moves_earlier(pipe: tuple[int, int]) -> Non
     assert began + 0.02 <= clock()
 
 
-async def test_shortened_deadline_ends_with_its_wait(
+async def test_shortened_deadline_does_not_affect_next_wait(
     pipe: tuple[int, int],
 ) -> None:
     watch = Watch(pipe[0])
@@ -206,7 +206,7 @@ async def test_shortened_deadline_ends_with_its_wait(
         assert scope.cancelled_caught
 
 
-async def test_finished_wait_keeps_nothing(pipe: tuple[int, int]) -> None:
+async def test_finished_wait_releases_its_callback(pipe: tuple[int, int]) -> None:
     class Reader:
         def __init__(self) -> None:
             self.watch = Watch(pipe[0])
@@ -243,7 +243,7 @@ async def test_wakeup_of_cancelled_waiter_does_nothing() -> None:
     wakeup.set()
 
 
-async def test_a_poller_that_comes_back_serves_again(pipe: tuple[int, int]) -> None:
+async def test_returned_poller_is_used_again(pipe: tuple[int, int]) -> None:
     pollers = PollerPool()
     with anyio.fail_after(10):
         for _ in range(3):

@@ -21,7 +21,7 @@ def test_each_signal_of_a_burst_is_seen() -> None:
     assert 1 <= asyncio.run(main()) <= 100
 
 
-def test_handlers_are_as_before() -> None:
+def test_signal_handlers_are_restored() -> None:
     def handler(_number: int, _frame: object) -> None: ...
 
     numbers = (signal.SIGUSR1, signal.SIGURG)

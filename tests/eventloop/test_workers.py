@@ -80,7 +80,7 @@ async def test_jobs_run_together_and_begin_in_order() -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_only_so_many_wait() -> None:
+async def test_number_of_idle_workers_is_limited() -> None:
     async with anyio.create_task_group() as tasks:
         workers = Workers(tasks, Job.do, fails)
         jobs = [Job() for _ in range(MAX_IDLE + 5)]
@@ -123,7 +123,7 @@ async def test_late_cancelled_worker_takes_no_more_jobs() -> None:
     assert not other.was_cancelled
 
 
-async def test_job_arriving_at_the_end_is_begun() -> None:
+async def test_job_started_after_group_cancellation_is_begun() -> None:
     job = Job()
     async with anyio.create_task_group() as tasks:
         workers = Workers(tasks, Job.do, fails)

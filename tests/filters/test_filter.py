@@ -196,7 +196,7 @@ def helpers() -> list[int]:
     return running_below(os.getpid(), "filters/main.py")
 
 
-async def test_budget_covers_all_texts_of_one_look(
+async def test_time_budget_is_shared_by_all_searches(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 0.4)
@@ -216,7 +216,9 @@ def processor_seconds(pid: int) -> float:
 
 # One event loop is enough: the limits apply to another process.
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_renewed_budget_lasts(filters: Filters, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_renewing_extends_the_time_budget(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "TIME_BUDGET_S", 1)
     text = "a" * 18 + "!\n"
     async with filters.open("^(a+)+(?!a)$") as line_filter:
@@ -230,7 +232,9 @@ async def test_renewed_budget_lasts(filters: Filters, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("pattern", [r"(?:(?:(?:a{1,99}){1,99}){1,99}){1,99}(?=b)", "(?=a)" * 3000])
-async def test_large_compiled_pattern_is_bounded(filters: Filters, pattern: str) -> None:
+async def test_large_compiled_pattern_leaves_next_filter_working(
+    filters: Filters, pattern: str
+) -> None:
     try:
         await matching(filters, pattern, "aab\n")
     except RpcError as error:
@@ -240,7 +244,7 @@ async def test_large_compiled_pattern_is_bounded(filters: Filters, pattern: str)
     wait_for(lambda: not helpers(), "the end of the processes")
 
 
-async def test_killed_filter_process_is_an_answer(filters: Filters) -> None:
+async def test_killed_filter_process_is_answered_with_error(filters: Filters) -> None:
     async with filters.open("(?=a)") as line_filter:
         assert line_filter is not None
         (pid,) = helpers()
@@ -256,7 +260,7 @@ async def test_cancelled_filter_leaves_no_process(filters: Filters) -> None:
     wait_for(lambda: not helpers(), "the end of the process")
 
 
-async def test_only_so_many_may_backtrack_at_once(
+async def test_number_of_backtracking_filters_is_limited(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filter_module, "MAX_PROCESSES", 1)
@@ -287,7 +291,7 @@ async def test_missing_filter_process_is_reported(
     assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
 
 
-async def test_filter_program_ending_early_is_no_bad_pattern(
+async def test_early_end_of_filter_program_is_resource_exhausted(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_PROGRAM", os.devnull)
@@ -336,7 +340,7 @@ async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
     )
 
 
-async def test_a_large_pattern_is_compiled_elsewhere(filters: Filters) -> None:
+async def test_large_pattern_is_compiled_off_the_event_loop(filters: Filters) -> None:
     began = time.thread_time()
     for number in range(900, 920):
         with pytest.raises(RpcError, match="Invalid filter regex"):

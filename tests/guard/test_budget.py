@@ -165,7 +165,9 @@ def test_directory_of_disks_is_seen_however_written(session: str, cwd: str) -> N
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "")])
-def test_shortage_is_no_verdict(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_shortage_is_raised_instead_of_verdict(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def fail(*_: object) -> None:
         raise error
 
@@ -218,7 +220,7 @@ def test_script_that_parses_slowly_goes_to_a_thread() -> None:
 
 
 @pytest.mark.parametrize("length", [60_000, 100_000, 1_000_000])
-def test_length_of_rest_hides_no_danger(length: int) -> None:
+def test_long_rest_of_command_hides_no_danger(length: int) -> None:
     for rest in ("# " + "x" * length, "echo " + "x " * length, f"cat <<'E'\n{'x y' * length}\nE"):
         assert judge(f"rm -rf /\n{rest}", HERE).verdict == "block"
     assert judge(f"cat > f <<'E'\n{'x y' * length}\nE\nrm -rf /", HERE).verdict == "block"

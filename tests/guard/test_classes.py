@@ -28,7 +28,7 @@ def test_dangerous_line_of_a_class_is_blocked(name: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "line"), HARMLESS)
-def test_harmless_line_of_a_class_is_not(name: str, line: str) -> None:
+def test_harmless_line_of_a_class_is_not_blocked(name: str, line: str) -> None:
     assert not is_blocked(line), name
 
 

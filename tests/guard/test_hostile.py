@@ -68,7 +68,7 @@ def test_large_value_hides_nothing_after_it(large: str) -> None:
 
 @settings(max_examples=400)
 @given(st.data())
-def test_no_text_makes_the_guard_fail(data: st.DataObject) -> None:
+def test_arbitrary_text_never_makes_guard_fail(data: st.DataObject) -> None:
     line = data.draw(st.sampled_from([line for _, line in BLOCKED_LINES] + ALLOWED_LINES))
     position = data.draw(st.integers(0, len(line)))
     garbage = data.draw(st.text("\\'\"$`(){}[]<>|&;*?~!#\n\0 aé=:/-%@,.", max_size=6))

@@ -23,7 +23,7 @@ from shelld.guard.vocabulary import (
 
 
 @pytest.mark.parametrize("line", [line for _, line in [*BLOCKED_LINES, *DANGEROUS]])
-def test_short_way_lets_nothing_dangerous_through(line: str) -> None:
+def test_quick_check_passes_nothing_dangerous(line: str) -> None:
     assert not is_plainly_harmless(line)
 
 
@@ -37,7 +37,7 @@ def test_quick_check_stops_at_every_judged_program(program: str) -> None:
 
 
 @pytest.mark.parametrize("program", sorted({*WRITERS, *SPEAKERS, *EVERYDAY_WRAPPERS}))
-def test_short_way_stops_where_everyday_programs_become_dangerous(program: str) -> None:
+def test_quick_check_stops_at_dangerous_everyday_programs(program: str) -> None:
     for command in (
         *(f"{program} a /dev/sda", f"{program} x --option=rm -rf a", f"A=rm {program} a"),
         *(f"{program} -c '!ls'", f'{program} "$x"', f"{program} -f -"),
@@ -45,7 +45,7 @@ def test_short_way_stops_where_everyday_programs_become_dangerous(program: str) 
         assert not is_plainly_harmless(command)
 
 
-def test_short_way_takes_everyday_commands() -> None:
+def test_quick_check_accepts_everyday_commands() -> None:
     for command in (
         *("git status && npm test; make -j4 | head -5", "cp -a src/a.py b", "curl -s x.org"),
         *("tar xzf a.tgz", "sort -u a", "npm run build", "uv sync", "git log --oneline"),
@@ -54,7 +54,7 @@ def test_short_way_takes_everyday_commands() -> None:
         assert judge(command, HERE).verdict == "allow"
 
 
-def test_short_way_takes_assignments_of_calculated_numbers() -> None:
+def test_quick_check_accepts_assignments_of_calculated_numbers() -> None:
     for command in ("x=$((x + 1))", "i=$((i-1)); make", "export_=$((2 * 3)) && echo a"):
         assert is_plainly_harmless(command)
         assert judge(command, HERE).verdict == "allow"
@@ -75,7 +75,7 @@ def test_short_way_takes_assignments_of_calculated_numbers() -> None:
         "x=$((a\nb))",
     ],
 )
-def test_short_way_stops_at_other_expansions(command: str) -> None:
+def test_quick_check_stops_at_other_expansions(command: str) -> None:
     assert not is_plainly_harmless(command)
 
 
@@ -103,7 +103,7 @@ def test_quick_check_stops_at_redefined_names(command: str, name: str) -> None:
     assert is_plainly_harmless(command, defined=frozenset((b"other", b"ff", b"fx")))
 
 
-def test_short_way_leaves_long_commands_to_others() -> None:
+def test_quick_check_accepts_no_long_command() -> None:
     words = "a " * 2_000
     assert is_plainly_harmless(f"echo {words}")
     assert not is_plainly_harmless(f"echo {words * 2}")

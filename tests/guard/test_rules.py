@@ -190,13 +190,13 @@ def test_harmless_arguments_pass(command: str) -> None:
         *("cp a dev/sda", "wipefs -a dev/sda", "rsync --delete a/ ."),
     ],
 )
-def test_the_directory_counts(command: str) -> None:
+def test_working_directory_affects_the_finding(command: str) -> None:
     program, *arguments = command.split()
     assert check(program, arguments, Place("/", None)) is not None
     assert check(program, arguments, PLACE) is None
 
 
-def test_without_a_known_home_nobodys_is_protected() -> None:
+def test_unknown_home_is_not_protected() -> None:
     assert check("rm", ["-r", "/data/me"], Place("/work", None)) is None
     assert check("rm", ["-r", ""], Place("/work", None)) is None
     assert check("rm", ["-r", "/me"], Place("/work", "me")) is not None
@@ -220,7 +220,7 @@ def test_without_a_known_home_nobodys_is_protected() -> None:
         (f"/a{UNKNOWN}/..", "/"),
     ],
 )
-def test_paths_are_from_the_root_and_without_detours(field: str, path: str) -> None:
+def test_paths_become_absolute_and_normalized(field: str, path: str) -> None:
     assert normalized(field, "/work") == path
 
 

@@ -144,7 +144,7 @@ def test_written_files_are_found(command: str, targets: list[str]) -> None:
         ("parted b", "mklabel gpt", True),
     ],
 )
-def test_orders_on_input_count(command: str, stdin: str, writes: bool) -> None:
+def test_stdin_decides_whether_disk_is_written(command: str, stdin: str, writes: bool) -> None:
     program, *arguments = command.split()
     assert bool(targets_of(program, arguments, stdin)) is writes
 
@@ -182,7 +182,7 @@ def test_patterns_match_paths_as_in_bash(pattern: str, path: str, expected: bool
     assert matches(pattern, path) is expected
 
 
-def test_pattern_for_most_letters_is_known() -> None:
+def test_pattern_matching_most_letters_is_recognised() -> None:
     assert matches_most_letters(f"{SET}a-z]{ANY}")
     assert matches_most_letters(f"{SET}!.]{ANY}")
     assert not matches_most_letters(f"{SET}0-9]{ANY}")

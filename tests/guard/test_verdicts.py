@@ -152,7 +152,7 @@ def test_a_blocked_line_is_allowed_as_data(data: str, line: str) -> None:
 
 
 @pytest.mark.parametrize("line", PLAIN_LINES)
-def test_a_blocked_line_stays_blocked_in_every_code(line: str) -> None:
+def test_blocked_line_stays_blocked_in_every_encoding(line: str) -> None:
     encoded = base64.b64encode(line.encode()).decode()
     octal = "".join(f"\\{ord(each):03o}" for each in line)
     for disguised in (
@@ -194,7 +194,7 @@ def test_unknown_commands_are_unresolved(command: str, verdict: str) -> None:
     assert judge(command, HERE).verdict == verdict
 
 
-def test_the_circumstances_count() -> None:
+def test_verdict_depends_on_start_state() -> None:
     env = {**ENV, "DIR": "/tmp/x", "ROOT": "/"}
     assert judge("rm -rf $DIR/*", HERE).verdict == "block"
     assert judge("rm -rf $DIR/*", StartState("/", env)).verdict == "allow"
@@ -222,11 +222,11 @@ def test_definitions_end_with_their_command() -> None:
     assert judge("f; g", HERE).verdict == "allow"
 
 
-def test_characters_of_ours_mean_nothing_in_a_command() -> None:
+def test_internal_marker_characters_are_ordinary_in_commands() -> None:
     assert judge(f"rm -rf {UNKNOWN}", HERE).verdict == "allow"
     encoded = base64.b64encode(f"rm -rf {UNKNOWN}".encode()).decode()
     assert judge(f"base64 -d <<< {encoded} | bash", HERE).verdict == "allow"
 
 
-def test_every_rule_has_its_lines() -> None:
+def test_every_rule_has_blocked_lines() -> None:
     assert set(BLOCKED) == RULES

@@ -67,7 +67,7 @@ def test_unreadable_limit_counts_as_a_limit(
 
 
 @pytest.mark.parametrize("name", ["shelld-", "shelld-x", "shelld--1", f"shelld-{10**30}-1"])
-def test_odd_names_of_others_end_nothing(directory: Path, name: str) -> None:
+def test_removing_stale_cgroups_spares_odd_names(directory: Path, name: str) -> None:
     (directory / name).mkdir()
     (directory / name / "used").touch()
     remove_stale(str(directory))

@@ -134,7 +134,7 @@ def test_transient_error_is_not_the_end(
 
 
 @pytest.mark.parametrize("function", ["os.memfd_create", "os.write", "os.lseek"])
-def test_a_message_that_finds_no_room_costs_nothing(
+def test_message_without_room_leaves_channel_usable(
     monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     ours, theirs = Channel.pair()

@@ -241,7 +241,7 @@ def test_command_missing_descriptors_is_not_started(pool: RunnerPool) -> None:
     channel.close()
 
 
-def test_failed_keeper_start_is_not_a_busy_keeper(
+def test_failed_keeper_start_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_arguments: object, **_options: object) -> int:
@@ -344,7 +344,9 @@ def test_a_silent_keeper_is_replaced_without_waiting(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("function", ["waitid", "waitpid", "kill"])
-def test_closing_and_tending_raise_nothing(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+def test_pool_maintenance_ignores_missing_children(
+    monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
     pool = RunnerPool()
     run = Run(pool, b"true")
     run.until_empty()
@@ -362,7 +364,7 @@ def test_closing_and_tending_raise_nothing(monkeypatch: pytest.MonkeyPatch, func
         pool.close()
 
 
-def test_leftovers_are_listed_and_the_list_follows_them(pool: RunnerPool, tmp_path: Path) -> None:
+def test_leftover_list_shrinks_as_processes_end(pool: RunnerPool, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     run = Run(pool, b"setsid cat %b & setsid sleep 300 & exit 0" % os.fsencode(gate))
@@ -378,7 +380,7 @@ def test_leftovers_are_listed_and_the_list_follows_them(pool: RunnerPool, tmp_pa
 
 
 @pytest.mark.parametrize("count", [1, 200])
-def test_sigterm_reaches_all_at_once_wherever_they_are(pool: RunnerPool, count: int) -> None:
+def test_sigterm_reaches_processes_that_change_parent(pool: RunnerPool, count: int) -> None:
     # Bash dies of the signal, so the sleeps become children of the runner during the signalling.
     command = b"for i in {1..%d}; do setsid sleep 300 & done; wait" % count
     for _ in range(10 if count == 1 else 3):
@@ -531,7 +533,7 @@ def _sockets(pid: int) -> set[str]:
     return {link for link in links if link.startswith("socket:")}
 
 
-def test_the_interpreter_of_keeper_and_runners_stays_small(pool: RunnerPool) -> None:
+def test_runner_uses_little_private_memory(pool: RunnerPool) -> None:
     run = Run(pool, b"sleep 300")
     runner = run.runner
     rollup = Path(f"/proc/{runner}/smaps_rollup").read_text().splitlines()
@@ -540,7 +542,7 @@ def test_the_interpreter_of_keeper_and_runners_stays_small(pool: RunnerPool) -> 
     run.channel.close()
 
 
-def test_importing_the_keeper_brings_in_little() -> None:
+def test_keeper_imports_no_heavy_modules() -> None:
     code = "import sys; import shelld.keeper.keeper; print(' '.join(sys.modules))"
     path = str(Path(__file__).parents[2] / "daemon")
     env = {**os.environ, "PYTHONPATH": path}
@@ -627,7 +629,7 @@ def test_lost_runner_is_reported_while_processes_end(altered_pool: RunnerPool) -
 @pytest.mark.parametrize(
     "altered_pool", [_ONE_AT_A_TIME, _ALL_TOGETHER], ids=["one", "together"], indirect=True
 )
-def test_all_that_end_by_themselves_are_reaped(altered_pool: RunnerPool) -> None:
+def test_processes_that_exit_by_themselves_are_reaped(altered_pool: RunnerPool) -> None:
     run = Run(altered_pool, b"for i in {1..20}; do (sleep 0.01 &); done")
     run.until_empty()
     run.channel.close()
@@ -682,7 +684,7 @@ def test_runner_names_survivors_after_many_rounds(altered_pool: RunnerPool, is_t
     run.channel.close()
 
 
-def test_the_daemon_reaps_a_part_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_up_reaps_limited_number_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reaped: list[int] = []
 
     def ended(_pid: int, _options: int) -> tuple[int, int]:

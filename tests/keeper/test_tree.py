@@ -58,7 +58,7 @@ def test_spared_process_spares_its_descendants() -> None:
         tree.kill_descendants()
 
 
-def test_of_many_children_the_newest_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newest_of_many_children_are_killed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "_KILLED_AT_ONCE", 2)
     with contextlib.ExitStack() as processes:
         pids = [
@@ -206,7 +206,7 @@ def test_unlistable_session_is_not_empty(monkeypatch: pytest.MonkeyPatch, error:
     assert members.kill(None) is False
 
 
-def test_without_proc_and_ps_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_unknown_without_proc_and_ps(monkeypatch: pytest.MonkeyPatch) -> None:
     def exists(_path: str) -> bool:
         return False
 

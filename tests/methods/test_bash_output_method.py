@@ -147,7 +147,7 @@ async def test_shell_is_kept_while_it_is_read(is_cancelled: bool) -> None:
                 await checkpoint()
 
 
-async def test_filtering_counts_as_reading(
+async def test_output_is_pinned_while_it_is_filtered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:

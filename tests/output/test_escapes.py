@@ -106,7 +106,7 @@ FINISHED = [
 
 
 @pytest.mark.parametrize(("data", "whole"), UNFINISHED)
-def test_an_unfinished_unit_at_the_end_is_left(data: bytes, whole: int) -> None:
+def test_whole_units_excludes_unfinished_unit_at_end(data: bytes, whole: int) -> None:
     assert whole_units(data) == whole
 
 

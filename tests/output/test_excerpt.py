@@ -42,7 +42,7 @@ async def test_fitting_text_is_returned_unchanged() -> None:
     assert (await excerpt(b"", 10))[0] == ""
 
 
-async def test_read_output_is_not_missing_once_dropped() -> None:
+async def test_output_dropped_after_reading_stays_in_excerpt() -> None:
     output = ShellOutput(1 << 26)
     output.append(output.stdout, b"x" * 100_000)
     reader = excerpt_reader(output, 200_000)
@@ -76,7 +76,7 @@ async def test_head_and_tail_are_whole_lines_if_cheap() -> None:
     assert 80 <= len(head) + len(tail) <= 100
 
 
-async def test_tail_loses_little_to_begin_at_a_line() -> None:
+async def test_long_line_is_cut_to_fill_excerpt() -> None:
     text, _ = await excerpt(b"x" * 1_000 + b"\nyy", 100)
     assert text.endswith("x" * 47 + "\nyy")
     text, _ = await excerpt(b"yy\n" + b"x" * 1_000, 100)

@@ -114,7 +114,7 @@ def test_head_without_room_is_the_suffix_only() -> None:
 # -- new text ---------------------------------------------------------------------------------
 
 
-def test_only_plain_reads_move_the_position() -> None:
+def test_only_reads_without_offset_move_the_position() -> None:
     stream = stream_of(b"0123456789")
     assert take(reader_of(stream, offset=3, max_bytes=4)) == ("3456", 3, 7, 0, True)
     assert stream.read_position == 0
@@ -130,7 +130,7 @@ def test_only_plain_reads_move_the_position() -> None:
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), max_size=6),
     st.booleans(),
 )
-def test_reads_between_arrivals_give_all_once(
+def test_reads_between_arrivals_return_all_output_once(
     data: bytes, reads: list[tuple[int, int]], strip: bool
 ) -> None:
     stream = stream_of(b"")
@@ -154,7 +154,7 @@ def test_reads_between_arrivals_give_all_once(
 @pytest.mark.parametrize(
     ("max_bytes", "text"), [(1, "a"), (2, "a"), (3, "aé"), (4, "aé"), (5, "aé"), (6, "aé世")]
 )
-def test_max_bytes_is_exceeded_by_no_later_unit(max_bytes: int, text: str) -> None:
+def test_read_stops_before_unit_exceeding_max_bytes(max_bytes: int, text: str) -> None:
     read = take(reader_of(stream_of("aé世".encode()), offset=0, max_bytes=max_bytes))
     assert (read.text, read.end) == (text, len(text.encode()))
 
@@ -217,7 +217,7 @@ def test_overtaken_read_restarts_after_the_other() -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_gap_takes_no_room_of_the_read() -> None:
+def test_gap_does_not_count_toward_max_bytes() -> None:
     stream = stream_of(b"-" * 100 + b"0123456789" * 5, head_limit=0)
     stream.store.drop(100)
     assert take(reader_of(stream, max_bytes=20)) == ("0123456789" * 2, 0, 120, 100, True)
@@ -255,7 +255,7 @@ async def test_large_read_yields_between_steps() -> None:
 
 
 @pytest.mark.parametrize("unit", [b"\x1b", b"\x1b\0", b"\xc2\x9b", b"\x1b]\n"], ids=repr)
-async def test_others_go_more_often_where_escapes_are_dense(unit: bytes) -> None:
+async def test_reading_dense_escapes_yields_more_often(unit: bytes) -> None:
     sequences = 20 * MAX_INTRODUCERS
     stream = stream_of(unit * sequences)
     assert stream.store.written <= reader.STEP_BYTES

@@ -160,7 +160,7 @@ def test_last_shell_keeps_its_end_in_memory(
     retention.close()
 
 
-def test_shell_at_its_limit_takes_no_other_room(spool_directory: str) -> None:
+def test_shell_at_its_limit_takes_no_room_from_others(spool_directory: str) -> None:
     retention = retention_of(spool_directory, shell=8 * BLOCK_BYTES, total=13 * BLOCK_BYTES)
     ended, running = retention.open(), retention.open()
     fill(ended, 5)

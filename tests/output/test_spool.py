@@ -135,7 +135,7 @@ def test_spool_file_is_nameless_and_private(
     spool.close()
 
 
-def test_named_file_begins_in_private_directory(
+def test_named_spool_file_is_created_in_private_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("os.O_TMPFILE", raising=False)

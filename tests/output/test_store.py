@@ -218,7 +218,7 @@ def test_a_read_at_the_end_finds_nothing() -> None:
 
 @pytest.mark.parametrize("finish", [True, False])
 @pytest.mark.parametrize("count", [5, 6, 7, 8, 20])
-def test_memory_keeps_head_and_tail_without_other_room(count: int, finish: bool) -> None:
+def test_memory_keeps_head_and_tail_if_blocks_fail(count: int, finish: bool) -> None:
     blocks = FaultyBlocks()
     blocks.failing = True
     store = StreamStore(1 << 20, blocks)
@@ -309,7 +309,7 @@ def test_ended_stream_holds_little_memory() -> None:
     assert read_all(long, 1000) == (_PATTERN[: WINDOW_BYTES + 1], 0)
 
 
-def test_room_comes_from_old_tail_then_new_head() -> None:
+def test_give_up_frees_oldest_tail_then_newest_head() -> None:
     store = StreamStore(3 * BLOCK_BYTES, MemoryBlocks())
     store.append(_PATTERN[: 6 * BLOCK_BYTES + 10])
     store.give_up(1, "ENOSPC")
@@ -323,7 +323,7 @@ def test_room_comes_from_old_tail_then_new_head() -> None:
     assert store.error == "ENOSPC"
 
 
-def test_a_million_small_writes_are_few_objects() -> None:
+def test_small_writes_are_joined_into_blocks() -> None:
     blocks = MemoryBlocks()
     store = StreamStore(1 << 20, blocks)
     for _ in range(100_000):

@@ -73,14 +73,14 @@ states = st.text("ab\r\n", max_size=40)
 
 
 @given(states, states)
-def test_states_read_apart_are_the_states_of_all(before: str, after: str) -> None:
+def test_states_found_in_parts_equal_those_of_whole(before: str, after: str) -> None:
     continues = before != "" and not before.endswith("\n")
     apart = last_states(before) + last_states(after, continues=continues)
     assert last_states(apart) == last_states(before + after)
 
 
 @given(states)
-def test_states_are_found_once(text: str) -> None:
+def test_finding_last_states_twice_changes_nothing(text: str) -> None:
     assert last_states(last_states(text)) == last_states(text)
 
 
@@ -111,7 +111,9 @@ def test_unfinished_unit_is_returned_at_the_end(data: bytes) -> None:
         (b"\r", True, ("", 1, 0)),
     ],
 )
-def test_only_carriage_returns_wait(data: bytes, final: bool, piece: tuple[str, int, int]) -> None:
+def test_only_carriage_return_is_held_back(
+    data: bytes, final: bool, piece: tuple[str, int, int]
+) -> None:
     assert read_text(stored(data), 0, len(data), 100, strip=True, final=final) == piece
 
 
@@ -122,7 +124,7 @@ def test_only_carriage_returns_wait(data: bytes, final: bool, piece: tuple[str, 
         *((b"X", True, True), (b"", True, False), (b"\ra", True, True)),
     ],
 )
-def test_text_exists_beyond_unfinished_unit(data: bytes, strip: bool, expected: bool) -> None:
+def test_has_text_ignores_unfinished_unit(data: bytes, strip: bool, expected: bool) -> None:
     assert has_text(stored(data), 0, len(data), strip=strip, final=False) == expected
 
 
@@ -221,9 +223,7 @@ def test_text_is_independent_of_arrival(data: bytes, arrivals: list[int], strip:
 
 
 @given(outputs, st.integers(0, 60), st.booleans(), st.booleans())
-def test_there_is_text_when_a_read_finds_some(
-    data: bytes, start: int, strip: bool, final: bool
-) -> None:
+def test_has_text_agrees_with_read_text(data: bytes, start: int, strip: bool, final: bool) -> None:
     store = stored(data)
     found = read_text(store, start, len(data), 1 << 20, strip=strip, final=final)
     expected = has_text(store, start, len(data), strip=strip, final=final)
@@ -272,6 +272,6 @@ def test_gap_at_the_end_is_reported() -> None:
     assert read_text(store, 4, 14, 100, strip=True, final=True) == ("", 14, 10)
 
 
-def test_plain_head_may_end_unfinished() -> None:
+def test_plain_text_drops_unfinished_sequence_at_end() -> None:
     assert plain_text(b"x\x1b[3", strip=True, is_end=True) == "x"
     assert plain_text(b"x\x1b[3", strip=True, is_end=False) == "x[3"

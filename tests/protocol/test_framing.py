@@ -95,12 +95,16 @@ def test_stream_in_one_piece_is_split(stream: bytes, expected: list[bytes | Fram
 
 
 @pytest.mark.parametrize(("stream", "expected"), CASES)
-def test_the_same_stream_byte_by_byte(stream: bytes, expected: list[bytes | FrameError]) -> None:
+def test_stream_arriving_byte_by_byte_is_split(
+    stream: bytes, expected: list[bytes | FrameError]
+) -> None:
     assert events([bytes([byte]) for byte in stream]) == expected
 
 
 @pytest.mark.parametrize(("stream", "expected"), CASES)
-def test_ended_stream_is_read(stream: bytes, expected: list[bytes | FrameError]) -> None:
+def test_messages_before_end_of_stream_are_read(
+    stream: bytes, expected: list[bytes | FrameError]
+) -> None:
     reader = FrameReader(LIMIT)
     reader.receive_data(stream)
     reader.receive_eof()
@@ -240,7 +244,7 @@ def test_framing_is_unknown_until_the_first_significant_byte() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_a_refused_line_leaves_its_head(size: int) -> None:
+def test_head_of_refused_line_is_kept(size: int) -> None:
     reader = FrameReader(300)
     data = b'{"id":1}\n  {"id":2,"x":"' + b"y" * 400 + b'"}\n{"id":3}\n'
     events: list[object] = []
@@ -254,7 +258,7 @@ def test_a_refused_line_leaves_its_head(size: int) -> None:
 
 @pytest.mark.parametrize("framing", Framing)
 @pytest.mark.parametrize("failing", range(1, 8))
-def test_copy_without_memory_costs_one_message(
+def test_failed_copy_costs_at_most_one_message(
     monkeypatch: pytest.MonkeyPatch, framing: Framing, failing: int
 ) -> None:
     copies = 0

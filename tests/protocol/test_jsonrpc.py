@@ -78,7 +78,7 @@ MEMBERS = [
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_a_batch_has_a_largest_number_of_members(member: bytes) -> None:
+def test_batch_over_the_member_limit_is_refused(member: bytes) -> None:
     batch = decode_message(b"[" + b",".join([member] * MAX_BATCH_MEMBERS) + b"]")
     assert isinstance(batch, Batch)
     assert len(batch.members) == MAX_BATCH_MEMBERS
@@ -99,7 +99,7 @@ def test_commas_within_members_are_not_counted() -> None:
     assert broken.error.kind is ErrorKind.PARSE_ERROR
 
 
-def test_oversized_batch_takes_no_memory() -> None:
+def test_oversized_batch_takes_little_memory() -> None:
     data = b"[" + b"1," * 5_000_000 + b"1]"
     decode_message(data)
     tracemalloc.start()
@@ -113,7 +113,7 @@ def test_oversized_batch_takes_no_memory() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_make_decoding_raise(data: bytes) -> None:
+def test_decoding_arbitrary_bytes_never_raises(data: bytes) -> None:
     decode_message(data)
     decode_message(b"[" + data + b"]")
     decode_message(b'{"jsonrpc":"2.0","method":"x","id":' + data + b"}")
@@ -125,7 +125,7 @@ def _call_deeper(frames: int, decode: Callable[[], object]) -> object:
 
 @pytest.mark.parametrize("bracket", [(b"[", b"]"), (b'{"a":', b"}")])
 @pytest.mark.parametrize("message", [b"%b", b"[%b]", b"[%b,7]"])
-def test_accepted_nesting_decodes_deeper_in_the_stack(
+def test_accepted_nesting_also_decodes_on_deeper_stack(
     message: bytes, bracket: tuple[bytes, bytes]
 ) -> None:
     request = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b}}'
@@ -143,7 +143,7 @@ def test_accepted_nesting_decodes_deeper_in_the_stack(
 
 
 @pytest.mark.parametrize("bracket", [(b"[", b"]"), (b'{"a":', b"}")])
-def test_promised_nesting_is_accepted_everywhere(
+def test_promised_nesting_is_accepted_on_deeper_stack(
     bracket: tuple[bytes, bytes],
 ) -> None:
     # The message and its params are two of the levels.
@@ -165,7 +165,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_any_json_is_never_a_parse_error(value: object) -> None:
+def test_valid_json_is_never_a_parse_error(value: object) -> None:
     message = decode_message(json.dumps(value).encode("utf-8", "surrogatepass"))
     members = message.members if isinstance(message, Batch) else [message]
     for member in members:
@@ -202,11 +202,11 @@ def test_invalid_id_has_no_key(raw: bytes) -> None:
         (b"", NULL_ID),
     ],
 )
-def test_an_early_id_is_found_in_the_start_of_a_message(start: bytes, raw_id: bytes) -> None:
+def test_id_at_message_start_is_found(start: bytes, raw_id: bytes) -> None:
     assert id_at_start(start) == raw_id
 
 
-def test_the_id_of_an_encoded_request_is_early() -> None:
+def test_id_of_encoded_request_is_near_start() -> None:
     assert id_at_start(encode_request("bash", {"command": "x" * 1000}, 12)[:100]) == b"12"
 
 

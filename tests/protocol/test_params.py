@@ -46,7 +46,7 @@ def test_defaults_match_the_specification() -> None:
     }
 
 
-def test_null_session_means_none_and_null_elsewhere_absent() -> None:
+def test_null_is_absent_except_for_session() -> None:
     params = decode_params(BashParams, b'{"command":"x","session":null,"strip_ansi":null}')
     assert (params.session, params.strip_ansi) == (None, True)
 
@@ -56,7 +56,7 @@ def test_trailing_nulls_of_positional_params_are_absent() -> None:
     assert params.session == "main"
 
 
-def test_a_null_before_a_value_is_still_null() -> None:
+def test_positional_null_before_value_stays_null() -> None:
     names = list(BashParams.__struct_fields__)
     values: list[Any] = [None] * len(names)
     values[0] = "x"
@@ -100,12 +100,12 @@ def test_an_integral_number_is_an_integer(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [True, False, "2000", 2000.5, [], {}, 1e308])
-def test_other_values_are_no_integers(value: object) -> None:
+def test_invalid_integers_are_refused(value: object) -> None:
     message = refusal(BashParams, {"command": "x", "timeout": value})
     assert message.startswith(("Invalid type for timeout: expected integer", "Value for timeout"))
 
 
-def test_integer_beyond_float_is_no_number() -> None:
+def test_integer_too_large_for_float_is_refused() -> None:
     message = refusal(CallToolParams, {"name": "x", "context": {"timeout": 10**400}})
     assert message == "Invalid type for context.timeout: expected number"
 
@@ -114,7 +114,7 @@ def test_a_long_unknown_name_is_not_echoed_whole() -> None:
     assert len(refusal(BashParams, {"command": "x", "y" * 10_000: 1})) < 200
 
 
-def test_error_names_the_first_fault() -> None:
+def test_missing_parameter_is_named_before_unknown_one() -> None:
     assert refusal(BashParams, {"foo": 1}) == "Missing required parameter: command"
 
 
@@ -146,7 +146,7 @@ def test_any_params_give_a_struct_or_a_refusal(given_params: dict[str, object]) 
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_params_type_can_be_explained(method: str) -> None:
+def test_invalid_params_of_every_method_are_refused(method: str) -> None:
     params_type = METHODS[method].params
     for name in params_type.__struct_fields__:
         with pytest.raises(RpcError):

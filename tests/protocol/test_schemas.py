@@ -30,7 +30,7 @@ def test_document_schemas_are_valid_and_ordered(method: dict[str, Any]) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_its_references_lead_somewhere() -> None:
+def test_schema_references_resolve() -> None:
     def references(value: Any) -> list[str]:
         if isinstance(value, list):
             return [ref for member in cast("list[object]", value) for ref in references(member)]

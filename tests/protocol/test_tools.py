@@ -74,7 +74,7 @@ from shelld_protocol.tools import JsonType
         ),
     ],
 )
-def test_a_parameter_is_json_schema(parameter: ToolParameter, schema: dict[str, Any]) -> None:
+def test_parameter_becomes_json_schema(parameter: ToolParameter, schema: dict[str, Any]) -> None:
     assert parameter.to_json_schema() == schema
 
 
@@ -200,7 +200,7 @@ def test_limits_may_allow_a_single_value() -> None:
     assert [parameter.problem_with(value) is None for value in (1, 2, 3)] == [False, True, False]
 
 
-def test_a_result_succeeded_or_failed() -> None:
+def test_ok_and_fail_set_result_members() -> None:
     result = ToolResult.ok("file content here")
     assert (result.success, result.output, result.error) == (True, "file content here", None)
     assert ToolResult.ok("output", lines=100, bytes=5000).metadata == {"lines": 100, "bytes": 5000}
@@ -250,7 +250,7 @@ def test_context_keeps_its_members() -> None:
     assert {name: getattr(context, name) for name in given} == given
 
 
-def test_categories_have_their_words() -> None:
+def test_categories_have_the_specified_values() -> None:
     assert {category.name: category.value for category in ToolCategory} == {
         "FILE": "file",
         "EXECUTION": "execution",

@@ -31,12 +31,12 @@ assert asyncio.run(dispatch(methods, "context", "x", b"{}")) == "context"
 
 
 @pytest.mark.parametrize("script", [USE_OURS + USE_IT + USE_OURS, USE_IT + USE_OURS + USE_IT])
-def test_jsonrpcserver_can_be_imported_before_and_after(script: str) -> None:
+def test_jsonrpcserver_works_imported_before_or_after_dispatch(script: str) -> None:
     # Its own import warns on some versions of Python.
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=30)
 
 
-def test_failed_request_is_freed_without_collector() -> None:
+def test_failed_request_is_freed_without_garbage_collection() -> None:
     class Held:
         """Stands for the output in an error's data."""
 

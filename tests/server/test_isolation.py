@@ -214,7 +214,7 @@ async def test_a_background_task_that_fails_is_started_again() -> None:
     assert (runs, faults.count() - before) == (3, 2)
 
 
-async def test_a_condition_that_fails_is_the_waiters_failure() -> None:
+async def test_exception_in_condition_reaches_its_waiter() -> None:
     def fails() -> bool:
         if shell.pid is not None:
             raise ValueError("unforeseen")

@@ -311,7 +311,7 @@ async def test_full_batch_refuses_more_large_answers(
     assert refused == [{"kind": "resource_exhausted", "limit": "memory"}] * 2
 
 
-async def test_unusable_batch_member_is_answered(
+async def test_batch_member_failing_in_server_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failures = iter([False, True])
@@ -366,7 +366,7 @@ async def test_small_answers_pass_large_ones_that_wait() -> None:
     assert answered.index(3) < 3
 
 
-async def test_time_without_the_processor_is_not_drained() -> None:
+async def test_stall_does_not_use_up_drain_time() -> None:
     async with served(drain_s=DRAIN_S) as peer:
         peer.send(request("stalls", 1), request("forever", 2))
         peer.end()
@@ -375,7 +375,7 @@ async def test_time_without_the_processor_is_not_drained() -> None:
     assert answers[2]["error"]["code"] == ErrorKind.SHUTTING_DOWN.code
 
 
-async def test_cancelled_request_is_freed_without_collector() -> None:
+async def test_cancelled_request_is_freed_without_garbage_collection() -> None:
     async with served() as peer:
         gc.disable()
         try:
@@ -411,7 +411,7 @@ async def test_unexpected_exception_is_internal_error_without_text(
         assert await peer.receive() == {"jsonrpc": "2.0", "id": 2, "result": None}
 
 
-async def test_own_error_arrives_unchanged() -> None:
+async def test_rpc_error_of_method_arrives_unchanged() -> None:
     async with served() as peer:
         peer.send(request("own_error", 1))
         error = (await peer.receive())["error"]
@@ -489,7 +489,7 @@ async def test_request_failing_in_server_is_answered(
 @pytest.mark.parametrize(
     ("error", "kind"), [(MemoryError, "resource_exhausted"), (ValueError, "internal_error")]
 )
-async def test_a_settlement_that_fails_is_answered(
+async def test_request_failing_in_settlement_is_answered(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception], kind: str
 ) -> None:
     settle = vars(Server)["_settle"]
@@ -599,7 +599,7 @@ async def test_cancelled_id_can_be_used_again() -> None:
         assert {(await peer.receive())["id"] for _ in range(2)} == {1, 3}
 
 
-async def test_more_than_may_wait_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_over_the_waiting_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld.server.serve.MAX_WAITING", 1)
     async with served(max_in_flight=1) as peer:
         peer.send(request("forever", 1), request("nothing", 2), request("nothing", 3))
@@ -627,7 +627,7 @@ async def test_notification_over_the_limit_gets_no_answer() -> None:
         assert (await peer.receive())["id"] == 1
 
 
-async def test_unread_notifications_are_not_piled_up() -> None:
+async def test_unread_notifications_over_backlog_limit_are_dropped() -> None:
     async with served() as peer:
         peer.send(request("talks", 1))
         messages = [await peer.receive()]

@@ -81,7 +81,7 @@ async def test_answers_arrive_whole_on_a_nonblocking_stream(
     os.close(write)
 
 
-async def test_taken_output_is_not_kept() -> None:
+async def test_written_output_is_freed_once_read() -> None:
     read, write = os.pipe()
     output = Output(write)
     data = b"x" * 3_000_000
@@ -161,7 +161,7 @@ async def test_unjoinable_answers_are_written_one_by_one(
     os.close(write)
 
 
-async def test_a_file_takes_everything(tmp_path: Path) -> None:
+async def test_output_to_a_file_is_complete(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
     output = Output(descriptor)
     with anyio.fail_after(10):

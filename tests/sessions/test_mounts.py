@@ -57,7 +57,7 @@ def test_path_is_followed_up_to_remote_mount(remote: Path, tmp_path: Path) -> No
     looked_at.close()
 
 
-def test_remote_directories_are_the_same_by_their_names(remote: Path, tmp_path: Path) -> None:
+def test_remote_directories_are_compared_by_name(remote: Path, tmp_path: Path) -> None:
     looked_at = Mounts()
     here, other = os.fsencode(remote), os.fsencode(tmp_path / "link")
     (tmp_path / "link").symlink_to(remote)

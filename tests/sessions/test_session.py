@@ -69,7 +69,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 @given(st.binary(max_size=400) | mutated())
-def test_no_dump_makes_a_session_raise(dump: bytes) -> None:
+def test_arbitrary_dump_never_makes_session_raise(dump: bytes) -> None:
     session = new_session(BASE)
     reason = session.keep(Left(dump))
     assert reason in (None, Unkept.MISSING, Unkept.INCOMPLETE, Unkept.UNREADABLE)
@@ -107,7 +107,7 @@ def test_a_directory_is_found_for_every_state(cwd: bytes) -> None:
     assert session.resolve(None) in ("/", "//", "", ".")
 
 
-def test_unknown_directory_keeps_the_sessions() -> None:
+def test_dump_without_directory_keeps_session_directory() -> None:
     session = new_session(BASE)
     assert session.keep(Left(DUMPED.replace(b"/usr\n.\0\0", b"\0\0"))) is None
     assert session.state.cwd == b"/"
@@ -124,7 +124,7 @@ def seconds_to_parse(dump: bytes) -> float:
     return min(times)
 
 
-def test_functions_take_time_in_proportion_to_their_number() -> None:
+def test_parsing_time_is_linear_in_functions() -> None:
     few, many = functions_dump(5_000), functions_dump(40_000)
     assert len((parse_dump(many) or BASE).names) == 40_002
     # Eight times as many functions. A quadratic search would take 64 times as long.
@@ -243,7 +243,7 @@ def test_dump_failing_twice_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
         (DUMPED, False, Unkept.SIGNAL),
     ],
 )
-def test_recorder_gives_the_reason(
+def test_recorder_says_why_state_is_not_kept(
     written: bytes | None, has_exited: bool, reason: str | None
 ) -> None:
     session = new_session(BASE)
@@ -290,7 +290,7 @@ def test_a_late_write_reaches_no_other_file(tmp_path: Path) -> None:
     session.dump_files.close()
 
 
-def test_files_of_commands_at_the_same_time_differ() -> None:
+def test_concurrent_commands_have_different_files() -> None:
     session = new_session(BASE)
     recorders = [Recorder(session, None, None) for _ in range(3)]
     assert len({recorder.path for recorder in recorders}) == 3

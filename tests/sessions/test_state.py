@@ -82,7 +82,7 @@ def test_next_bash_has_the_whole_state() -> None:
     assert shown == "/etc\n/usr\n/tmp\nf 1\nhere 'doc'\n5 q\nz y abc new\nline 70000\nhuBc\n"
 
 
-def test_a_fresh_bash_is_made_again_by_nothing() -> None:
+def test_empty_command_leaves_fresh_state_unchanged() -> None:
     state = after(":")
     assert state.env == BASE.env
     again = after(":", state)
@@ -96,7 +96,7 @@ def test_variables_readonly_in_bash_are_left_out() -> None:
         assert name not in script
 
 
-def test_states_are_kept_in_order_of_ends() -> None:
+def test_env_of_call_leaves_newer_session_value() -> None:
     session = Session("main", BASE, DumpFiles(), Mounts())
     assert session.keep(Left(dump_of("export A=1"))) is None
     # The call gave the second command its own A.
@@ -128,7 +128,7 @@ def test_a_dump_that_cannot_be_read_is_none() -> None:
 
 @settings(max_examples=40)
 @given(st.binary(max_size=40).map(lambda value: value.replace(b"\0", b"")))
-def test_values_come_through_byte_by_byte(value: bytes) -> None:
+def test_values_are_kept_byte_for_byte(value: bytes) -> None:
     state = after("y=$x; unset x; export y", ShellState(b"/", {**BASE.env, b"x": value}))
     assert state.env[b"y"] == value
     unexported = after("export -n y; z=$y; unset y", state)

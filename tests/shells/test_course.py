@@ -44,7 +44,7 @@ IMPOSSIBLE: dict[str, set[tuple[State, Event]]] = {
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
-def test_each_pair_is_in_table_or_impossible(state: State, event: Event) -> None:
+def test_every_state_event_pair_is_handled_or_impossible(state: State, event: Event) -> None:
     is_impossible = any((state, event) in pairs for pairs in IMPOSSIBLE.values())
     assert is_impossible is (event not in TABLE[state])
 
@@ -54,14 +54,14 @@ def test_impossible_event_is_an_error() -> None:
         next_step(State.RUNNING, Event.TOLD)
 
 
-def test_states_only_move_on() -> None:
+def test_no_step_leads_to_an_earlier_state() -> None:
     order = list(State)
     for state, row in TABLE.items():
         for step in row.values():
             assert order.index(step.state) >= order.index(state)
 
 
-def test_a_life_without_proof_is_not_over() -> None:
+def test_life_is_over_only_when_proved_empty() -> None:
     """Only proof that nothing is left leads to OVER."""
     proofs = {
         Event.START_FAILED,
@@ -78,7 +78,7 @@ def test_no_time_limit_counts_for_leftovers() -> None:
     assert DEADLINES[State.LEFTOVER] == {Event.KILL_DUE, Event.KEEPER_DUE}
 
 
-def test_each_action_is_asked_for_somewhere() -> None:
+def test_table_uses_every_action() -> None:
     asked = {action for row in TABLE.values() for step in row.values() for action in step.actions}
     assert asked == set(Action)
 

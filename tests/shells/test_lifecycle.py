@@ -17,7 +17,7 @@ DRAWN = {
 }
 
 
-def test_the_transitions_are_the_drawn_ones() -> None:
+def test_transitions_match_the_diagram() -> None:
     found = {(old.value, event.name, new.value) for (old, event), new in TRANSITIONS.items()}
     assert found == DRAWN
 

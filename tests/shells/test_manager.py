@@ -100,7 +100,7 @@ async def test_surrogate_escapes_become_their_bytes() -> None:
         assert output_of(shell) == b"\xff|\xfe"
 
 
-def test_manager_needs_only_asyncio() -> None:
+def test_manager_runs_under_plain_asyncio() -> None:
     """Event loop callbacks run outside any task, where anyio cannot detect the async library."""
 
     async def main() -> list[ShellStatus]:
@@ -233,7 +233,7 @@ async def test_waiting_start_ends_with_the_manager() -> None:
     assert manager.list_running() == []
 
 
-async def test_a_session_is_closed_alone() -> None:
+async def test_closing_a_session_leaves_other_sessions() -> None:
     async with Manager() as manager:
         mine = await start_and_wait(manager, StartRequest("sleep 300", session="mine"))
         other = await start_and_wait(manager, StartRequest("sleep 300", session="other"))
@@ -367,7 +367,7 @@ async def test_start_killed_early_is_cancelled(
         assert error.data == {"kind": "spawn_failed", "errno": "ECANCELED"}
 
 
-async def test_start_with_lost_runner_is_not_cancelled(
+async def test_start_whose_runner_is_lost_reports_echild(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:
@@ -413,7 +413,7 @@ async def test_overdue_start_is_released_once_running(
         assert output_of(shell) == b"here\n"
 
 
-async def test_a_command_that_ended_unread_is_not_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unread_exit_message_prevents_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     timeout = TimeoutPolicy(60_000, "background", 1_000)
     async with Manager(ManagerOptions(spare_shells=0)) as manager:
         with next_runner(monkeypatch) as runner, anyio.fail_after(20):

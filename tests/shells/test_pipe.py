@@ -93,7 +93,7 @@ def test_only_full_pipes_are_enlarged(pipes: list[Piped]) -> None:
     assert loud.received == b"x" * USUAL + content
 
 
-def test_only_some_pipes_are_large_at_a_time(pipes: list[Piped]) -> None:
+def test_number_of_large_pipes_is_limited(pipes: list[Piped]) -> None:
     for piped in pipes:
         os.write(piped.write_end, b"x" * USUAL)
         piped.pipe.pump()
@@ -144,7 +144,7 @@ def test_a_shortage_that_passes_loses_no_output(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EBADF])
-def test_unreadable_pipe_is_lost_output(
+def test_unreadable_pipe_is_reported_as_output_error(
     pipes: list[Piped], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     piped = pipes[0]

@@ -174,7 +174,7 @@ async def test_spare_shell_without_command_runs_nothing(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU])
-def test_signals_are_seen_before_a_process_takes_them(number: int) -> None:
+def test_pending_signals_of_process_are_detected(number: int) -> None:
     def were_seen() -> bool:
         with (
             subprocess.Popen(("sleep", "60")) as process,
@@ -200,7 +200,9 @@ def test_signals_are_seen_before_a_process_takes_them(number: int) -> None:
         (1 << signal.SIGCONT - 1, 1 << signal.SIGWINCH - 1, False),
     ],
 )
-def test_only_signals_that_can_end_a_process_count(own: int, shared: int, expected: bool) -> None:
+def test_only_signals_that_end_processes_are_detected(
+    own: int, shared: int, expected: bool
+) -> None:
     status = f"Name:\tbash\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{1:016x}\n"
     assert has_signals(status.encode()) is expected
 
@@ -223,7 +225,7 @@ async def test_dying_spare_shell_is_not_used(
         assert manager.spares_used == 0
 
 
-async def test_a_replaced_directory_is_no_failure_of_spares(tmp_path: Path) -> None:
+async def test_replaced_directory_does_not_disable_spare_shells(tmp_path: Path) -> None:
     directory = tmp_path / "here"
     directory.mkdir()
     async with Manager() as manager:
@@ -278,7 +280,7 @@ async def test_hanging_start_of_spare_shell_is_not_awaited(
         assert manager.spares_used == 0
 
 
-async def test_waiting_does_not_count_as_running() -> None:
+async def test_elapsed_time_excludes_wait_of_spare_shell() -> None:
     async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
@@ -290,7 +292,7 @@ async def test_waiting_does_not_count_as_running() -> None:
         assert shell.elapsed_ms <= passed_ms
 
 
-async def test_used_spare_shell_counts_once() -> None:
+async def test_used_spare_shell_counts_once_toward_limit() -> None:
     async with Manager(ManagerOptions(max_shells=1)) as manager:
         for _ in range(3):
             await run(manager, "true")

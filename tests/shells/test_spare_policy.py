@@ -44,7 +44,7 @@ def test_command_gets_one_spare_shell(policy: SparePolicy) -> None:
     assert policy.wanted("a") == 1
 
 
-def test_more_wait_only_where_commands_follow_at_once(policy: SparePolicy, clock: Clock) -> None:
+def test_only_rapid_commands_want_more_spare_shells(policy: SparePolicy, clock: Clock) -> None:
     assert policy.wanted_meanwhile("a") == 0
     policy.command_ended("a")
     clock.now += policy.in_a_row_s / 2
@@ -74,7 +74,7 @@ def test_slow_starts_end_spare_shells(policy: SparePolicy) -> None:
     assert policy.wanted("a") == 1
 
 
-def test_a_pause_makes_up_for_slow_starts(policy: SparePolicy, clock: Clock) -> None:
+def test_pause_between_commands_clears_slow_starts(policy: SparePolicy, clock: Clock) -> None:
     start_slowly(policy, "a", 2 * policy.max_slow_starts)
     policy.command_ended("a")
     clock.now += policy.pause_s / 2
@@ -86,7 +86,7 @@ def test_a_pause_makes_up_for_slow_starts(policy: SparePolicy, clock: Clock) -> 
     assert policy.wanted("a") == 1
 
 
-def test_slow_session_tries_one_start_later(policy: SparePolicy, clock: Clock) -> None:
+def test_slow_session_retries_single_start_after_delay(policy: SparePolicy, clock: Clock) -> None:
     start_slowly(policy, "a", 2 * policy.max_slow_starts)
     for _ in range(3):
         clock.now += policy.retry_s * 1.1

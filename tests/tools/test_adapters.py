@@ -184,7 +184,7 @@ def test_error_names_the_extra_without_langchain(call: str) -> None:
     )
 
 
-def test_context_without_timeout_is_absent_on_the_wire() -> None:
+def test_infinite_context_timeout_leaves_the_default() -> None:
     with Client.spawn(args=["--default-timeout", "1000"]) as client:
         context = ExecutionContext("/", timeout=float("inf"))
         result = client.call_tool("Bash", {"command": "sleep 300"}, context=context)

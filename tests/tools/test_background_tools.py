@@ -24,7 +24,7 @@ async def test_background_start_returns_an_id(call: Tools) -> None:
     assert is_alive(result.metadata["pid"])
 
 
-async def test_output_of_a_running_shell(call: Tools) -> None:
+async def test_output_of_running_shell_is_returned(call: Tools) -> None:
     bash_id = await background(call, "while true; do echo tick; sleep 0.05; done")
     result = await call("BashOutput", bash_id=bash_id, wait=10_000)
     assert ok(result).startswith("tick\n")
@@ -39,7 +39,7 @@ async def test_output_of_a_running_shell(call: Tools) -> None:
     )
 
 
-async def test_output_of_a_shell_that_has_ended(call: Tools) -> None:
+async def test_output_of_ended_shell_is_returned(call: Tools) -> None:
     bash_id = await background(call, "echo hello; exit 2")
     result = await ended(call, bash_id)
     assert re.fullmatch(r"hello\n\[Status: failed, exit code 2\. Duration: \d+ms\]", ok(result))
@@ -191,7 +191,7 @@ async def test_unknown_shell_is_failed_result(
     assert len(advice) == sentence.startswith("Shell not found")
 
 
-async def test_advice_for_unknown_shell_says_that_there_are_none() -> None:
+async def test_unknown_shell_error_says_no_shells_exist() -> None:
     result = await BashOutputTool().execute(ExecutionContext(""), bash_id="shell_b")
     assert failed(result) == "Shell not found: shell_b\n[There are no shells]"
 
@@ -276,7 +276,7 @@ async def test_timeouts_of_shells_are_independent(call: Tools) -> None:
     assert result.metadata["is_running"] is True
 
 
-async def test_unknown_shell_is_answered_with_the_newest(call: Tools) -> None:
+async def test_unknown_shell_error_lists_newest_shells(call: Tools) -> None:
     ids = [(await call("Bash", command="true")).metadata["bash_id"] for _ in range(12)]
     sentence, advice = failed(await call("BashOutput", bash_id="shell_999")).splitlines()
     assert sentence == "Shell not found: shell_999"

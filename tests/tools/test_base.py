@@ -32,7 +32,7 @@ def test_incomplete_tool_class_cannot_be_made() -> None:
         Half()  # type: ignore[abstract] # pyright: ignore
 
 
-def test_attributes_do_instead_of_properties() -> None:
+def test_class_attributes_may_replace_properties() -> None:
     class Plain(BaseTool):
         name = "plain"  # pyright: ignore
         description = "Plain"  # pyright: ignore
@@ -197,7 +197,7 @@ async def test_long_output_is_cut_at_context_limit() -> None:
     assert (await Sample().execute(context, message="0123456789")).output == "0123456789"
 
 
-def test_the_openai_schema() -> None:
+def test_openai_schema_describes_tool_and_parameters() -> None:
     assert read_tool().to_openai_schema() == {
         "type": "function",
         "function": {
@@ -229,7 +229,7 @@ def test_the_openai_schema_has_choices_and_limits() -> None:
     )
 
 
-def test_the_anthropic_schema() -> None:
+def test_anthropic_schema_describes_tool_and_parameters() -> None:
     tool = Sample(
         "Read",
         ToolParameter("file_path", "string", "Absolute path to the file"),
@@ -254,7 +254,7 @@ def test_an_unknown_format_is_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [None, 7.5, "x", -1, True])
-async def test_a_context_whose_size_is_none_fails(size: Any) -> None:
+async def test_context_with_invalid_size_fails(size: Any) -> None:
     tool = Sample()
     result = await tool.execute(ExecutionContext("/", max_output_size=size), message="hi")
     assert result.error == (
@@ -264,7 +264,7 @@ async def test_a_context_whose_size_is_none_fails(size: Any) -> None:
 
 
 @pytest.mark.parametrize("directory", [None, 7, b"/"])
-async def test_a_context_whose_directory_is_none_fails(directory: Any) -> None:
+async def test_context_with_invalid_directory_fails(directory: Any) -> None:
     tool = Sample()
     result = await tool.execute(ExecutionContext(directory), message="hi")
     assert result.error == "Invalid value for working_dir: must be text or a path"
@@ -313,7 +313,7 @@ def test_a_tool_that_would_end_its_caller_fails(error: type[BaseException]) -> N
     assert (result.success, result.error) == (False, error.__name__)
 
 
-def test_a_tool_whose_caller_is_cancelled_is_too() -> None:
+def test_cancelling_the_caller_cancels_its_tool() -> None:
     async def cancel() -> None:
         started = asyncio.Event()
 

@@ -134,7 +134,7 @@ async def test_command_may_continue_after_timeout(call: Tools, tmp_path: Path) -
     assert ok(await ended(call, bash_id)).startswith("two\n[Status: completed, exit code 0.")
 
 
-async def test_a_description_comes_back(call: Tools) -> None:
+async def test_description_is_returned_in_metadata(call: Tools) -> None:
     result = await call("Bash", command="true", description="Install dependencies")
     assert result.metadata["description"] == "Install dependencies"
 
@@ -169,7 +169,7 @@ async def test_long_output_shows_head_tail_and_next_offset(
     assert ok(await call("BashOutput", bash_id=bash_id)).startswith("(no new output)")
 
 
-async def test_both_streams_share_the_room(call: Tools) -> None:
+async def test_both_streams_share_the_output_limit(call: Tools) -> None:
     write = "for i in $(seq 20000); do echo 1; done"
     text = ok(await call("Bash", command=f"({write}) ; ({write}) >&2"))
     out, err = text.split("[stderr]\n")
@@ -183,12 +183,12 @@ async def test_both_streams_share_the_room(call: Tools) -> None:
 
 
 @pytest.mark.parametrize("timeout", [1e308, 1e15, math.inf, 10**6])
-async def test_a_context_can_allow_any_time(call: Tools, timeout: float) -> None:
+async def test_context_timeout_has_no_upper_limit(call: Tools, timeout: float) -> None:
     context = {"timeout": timeout}
     assert ok(await call("Bash", context=context, command="echo hi")) == "hi\n"
 
 
-async def test_a_context_can_allow_no_time(call: Tools) -> None:
+async def test_zero_context_timeout_ends_command_at_once(call: Tools) -> None:
     result = await call("Bash", context={"timeout": 0}, command="sleep 300")
     assert failed(result).startswith("Command timed out after 1ms")
 
@@ -300,7 +300,7 @@ async def test_command_reads_its_stdin(call: Tools) -> None:
     assert ok(await call("Bash", command="tr a-z A-Z", stdin="hello")) == "HELLO"
 
 
-async def test_honest_commands_are_not_blocked(call: Tools, tmp_path: Path) -> None:
+async def test_removing_a_file_is_not_blocked(call: Tools, tmp_path: Path) -> None:
     file = tmp_path / "test_file.txt"
     file.touch()
     ok(await call("Bash", command=f"rm {file}"))
@@ -320,7 +320,7 @@ async def test_everyday_commands_are_not_blocked(
     assert re.match(output, ok(await call("Bash", command=command, cwd=str(tmp_path))))
 
 
-async def test_the_names_of_the_methods_are_known(call: Tools) -> None:
+async def test_method_names_are_tool_aliases(call: Tools) -> None:
     assert ok(await call("bash", command="echo x")) == "x\n"
     assert "not found" in failed(await call("bash_output", bash_id="shell_x"))
 

@@ -66,7 +66,7 @@ async def test_parameters_may_be_called_anything() -> None:
     assert (await ToolExecutor().execute("Odd", CONTEXT, **given)).output == given
 
 
-def test_schemas_of_all_tools(executor: ToolExecutor) -> None:
+def test_schemas_of_all_tools_are_returned(executor: ToolExecutor) -> None:
     schemas = executor.get_all_schemas("openai")
     assert [schema["type"] for schema in schemas] == ["function"] * 3
     schemas = executor.get_all_schemas("anthropic")
@@ -74,7 +74,7 @@ def test_schemas_of_all_tools(executor: ToolExecutor) -> None:
     assert all("input_schema" in schema for schema in schemas)
 
 
-def test_schemas_of_a_category(executor: ToolExecutor) -> None:
+def test_schemas_of_a_category_are_returned(executor: ToolExecutor) -> None:
     schemas = executor.get_schemas_by_category(ToolCategory.FILE, "openai")
     assert [schema["function"]["name"] for schema in schemas] == ["Read", "Write"]
 
@@ -114,7 +114,7 @@ async def test_history_is_bounded_in_number_and_size(
     assert forgetful.get_executions() == []
 
 
-async def test_a_wrong_result_of_an_own_execute_fails() -> None:
+async def test_invalid_result_of_overridden_execute_fails() -> None:
     class Own(Sample):
         async def execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
             return ToolResult.fail(5)  # type: ignore[arg-type] # pyright: ignore
@@ -188,7 +188,7 @@ def test_ten_threads_execute_without_loss() -> None:
         assert mine == [f"{number}.{index}" for index in range(1_000)]
 
 
-async def test_the_life_of_a_tool() -> None:
+async def test_tool_works_until_it_is_deregistered() -> None:
     registry = ToolRegistry()
     tool = Sample()
     registry.register(tool)
@@ -203,7 +203,7 @@ async def test_the_life_of_a_tool() -> None:
     assert executor.get_all_schemas("openai") == []
 
 
-def test_a_program_has_its_tools_in_two_lines() -> None:
+def test_default_executor_finds_registered_execution_tools() -> None:
     register_execution_tools(ToolRegistry())
     executor = ToolExecutor()
     assert executor.registry is ToolRegistry()

@@ -30,14 +30,14 @@ def test_many_are_registered_at_once(registry: ToolRegistry) -> None:
     assert registry.list_names() == ["Bash", "Read", "Write"]
 
 
-def test_a_name_is_taken_once(registry: ToolRegistry) -> None:
+def test_duplicate_name_is_refused(registry: ToolRegistry) -> None:
     registry.register(read_tool())
     with pytest.raises(ToolError, match="already registered") as caught:
         registry.register(read_tool())
     assert caught.value.tool_name == "Read"
 
 
-def test_of_many_all_or_none_are_registered(registry: ToolRegistry) -> None:
+def test_register_many_registers_all_or_none(registry: ToolRegistry) -> None:
     registry.register(read_tool())
     with pytest.raises(ToolError):
         registry.register_many([write_tool(), read_tool()])
@@ -88,7 +88,7 @@ def test_clearing_forgets_all(registry: ToolRegistry) -> None:
     assert (registry.count(), registry.list_all(), registry.exists("say")) == (0, [], False)
 
 
-def test_registry_is_one_until_reset(registry: ToolRegistry) -> None:
+def test_registry_is_shared_until_reset(registry: ToolRegistry) -> None:
     registry.register(read_tool())
     assert ToolRegistry() is registry
     ToolRegistry.reset()
@@ -120,7 +120,7 @@ def test_ten_threads_register_and_deregister_without_loss() -> None:
     assert registry.count() == 5_000
 
 
-def test_one_of_ten_threads_gets_a_name() -> None:
+def test_only_one_thread_registers_a_name() -> None:
     refused: list[int] = []
 
     def work(number: int) -> None:
