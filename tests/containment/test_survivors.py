@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import contextlib
 import os
 import resource
 import shutil
@@ -199,14 +200,19 @@ def command_of(pid: int) -> str:
 
 # The processes and threads that the user of these tests may have.
 LIMITED = ["prlimit", "--nproc=60"]
-# Forks until the limit is reached.
+# Forks until the limit is reached, and again whenever a process or thread of the user has ended.
 FILL = """
 import os, time
-try:
-    while os.fork():
-        pass
-except BlockingIOError:
-    print("full", flush=True)
+is_full = False
+while True:
+    try:
+        if os.fork() == 0:
+            break
+    except BlockingIOError:
+        if not is_full:
+            print("full", flush=True)
+        is_full = True
+        time.sleep(0.002)
 time.sleep(300)
 """
 
@@ -220,7 +226,11 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
     # A user that no other test has at the same time.
     user["user"] = 100_000 + os.getpid()
     filler: list[str] = [*LIMITED, unprivileged["command"][0], "-c", FILL]
-    with raw_daemon("--spare-shells", "0", command=command, **user) as daemon:
+    # A thread of the daemon may also meet the shortage, and is reported then.
+    daemon_with_limit = raw_daemon(
+        "--spare-shells", "0", command=command, stderr_is_silent=False, **user
+    )
+    with daemon_with_limit as daemon:
         daemon.bash("true")
         others = subprocess.Popen(
             filler, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, **user
@@ -236,6 +246,10 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
         assert errors == [{"kind": "resource_exhausted", "limit": "processes"}] * 3
         assert [shell["status"] for shell in daemon.call("list_shells")["shells"]] == ["completed"]
         os.killpg(others.pid, signal.SIGKILL)
+        # This program has adopted them, and they count until they are reaped.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-others.pid, 0):
+                pass
         others.communicate()
         wait_for(
             lambda: "result" in daemon.answer(daemon.request("bash", {"command": "true"})),
