@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import contextlib
+import ctypes
 import os
 import resource
 import shutil
