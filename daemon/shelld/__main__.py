@@ -6,7 +6,7 @@ their own; see `explain`, `doctor` and `mcp_config`.
 Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
 2 for arguments, files or streams that cannot be used, or if the system has no room for a process
 or thread of the daemon; 3 if answers could not be written: the disk is full, or the
-client did not read them in time.
+client did not read them in time; 130 if a subcommand was interrupted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Final
 
 from shelld.cli.parser import parse_options
 from shelld.cli.show import refuse
@@ -32,10 +33,21 @@ from shelld.server.startup import (
     undo_locale_coercion,
 )
 
+# The exit code of a shell for a program that SIGINT has ended.
+_INTERRUPTED: Final = 128 + signal.SIGINT
+
 
 def main() -> int:
     # Off during the imports: collections would take a tenth of the start-up time.
     gc.disable()
+    try:
+        return _run()
+    except KeyboardInterrupt:
+        # Only subcommands let the signal through.
+        return _INTERRUPTED
+
+
+def _run() -> int:
     match sys.argv[1:]:
         case ["explain", *arguments]:
             from shelld.cli.explain import explain  # noqa: PLC0415

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Json
+from support import DEADLINE_S, Json, descendants, wait_for
 
 CHECKS = [
     *("system", "open files", "processes", "spool", "guard"),
@@ -120,6 +121,15 @@ def test_doctor_needs_one_shell_at_a_time() -> None:
     code, found = examine("--max-shells", "1")
     assert code == 0
     assert problems(found) == set()
+
+
+def test_interrupted_doctor_says_nothing() -> None:
+    command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as doctor:
+        wait_for(lambda: descendants(doctor.pid), "the keeper")
+        doctor.send_signal(signal.SIGINT)
+        assert doctor.communicate(timeout=DEADLINE_S) == (b"", b"")
+    assert doctor.returncode == 130
 
 
 def test_doctor_is_readable_without_json() -> None:

@@ -41,6 +41,7 @@ def reason_of(result: Json) -> str | None:
 
 KEPT = [
     ("X=1; enable -n printf", "echo $X", "1\n"),
+    ("cd /usr; cd /tmp; export -n OLDPWD", "declare -p OLDPWD", 'declare -- OLDPWD="/usr"\n'),
     ("X=1; enable -n declare set trap umask", "echo $X", "1\n"),
     ("X=1; builtin() { echo no; }", "echo $X", "1\n"),
     ("X=1; builtin() { echo no; }; unset() { echo no; }; set -o posix", "echo $X", "1\n"),

@@ -201,6 +201,16 @@ async def test_killing_takes_the_whole_tree(manager: ShellManager, way: str) -> 
     assert not is_alive(int(shell.get_new_output()))
 
 
+@pytest.mark.parametrize("way", ["kill", "terminate"])
+async def test_killing_an_ended_shell_shows_its_end(manager: ShellManager, way: str) -> None:
+    shell = await manager.create_shell("true", "/")
+    await shell.wait_until(lambda: shell.record.is_empty)
+    # As after a start whose caller has not given way to the event loop since.
+    shell.hide_end()
+    await getattr(shell, way)()
+    assert (shell.is_running, shell.status) == (False, ShellStatus.COMPLETED)
+
+
 async def test_status_of_real_process_is_read_only(
     manager: ShellManager,
 ) -> None:

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shelld.output.escapes import MAX_SEQUENCE_BYTES, first_unit, whole_units, without_escapes
+from shelld.output.escapes import (
+    MAX_SEQUENCE_BYTES,
+    first_unit,
+    rest_of_unit,
+    whole_units,
+    without_escapes,
+)
 
 
 def stripped(data: bytes) -> bytes:
@@ -209,3 +215,29 @@ def test_hostile_output_takes_linear_time(data: bytes) -> None:
     whole_units(data)
     # Quadratic time would take hours.
     assert time.process_time() - began < 10
+
+
+UNITS = [
+    b"x",
+    "\u00e4".encode(),
+    "\u20ac".encode(),
+    b"\x1b[1m",
+    b"\x1b]0;t\x07",
+    b"\x1b]0;t\x1b\\",
+    b"\x1b(B",
+    b"\n",
+]
+
+
+@given(st.lists(st.sampled_from(UNITS), min_size=1, max_size=8), st.data())
+def test_rest_of_a_cut_unit_is_found(units: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(units)
+    cut = data.draw(st.integers(1, len(whole)))
+    ends = [len(b"".join(units[: count + 1])) for count in range(len(units))]
+    following = next(end for end in ends if end >= cut)
+    assert rest_of_unit(whole[:cut], whole[cut:]) == following - cut
+
+
+@pytest.mark.parametrize(("data", "rest"), [(b"x", 0), (b"\x84x", 1), (b"\x82\xacx", 2), (b"", 0)])
+def test_rest_of_character_is_found_after_a_gap(data: bytes, rest: int) -> None:
+    assert rest_of_unit(b"", data) == rest

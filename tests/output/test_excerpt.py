@@ -106,6 +106,21 @@ async def test_overwritten_line_takes_room_of_last_state() -> None:
     assert (await excerpt(data, 100))[0] == "progress 099999\ndone\n"
 
 
+@pytest.mark.parametrize("limit", range(100, 125))
+async def test_no_escape_sequence_is_cut_in_two(limit: int) -> None:
+    data = b"\x1b[38;5;123mXX\x1b[0m" * 500
+    text, _ = await excerpt(data, limit)
+    head, start, end, tail = re.split(r"\n<(\d+) (\d+)>\n", text)
+    assert (head + tail).strip("X") == ""
+    # The omitted part fits between them.
+    assert len(head) + data[int(start) : int(end)].count(b"X") + len(tail) == 1_000
+
+
+@pytest.mark.parametrize("limit", range(1, 8))
+async def test_no_character_of_a_short_excerpt_is_cut(limit: int) -> None:
+    assert "\ufffd" not in (await excerpt("äöüäöü日本語".encode(), limit))[0]
+
+
 async def test_no_character_is_cut_in_two() -> None:
     for limit in range(100, 110):
         text, _ = await excerpt("€".encode() * 1_000, limit)

@@ -357,6 +357,6 @@ async def test_result_reports_deleted_directory(
     await call("Bash", command=f"cd {gone}")
     gone.rmdir()
     result = await call("Bash", command="true", run_in_background=background)
-    line = f"[The session's directory {gone} no longer exists; this ran in {tmp_path}]"
+    line = f"[The session's directory {gone} cannot be entered; this ran in {tmp_path}]"
     assert line in ok(result).splitlines()
     assert "longer exists" not in ok(await call("Bash", command="pwd", cwd=str(tmp_path)))

@@ -180,13 +180,17 @@ class ShellProcess:
         """Send SIGKILL to the whole tree, and return when it is dead. Without a process, does
         nothing.
         """
-        if not self.is_empty:
-            await self._run_on_owner(self._end, signal.SIGKILL, 0)
+        await self._end_if_needed(signal.SIGKILL, 0)
 
     async def terminate(self) -> None:
         """Send SIGTERM to the whole tree, then SIGKILL to what is left. Return when it is dead."""
-        if not self.is_empty:
-            await self._run_on_owner(self._end, signal.SIGTERM, self.grace_ms)
+        await self._end_if_needed(signal.SIGTERM, self.grace_ms)
+
+    async def _end_if_needed(self, number: int, grace_ms: int) -> None:
+        if self.is_empty:
+            self.show_end()
+        else:
+            await self._run_on_owner(self._end, number, grace_ms)
 
     async def _end(
         self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED

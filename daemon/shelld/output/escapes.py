@@ -89,6 +89,17 @@ def first_unit(data: bytes) -> int:
     return 0
 
 
+def rest_of_unit(before: bytes, data: bytes) -> int:
+    """Return how many bytes of `data` belong to a unit that began in the bytes before it.
+
+    If there are none before, they were dropped; only the rest of a character can be recognised.
+    """
+    if not before:
+        return next((at for at, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
+    begun = before[whole_units(before) :]
+    return max(0, first_unit(begun + data) - len(begun)) if begun else 0
+
+
 def _is_text(data: bytes) -> bool:
     try:
         data.decode()

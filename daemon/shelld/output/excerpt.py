@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from anyio.lowlevel import checkpoint
 
+from shelld.output.escapes import MAX_SEQUENCE_BYTES, rest_of_unit
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
@@ -120,9 +121,17 @@ def _tail(store: StreamStore, after: int, stop: int, room: int, *, final: bool) 
     kept = store.read(tail.start, len(tail.text) // _LINE_SHARE)
     lines = kept.data.find(b"\n") + 1
     if not lines:
-        # The first character may have been cut.
-        lines = next((at for at, byte in enumerate(kept.data[:4]) if byte & 0xC0 != 0x80), 0)
+        lines = _cut_bytes(store, after, kept.start, stop)
     return _from(store, kept.start + lines, stop, final=final)
+
+
+def _cut_bytes(store: StreamStore, after: int, start: int, stop: int) -> int:
+    """Return how many bytes from `start` on belong to a unit that began before."""
+    begin = max(after, start - MAX_SEQUENCE_BYTES)
+    before = store.read(begin, start - begin)
+    is_adjacent = before.start + len(before.data) == start
+    following = store.read(start, min(MAX_SEQUENCE_BYTES, stop - start)).data
+    return rest_of_unit(before.data if is_adjacent else b"", following)
 
 
 def _from(store: StreamStore, start: int, stop: int, *, final: bool) -> _Part:

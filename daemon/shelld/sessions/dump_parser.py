@@ -240,6 +240,9 @@ def _line(declaration: re.Match[bytes]) -> bytes:
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
     else:
         line = declaration[0]
+    if name == b"OLDPWD" and b"x" not in kind:
+        # Each bash exports it at its start, and a declaration does not change that.
+        line += b"declare +x OLDPWD\n"
     if (value is None and name in SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
         # The command has unset it. Each bash sets it again.
         line = b"unset -v %s; %s" % (name, line)

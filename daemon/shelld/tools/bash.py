@@ -177,7 +177,7 @@ def _moved(shell: Shell, session_cwd: str | None) -> list[str]:
     if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
         return []
     gone, cwd = shown(session_cwd), shown(shell.working_dir)
-    return [f"[The session's directory {gone} no longer exists; this ran in {cwd}]"]
+    return [f"[The session's directory {gone} cannot be entered; this ran in {cwd}]"]
 
 
 def _started(shell: Shell, params: BashParams, lines: list[str]) -> ToolResult:
