@@ -8,6 +8,7 @@ may leave a client in another task than the one that entered it, but not on anot
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
@@ -43,6 +44,14 @@ class _Pending:
     def __init__(self) -> None:
         self.answered = anyio.Event()
         self.answer: bytes | ShellError = b""
+
+
+def _comes_again() -> bool:
+    """Whether the next wait of this task will be cancelled, too.
+
+    That holds for the scopes of anyio and trio, but not for a task that asyncio has cancelled.
+    """
+    return anyio.current_effective_deadline() == -math.inf
 
 
 class AsyncClient(SpawnedClient, AsyncMethods):
@@ -138,11 +147,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             frame = self._connection.call(request_id, call.method, call.params, pending)
             self._transport.send(frame)
             await pending.answered.wait()
-        except BaseException:
+        except BaseException as error:
             # The caller no longer waits: end the call in the daemon, too.
             if cancellation := self._connection.cancel(request_id):
                 self._transport.send(cancellation)
-            raise
+            is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
+            if not (pending.answered.is_set() and is_cancelled and _comes_again()):
+                raise
+            # The answer was there first, and what it holds would be lost: output counts as read.
         if isinstance(pending.answer, ShellError):
             raise pending.answer
         return call.decode(pending.answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import os
 import signal
 import sys
@@ -158,6 +159,37 @@ async def test_a_daemon_may_be_behind_any_prefix() -> None:
     prefix = ["env", "BEHIND=prefix", "/bin/bash", "-c", 'exec "$@"', "bash"]
     async with AsyncClient.spawn([*prefix, sys.executable, "-m", "shelld"]) as shell:
         assert (await shell.bash("echo $BEHIND")).stdout == "prefix\n"
+
+
+class CancelAtAnswer(logging.Handler):
+    """Cancels `scope` when a read's answer has arrived, before its caller runs."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "stdoutRange" in record.getMessage():
+            self._scope.cancel()
+
+
+async def test_cancelled_read_returns_answer_that_has_arrived(shell: AsyncClient) -> None:
+    job = await shell.bash("echo once", run_in_background=True)
+    logger = logging.getLogger("shelld_client.wire")
+    read = None
+    with anyio.CancelScope() as scope:
+        handler = CancelAtAnswer(scope)
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        try:
+            read = await shell.bash_output(job.bash_id, wait=20_000)
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(logging.NOTSET)
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert read is not None
+    assert read.stdout == "once\n"
 
 
 async def test_cancelling_the_task_kills_the_command(shell: AsyncClient) -> None:

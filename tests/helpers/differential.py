@@ -457,7 +457,7 @@ mapfile -t a < <(printf '1\n2\n'); echo ${#a[@]}
 echo <(true) | grep -c /dev/fd
 cat <(echo a) <(echo b)
 echo a > >(cat); wait
-coproc cat; echo ${#COPROC[@]}; kill -9 $COPROC_PID; wait
+coproc cat; echo ${#COPROC[@]}; { kill -9 $COPROC_PID; wait; } 2>/dev/null
 echo $(echo a; echo b) "$(echo c; echo d)"
 echo `echo a \`echo b\``
 x=$(exit 3); echo $?
