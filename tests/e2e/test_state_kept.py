@@ -25,6 +25,15 @@ def daemon(
         yield running
 
 
+@pytest.mark.parametrize("session", ["main", None])
+def test_options_of_the_starting_shell_are_left_out(session: str | None) -> None:
+    options = {"SHELLOPTS": "xtrace:verbose:errexit", "BASHOPTS": "dotglob"}
+    with raw_daemon(env={**os.environ, **options}) as daemon:
+        for _ in range(2):
+            shown = daemon.bash("X=2; false; echo $X; printenv SHELLOPTS", session=session)
+            assert (shown["stdout"], shown["stderr"]) == ("2\n", "")
+
+
 @pytest.fixture
 def session(daemon: RawDaemon, request: pytest.FixtureRequest) -> Iterator[str]:
     name = request.node.name

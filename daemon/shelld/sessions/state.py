@@ -91,7 +91,12 @@ def exported(name: bytes, value: bytes) -> bytes:
 
 
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
-    """Return the state of a bash that has started in `cwd` with `env`, and has run nothing."""
+    """Return the state of a bash that has started in `cwd` with `env`, and has run nothing.
+
+    Leaves out the options of the shell that has started the daemon: its `set -x` is not meant for
+    the commands of others.
+    """
+    env = {name: value for name, value in env.items() if name not in (b"SHELLOPTS", b"BASHOPTS")}
     functions = {entry: name for entry in env if (name := function_of(entry)) is not None}
     sets_traps = any(b"trap" in env[entry] for entry in functions)
     names = frozenset(functions.values())
