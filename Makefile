@@ -123,6 +123,7 @@ bench-parts: $(READY) ## Measure the parts, one by one
 	$(BIN)/python benchmarks/output.py
 	$(BIN)/python benchmarks/sessions.py
 	$(BIN)/python benchmarks/tools.py
+	$(BIN)/python benchmarks/terminals.py
 	$(BIN)/python benchmarks/guard.py
 
 soak: $(READY) ## 100,000 calls of all kinds; what they leave is looked at all the time

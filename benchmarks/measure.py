@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -16,6 +17,16 @@ def milliseconds(action: Callable[[], object]) -> float:
     began = time.perf_counter()
     action()
     return (time.perf_counter() - began) * 1000
+
+
+def interleaved(rounds: int, pause: float, **ways: Callable[[], object]) -> dict[str, float]:
+    """Return the median time of each way in ms, from rounds in which all take their turn."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            time.sleep(pause)
+            times[name].append(milliseconds(way))
+    return {name: statistics.median(each) for name, each in times.items()}
 
 
 def report(name: str, **figures: float) -> None:

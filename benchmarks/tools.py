@@ -13,23 +13,13 @@ import asyncio
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
 
-from measure import RawDaemon, milliseconds, report
+from measure import RawDaemon, interleaved, milliseconds, report
 from shelld.embed import ShellManager
 from shelld.tools import BashTool, ExecutionContext
 from shelld_client import Client
 
 BASH_TRUE = ["/bin/bash", "-c", "true"]
-
-
-def interleaved(rounds: int, pause: float, **ways: Callable[[], object]) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, way in ways.items():
-            time.sleep(pause)
-            times[name].append(milliseconds(way))
-    return {name: statistics.median(each) for name, each in times.items()}
 
 
 def over_the_wire(rounds: int, pause: float, name: str) -> None:

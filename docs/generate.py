@@ -85,9 +85,23 @@ ERRORS = {
         "The command could not be started: its directory, bash, or its environment.",
         "`errno`: the name, such as `ENOENT`; `ECANCELED` if its session was closed",
     ),
+    ErrorKind.STDIN_CLOSED: (
+        "The shell takes no input.",
+        "`reason`: `ended`, `closed` (after its end of file), or `not_open`",
+    ),
+    ErrorKind.NOT_POSSIBLE: (
+        "The shell is not of the kind that is needed. Nothing was done.",
+        "`what`: `tty`, if it has no terminal; `secret`, if its terminal shows what is typed; "
+        "`eof`, if its program reads keys",
+    ),
+    ErrorKind.UNAVAILABLE: (
+        "The system lacks what was asked for. Nothing ran.",
+        "`what`: `tty`; `missing`; `hint`: a sentence that says what helps",
+    ),
     ErrorKind.RESOURCE_EXHAUSTED: (
         "The daemon or the system is short of something. A retry may succeed.",
-        "`limit`: `max_shells`, `max_in_flight`, `filters`, `processes`, `files`, `memory`, `disk`",
+        "`limit`: `max_shells`, `max_in_flight`, `filters`, `processes`, `files`, `memory`, "
+        "`disk`, `ptys`, `stdin` (the program does not read)",
     ),
     ErrorKind.SHUTTING_DOWN: ("The daemon is ending.", ""),
     ErrorKind.SESSION_NOT_FOUND: ("The session has not run a command.", "`session`"),

@@ -33,6 +33,7 @@ DAEMON_ROOMS = [
     "embed",
     "shells",
     "sessions",
+    "terminals",
     "guard",
     "output",
     "filters",

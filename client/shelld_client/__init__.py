@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from shelld_client.calls import BashOptions, KillOptions, OutputOptions
+from shelld_client.calls import BashOptions, InputOptions, KillOptions, OutputOptions
 from shelld_client.client import AsyncClient
 from shelld_client.errors import (
     AnswerTooLarge,
@@ -11,6 +11,7 @@ from shelld_client.errors import (
     DaemonExited,
     InvalidParams,
     MessageTooLarge,
+    NotPossible,
     ProtocolError,
     RequestCancelled,
     ResourceExhausted,
@@ -19,9 +20,12 @@ from shelld_client.errors import (
     ShellNotFound,
     ShuttingDown,
     SpawnFailed,
+    StdinClosed,
+    Unavailable,
 )
 from shelld_client.sync import Client
 from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
+from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
     ExplainCommandResult,
@@ -60,15 +64,18 @@ __all__ = [
     "ExecutionContext",
     "ExplainCommandResult",
     "GetSessionResult",
+    "InputOptions",
     "InvalidParams",
     "KillOptions",
     "KillShellResult",
     "Limits",
     "MessageTooLarge",
+    "NotPossible",
     "OutputOptions",
     "OutputRange",
     "ProtocolError",
     "RequestCancelled",
+    "ResizeShellResult",
     "ResourceExhausted",
     "ServerInfoResult",
     "SessionInfo",
@@ -78,7 +85,10 @@ __all__ = [
     "ShellNotFound",
     "ShuttingDown",
     "SpawnFailed",
+    "StdinClosed",
     "ToolResult",
+    "Unavailable",
     "Usage",
+    "WriteStdinResult",
     "__version__",
 ]

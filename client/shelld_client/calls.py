@@ -5,8 +5,9 @@ Both clients use these, so only this module names parameters and decodes results
 
 from __future__ import annotations
 
+import base64
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
 
@@ -17,6 +18,7 @@ from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.encoding import decode
 from shelld_protocol.errors import invalid_params
+from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
     ExplainCommandResult,
@@ -51,6 +53,7 @@ class BashOptions(TypedDict, total=False):
     `idle_timeout` is the longest time without output, in milliseconds, 1,000 to 3,600,000. `env` is
     applied on top of the session's environment; None removes a variable. `stdin` is the command's
     input; by default it reads end of file. `session=None` runs the command outside all sessions.
+    `tty` runs it in a terminal of `rows` and `cols`; `open_stdin` leaves its input open.
     """
 
     description: str | None
@@ -60,6 +63,29 @@ class BashOptions(TypedDict, total=False):
     env: Mapping[str, str | None] | None
     session: str | None
     stdin: str | None
+    strip_ansi: bool
+    tty: bool
+    rows: int
+    cols: int
+    open_stdin: bool
+
+
+class InputOptions(TypedDict, total=False):
+    """Options of a write to a shell's input. What is given is written in this order.
+
+    `keys` are keys by the names of tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof`
+    ends the input. With `secret`, nothing is written while the terminal shows what is typed. With
+    `paste`, text and data are marked as pasted, if the program asked for that. `wait` (up to
+    600,000 ms) waits for `until`, "output" or "exit", before the output is read.
+    """
+
+    keys: Sequence[str] | None
+    data: bytes | None
+    eof: bool
+    secret: bool
+    paste: bool
+    wait: int
+    until: Literal["output", "exit"]
     strip_ansi: bool
 
 
@@ -117,6 +143,21 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
 
 def bash_output(bash_id: str, options: Mapping[str, Any]) -> Call[BashOutputResult]:
     return Call("bash_output", _given(bash_id=bash_id, **options), _decoder(BashOutputResult))
+
+
+def write_stdin(
+    bash_id: str, text: str | None, options: Mapping[str, Any]
+) -> Call[WriteStdinResult]:
+    params = _given(bash_id=bash_id, text=text, **options)
+    data: bytes | None = params.pop("data", None)
+    if data is not None:
+        params["base64"] = base64.b64encode(data).decode()
+    return Call("write_stdin", params, _decoder(WriteStdinResult))
+
+
+def resize_shell(bash_id: str, rows: int, cols: int) -> Call[ResizeShellResult]:
+    params = {"bash_id": bash_id, "rows": rows, "cols": cols}
+    return Call("resize_shell", params, _decoder(ResizeShellResult))
 
 
 def kill_shell(shell_id: str, options: Mapping[str, Any]) -> Call[KillShellResult]:

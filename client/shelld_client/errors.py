@@ -135,6 +135,33 @@ class ResourceExhausted(ShellError):
         return limit if isinstance(limit, str) else None
 
 
+class StdinClosed(ShellError):
+    """The shell takes no input; `reason` is "ended", "closed" or "not_open"."""
+
+    @property
+    def reason(self) -> str | None:
+        reason = self.data.get("reason")
+        return reason if isinstance(reason, str) else None
+
+
+class NotPossible(ShellError):
+    """The shell is not of the kind that is needed; `what` says for what. Nothing was done."""
+
+    @property
+    def what(self) -> str | None:
+        what = self.data.get("what")
+        return what if isinstance(what, str) else None
+
+
+class Unavailable(ShellError):
+    """The daemon's system lacks what was asked for; nothing ran. `hint` says what helps."""
+
+    @property
+    def hint(self) -> str | None:
+        hint = self.data.get("hint")
+        return hint if isinstance(hint, str) else None
+
+
 class DaemonExited(ShellError):
     """The daemon is gone, or the client is closed.
 
@@ -170,6 +197,9 @@ _BY_CODE: Final[dict[int, type[ShellError]]] = {
     ErrorKind.INVALID_PARAMS.code: InvalidParams,
     ErrorKind.SPAWN_FAILED.code: SpawnFailed,
     ErrorKind.RESOURCE_EXHAUSTED.code: ResourceExhausted,
+    ErrorKind.STDIN_CLOSED.code: StdinClosed,
+    ErrorKind.NOT_POSSIBLE.code: NotPossible,
+    ErrorKind.UNAVAILABLE.code: Unavailable,
 }
 
 

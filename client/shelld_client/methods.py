@@ -11,8 +11,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from shelld_client import calls
-from shelld_client.calls import BashOptions, Call, KillOptions, OutputOptions
+from shelld_client.calls import BashOptions, Call, InputOptions, KillOptions, OutputOptions
 from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
     ExplainCommandResult,
@@ -97,6 +98,23 @@ class Methods:
     def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
         """Return a shell's output since the last plain read, or from given byte offsets."""
         return self._request(calls.bash_output(bash_id, options))
+
+    def write_stdin(
+        self, bash_id: str, text: str | None = None, **options: Unpack[InputOptions]
+    ) -> WriteStdinResult:
+        """Write to a shell's terminal or open input, wait, and return its new output.
+
+        Raises `StdinClosed` and `NotPossible`, and `CommandBlocked` for a dangerous line that was
+        typed into a shell.
+        """
+        return self._request(calls.write_stdin(bash_id, text, options))
+
+    def resize_shell(self, bash_id: str, rows: int, cols: int) -> ResizeShellResult:
+        """Change the size of a shell's terminal. An ended shell stays as it is.
+
+        Raises `NotPossible` for a shell without a terminal.
+        """
+        return self._request(calls.resize_shell(bash_id, rows, cols))
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -1,4 +1,6 @@
-"""The audit log: one JSON line per command, never output, never environment values.
+"""The audit log: one JSON line per command and per input to one.
+
+It never holds output, input or values of the environment.
 
 Owns the log file and its rotation: at `max_bytes`, FILE becomes FILE.1, and so on to FILE.3.
 Creates files with mode 0600. FILE may also be a device, or a FIFO with a reader; it never rotates
@@ -15,9 +17,10 @@ import fcntl
 import logging
 import os
 import stat
+import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -65,6 +68,22 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A write to a running command's input: how much, never what."""
+
+    time: str
+    event: Literal["input"] = "input"
+    session: str | None
+    bash_id: str
+    bytes: int
+    secret: bool
+
+    @classmethod
+    def of(cls, shell: Shell, count: int, *, secret: bool) -> InputRecord:
+        now = timestamp(time.time())
+        return cls(time=now, session=shell.session, bash_id=shell.id, bytes=count, secret=secret)
+
+
 class AuditLog:
     """Raises OSError if `path` cannot be opened for appending."""
 
@@ -91,7 +110,7 @@ class AuditLog:
         self._is_cut = self._is_file and self._size > 0 and not _ends_with_line(self._path)
         return descriptor
 
-    def write(self, record: AuditRecord) -> None:
+    def write(self, record: AuditRecord | InputRecord) -> None:
         try:
             line = encode(record) + b"\n"
             if self._is_file:

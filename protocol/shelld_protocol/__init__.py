@@ -13,6 +13,12 @@ from shelld_protocol.errors import (
     ErrorKind,
     RpcError,
 )
+from shelld_protocol.input_methods import (
+    ResizeShellParams,
+    ResizeShellResult,
+    WriteStdinParams,
+    WriteStdinResult,
+)
 from shelld_protocol.methods import METHODS, MethodTypes
 from shelld_protocol.session_methods import (
     CloseSessionParams,
@@ -103,6 +109,8 @@ __all__ = [
     "NoParams",
     "OutputRange",
     "Params",
+    "ResizeShellParams",
+    "ResizeShellResult",
     "Result",
     "RpcError",
     "ServerInfoResult",
@@ -116,4 +124,6 @@ __all__ = [
     "ToolParameter",
     "ToolResult",
     "Usage",
+    "WriteStdinParams",
+    "WriteStdinResult",
 ]

@@ -34,6 +34,9 @@ class ErrorKind(enum.Enum):
     RESOURCE_EXHAUSTED = ("resource_exhausted", 1005)
     SHUTTING_DOWN = ("shutting_down", 1006)
     SESSION_NOT_FOUND = ("session_not_found", 1007)
+    STDIN_CLOSED = ("stdin_closed", 1008)
+    NOT_POSSIBLE = ("not_possible", 1009)
+    UNAVAILABLE = ("unavailable", 1010)
     UNSUPPORTED_VERSION = ("unsupported_version", -32022)
 
     def __new__(cls, kind: str, code: int) -> ErrorKind:
@@ -169,6 +172,28 @@ def session_closed() -> RpcError:
     """Return the error of a command that had not started when its session was closed."""
     message = "The session was closed before the command started"
     return RpcError(ErrorKind.SPAWN_FAILED, message, {"errno": "ECANCELED"})
+
+
+def stdin_closed(bash_id: str, reason: str) -> RpcError:
+    """Return the error of input that nobody can read. `reason`: ended, not_open or closed."""
+    sentences = {
+        "ended": "it has ended",
+        "not_open": "it was started without tty or open_stdin",
+        "closed": "its input is closed",
+    }
+    message = f"Shell {bash_id} takes no input: {sentences[reason]}"
+    return RpcError(ErrorKind.STDIN_CLOSED, message, {"reason": reason})
+
+
+def not_possible(what: str, message: str) -> RpcError:
+    return RpcError(ErrorKind.NOT_POSSIBLE, message, {"what": what})
+
+
+def unavailable(what: str, missing: str, hint: str) -> RpcError:
+    """Return the error of a mechanism that this system does not have. Nothing was done."""
+    message = f"{what} is not available here: {missing} is missing"
+    data = {"what": what, "missing": missing, "hint": hint}
+    return RpcError(ErrorKind.UNAVAILABLE, message, data)
 
 
 def shutting_down() -> RpcError:

@@ -9,6 +9,12 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.input_methods import (
+    ResizeShellParams,
+    ResizeShellResult,
+    WriteStdinParams,
+    WriteStdinResult,
+)
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
@@ -49,6 +55,14 @@ METHODS: Final[dict[str, MethodTypes]] = {
     ),
     "bash_output": MethodTypes(
         BashOutputParams, (BashOutputResult,), "Read the output of a shell since the last read."
+    ),
+    "write_stdin": MethodTypes(
+        WriteStdinParams,
+        (WriteStdinResult,),
+        "Write to a shell's standard input, then read its output.",
+    ),
+    "resize_shell": MethodTypes(
+        ResizeShellParams, (ResizeShellResult,), "Change the size of a shell's terminal."
     ),
     "kill_shell": MethodTypes(
         KillShellParams, (KillShellResult,), "Kill a shell and every process it started."

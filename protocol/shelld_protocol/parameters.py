@@ -19,8 +19,9 @@ from shelld_protocol.tools import JsonType, ToolParameter
 class Parameter(NamedTuple):
     """One parameter. `model` holds all that JSON Schema can express without null.
 
-    `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: it is an object
-    whose members are strings or null. `struct`: it is an object with the members of that Struct.
+    `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: it is an array
+    of strings, or an object whose members are strings or null. `struct`: it is an object with the
+    members of that Struct.
     """
 
     model: ToolParameter
@@ -41,6 +42,7 @@ _JSON_TYPES: Final[dict[type[inspect.Type], JsonType]] = {
     inspect.IntType: "integer",
     inspect.FloatType: "number",
     inspect.BoolType: "boolean",
+    inspect.ListType: "array",
     inspect.DictType: "object",
     inspect.StructType: "object",
 }
@@ -74,8 +76,8 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         default=default,
         **limits,
     )
-    holds_strings = isinstance(info, inspect.DictType) and not isinstance(
-        info.value_type, inspect.AnyType
+    holds_strings = isinstance(info, inspect.ListType) or (
+        isinstance(info, inspect.DictType) and not isinstance(info.value_type, inspect.AnyType)
     )
     struct = None
     if isinstance(info, inspect.StructType):

@@ -100,7 +100,10 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
     if parameter.struct is not None:
         return _decode_leniently(parameter.struct, raw, f"{name}.")
     if parameter.holds_strings:
-        for member in cast("dict[str, Any]", value).values():
-            if member is not None and not isinstance(member, str):
-                raise invalid_params(f"Invalid type for {name}: expected object of strings", name)
+        is_object = model.type == "object"
+        members = cast("dict[str, Any]", value).values() if is_object else cast("list[Any]", value)
+        for member in members:
+            if not (isinstance(member, str) or (is_object and member is None)):
+                sentence = f"Invalid type for {name}: expected {model.type} of strings"
+                raise invalid_params(sentence, name)
     return value

@@ -7,7 +7,9 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from msgspec import Meta
 
 from shelld_protocol.structs import (
+    DEFAULT_COLS,
     DEFAULT_READ_BYTES,
+    DEFAULT_ROWS,
     DEFAULT_SESSION,
     MAX_GRACE_MS,
     MAX_IDLE_TIMEOUT_MS,
@@ -15,6 +17,7 @@ from shelld_protocol.structs import (
     MAX_TIMEOUT_MS,
     MAX_WAIT_MS,
     MIN_TIMEOUT_MS,
+    Cols,
     Command,
     Description,
     DurationMs,
@@ -29,6 +32,7 @@ from shelld_protocol.structs import (
     Params,
     Reason,
     Result,
+    Rows,
     ShellId,
     SignalName,
     SpoolError,
@@ -111,6 +115,19 @@ class BashParams(Params):
         ]
         | None
     ) = None
+    tty: Annotated[
+        bool,
+        Meta(
+            description="Run the command in a terminal. Its only stream is stdout, and "
+            "write_stdin types into it."
+        ),
+    ] = False
+    rows: Rows = DEFAULT_ROWS
+    cols: Cols = DEFAULT_COLS
+    open_stdin: Annotated[
+        bool,
+        Meta(description="Leave standard input open for write_stdin, after what stdin holds."),
+    ] = False
 
 
 class Usage(Result):

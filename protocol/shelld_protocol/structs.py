@@ -24,6 +24,10 @@ MAX_IDLE_TIMEOUT_MS: Final = 3_600_000
 MAX_WAIT_MS: Final = 600_000
 MAX_GRACE_MS: Final = 60_000
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
+MIN_TERMINAL_SIZE: Final = 1
+MAX_TERMINAL_SIZE: Final = 1_000
+DEFAULT_ROWS: Final = 30
+DEFAULT_COLS: Final = 120
 DEFAULT_READ_BYTES: Final = 1024 * 1024
 
 # How much of a command and of its description is listed, and kept after its shell has ended.
@@ -64,7 +68,15 @@ class Unkept(enum.StrEnum):
         return member
 
 
-# Members shared by several results.
+# Params and members shared by several methods.
+Rows: TypeAlias = Annotated[
+    int,
+    Meta(ge=MIN_TERMINAL_SIZE, le=MAX_TERMINAL_SIZE, description="Height in lines."),
+]
+Cols: TypeAlias = Annotated[
+    int,
+    Meta(ge=MIN_TERMINAL_SIZE, le=MAX_TERMINAL_SIZE, description="Width in characters."),
+]
 ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
 Command: TypeAlias = Annotated[str, Meta(description="The command as given.")]
 KeptCommand: TypeAlias = Annotated[

@@ -30,15 +30,17 @@ class Scene(NamedTuple):
     heartbeat: Heartbeat
     cgroup: Cgroup | None
     has_spares: bool
+    has_terminal: bool
 
     def start(self, **params: object) -> str:
         """Run the shape in the background until it has hidden itself."""
-        bash_id = self.daemon.background(self.command, **params)
+        bash_id = self.daemon.background(self.command, tty=self.has_terminal, **params)
         self.wait_until_hidden()
         return bash_id
 
     def start_in_foreground(self, **params: object) -> object:
-        request_id = self.daemon.request("bash", {"command": self.command, **params})
+        params = {"command": self.command, "tty": self.has_terminal, **params}
+        request_id = self.daemon.request("bash", params)
         self.wait_until_hidden()
         return request_id
 
@@ -96,9 +98,13 @@ SHAPES_FOR_CGROUPS = {
 # `make test` tries each shape with every fifth ending, and each ending with every fifth shape.
 # `make test-long` tries the others.
 SAMPLE = 5
+# With a terminal, one fifth of those.
+SAMPLE_WITH_TERMINAL = 25
 
 
 def is_sampled(shape: int, end: int, mechanism: str) -> bool:
+    if mechanism == "terminal":
+        return (5 * shape + end) % SAMPLE_WITH_TERMINAL == 0
     if mechanism == "cgroup" and list(SHAPES)[shape] not in SHAPES_FOR_CGROUPS:
         return False
     return (shape + end) % SAMPLE == (mechanism == "cgroup")
@@ -115,7 +121,7 @@ def scenes(endings: list[Callable[[Scene], None]]) -> list[ParameterSet]:
             marks=[] if is_sampled(shape, number, mechanism) else [pytest.mark.long],
         )
         for shape, name in enumerate(SHAPES)
-        for mechanism in ("subreaper", "cgroup")
+        for mechanism in ("subreaper", "cgroup", "terminal")
         for number, ending in enumerate(endings)
     ]
 
@@ -130,8 +136,10 @@ def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
     os.mkfifo(tmp_path / "fifo")
     command = command_of(hiding, witness=witness.path, beat=heartbeat.path, fifo=tmp_path / "fifo")
     cgroup = Cgroup() if Cgroup.is_possible() else None
-    # Half of the matrix runs in spare shells.
+    # A third of the matrix runs in spare shells.
     has_spares = mechanism == "subreaper"
+    has_terminal = mechanism == "terminal"
+    mechanism = "subreaper" if has_terminal else mechanism
     options = ["--containment", mechanism, "--grace", "200", "--spare-shells", str(int(has_spares))]
     daemon = RawDaemon(*options, prefix=() if cgroup is None else cgroup.prefix)
     try:
@@ -139,7 +147,7 @@ def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
         if has_spares:
             daemon.bash("true")
             daemon.wait_for_spare()
-        yield Scene(daemon, hiding, command, witness, heartbeat, cgroup, has_spares)
+        yield Scene(daemon, hiding, command, witness, heartbeat, cgroup, has_spares, has_terminal)
     finally:
         daemon.close()
         witness.close()

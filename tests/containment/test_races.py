@@ -75,6 +75,44 @@ def test_two_kills_and_a_read_agree_at_the_end(daemon: RawDaemon, count: int) ->
 
 
 @rounds(200, 10_000)
+def test_input_resize_kill_and_exit_agree(daemon: RawDaemon, count: int) -> None:
+    chance = random.Random(count)
+    commands = ["cat", "exit 3", "read -r x; exit 4", "stty raw; sleep 300", "sleep 300 & exit 5"]
+    for _ in range(count // AT_ONCE):
+        asked: list[tuple[str, list[object], list[object]]] = []
+        for _ in range(AT_ONCE):
+            bash_id = daemon.background(chance.choice(commands), tty=True)
+            name = {"bash_id": bash_id}
+            inputs: list[tuple[str, Json]] = [
+                ("write_stdin", {**name, "text": "text\n"}),
+                ("write_stdin", {**name, "keys": ["C-c"]}),
+                ("write_stdin", {**name, "eof": True}),
+                ("resize_shell", {**name, "rows": chance.randint(1, 99), "cols": 80}),
+                ("resize_shell", {**name, "rows": chance.randint(1, 99), "cols": 80}),
+            ]
+            chance.shuffle(inputs)
+            ends: list[tuple[str, Json]] = [
+                ("kill_shell", {"shell_id": bash_id, "grace": chance.choice([0, 20])}),
+                ("bash_output", {**name, "wait": 20_000, "until": "exit"}),
+            ]
+            at = chance.randint(0, len(inputs))
+            sent = [daemon.request(*each) for each in inputs[:at]]
+            ending = [daemon.request(*each) for each in ends]
+            sent += [daemon.request(*each) for each in inputs[at:]]
+            asked.append((bash_id, sent, ending))
+        for bash_id, sent, ending in asked:
+            for request_id in sent:
+                answer = daemon.answer(request_id)
+                assert "result" in answer or answer["error"]["code"] in {1008, 1009}
+            results = [daemon.answer(request_id)["result"] for request_id in ending]
+            last = daemon.call("kill_shell", {"shell_id": bash_id})
+            assert last["alreadyStopped"] is True
+            assert last["status"] in ENDED
+            assert {outcome(result) for result in results} == {outcome(last)}
+            assert results[0]["survivors"] == []
+
+
+@rounds(200, 10_000)
 def test_start_is_either_cancelled_or_completed(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
     for _ in range(count // AT_ONCE):

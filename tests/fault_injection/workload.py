@@ -14,6 +14,9 @@ from support import Json, RawDaemon
 # Appears in the command line of every process that a command starts and that would live on.
 MARK = "3141.59"
 
+# More than a pipe or a terminal takes at once.
+LINES = "".join(f"{number:099}\n" for number in range(700))
+
 # The guard's reason when its own code fails; it never refuses a command for that reason.
 GUARD_FAILED = "it cannot be followed"
 
@@ -87,6 +90,7 @@ class Workload:
         self._run_in_foreground()
         self._keep_state()
         self._run_in_background()
+        self._write_input()
         self._cancel()
         self._use_tools()
 
@@ -163,6 +167,32 @@ class Workload:
         self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
         kill = {"shell_id": started["bash_id"]}
         self.ask("kill_shell", kill, lambda result: result["survivors"] == [])
+
+    def _write_input(self) -> None:
+        for params in ({"tty": True}, {"open_stdin": True}):
+            started = self.bash(
+                "read -r line; echo got $line; cat",
+                lambda result: result["status"] == "running",
+                run_in_background=True,
+                **params,
+            )
+            if started is None:
+                continue
+            shell = {"bash_id": started["bash_id"]}
+            if "tty" in params:
+                size = {**shell, "rows": 10, "cols": 40}
+                self.ask("resize_shell", size, lambda result: result["cols"] == 40)
+            write = {**shell, "text": LINES, "wait": 10_000}
+            end = {**shell, "eof": True}
+            if (
+                self.ask("write_stdin", write, lambda result: result["written"] == len(LINES))
+                and self.ask("write_stdin", end, lambda result: result["written"] < 2)
+                # Without input, it waits for more.
+            ):
+                read = {**shell, "wait": 10_000, "until": "exit", "stdout_offset": 0}
+                self.ask("bash_output", read, lambda result: "got" in result["stdout"])
+            kill = {"shell_id": started["bash_id"]}
+            self.ask("kill_shell", kill, lambda result: result["survivors"] == [])
 
     def _cancel(self) -> None:
         request_id = self._daemon.request("bash", {"command": f"echo; sleep {MARK}"})

@@ -66,7 +66,8 @@ class Run:
         null = os.open(os.devnull, os.O_RDWR)
         argv = [b"/bin/bash", b"-c", command]
         self.channel.send(
-            (RUN, argv[0], argv, dict(os.environb) if env is None else env, b"", 3), (null,) * 3
+            (RUN, argv[0], argv, dict(os.environb) if env is None else env, b"", 3, False),
+            (null,) * 3,
         )
         os.close(null)
         self.messages: list[Message] = []
@@ -212,7 +213,7 @@ def test_runner_reports_failed_start_and_continues(pool: RunnerPool) -> None:
         ([b"/bin/bash", b"-c", b"true"], {b"A=B": b""}, b""),
         ([b"/bin/bash", b"-c", b"true"], {}, b"\0"),
     ):
-        channel.send((RUN, argv[0], argv, env, cwd, 3), (null,) * 3)
+        channel.send((RUN, argv[0], argv, env, cwd, 3, False), (null,) * 3)
         expected_count = len(failures) + 1
         while len(failures) < expected_count:
             assert select.select([channel], [], [], DEADLINE_S)[0]
@@ -229,7 +230,7 @@ def test_runner_reports_failed_start_and_continues(pool: RunnerPool) -> None:
 def test_command_missing_descriptors_is_not_started(pool: RunnerPool) -> None:
     channel = pool.acquire()
     with open(os.devnull, "rb") as null:
-        channel.send((RUN, b"/bin/bash", [b"bash"], {}, b"", 3), (null.fileno(),) * 2)
+        channel.send((RUN, b"/bin/bash", [b"bash"], {}, b"", 3, False), (null.fileno(),) * 2)
     received: list[Message] = []
     while len(received) < 2:
         assert select.select([channel], [], [], DEADLINE_S)[0]

@@ -43,6 +43,10 @@ def test_defaults_match_the_specification() -> None:
         "dry_run": False,
         "on_timeout": "kill",
         "idle_timeout": None,
+        "tty": False,
+        "rows": 30,
+        "cols": 120,
+        "open_stdin": False,
     }
 
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 MAX_IDLE: Final = 8
 
 READABLE: Final = select.EPOLLIN
+WRITABLE: Final = select.EPOLLOUT
 
 
 class Watch:

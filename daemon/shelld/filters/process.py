@@ -135,7 +135,7 @@ def _start(pool: RunnerPool, stack: ExitStack) -> socket.socket:
     argv = [os.fsencode(word) for word in words]
     with theirs, open(os.devnull, "wb") as null:
         descriptors = (theirs.fileno(), null.fileno(), null.fileno())
-        message = (RUN, argv[0], argv, dict(os.environb), b"", len(descriptors))
+        message = (RUN, argv[0], argv, dict(os.environb), b"", len(descriptors), False)
         channel.send(message, descriptors)
     return ours
 

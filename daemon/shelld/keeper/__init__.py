@@ -32,10 +32,11 @@ daemon -> keeper
                                      subreaper, everything below it: a process there may trace it.
 
 daemon -> runner
-    ``(RUN, program, argv, env, cwd, count)`` + [stdin, stdout, stderr, *extra]
+    ``(RUN, program, argv, env, cwd, count, has_terminal)`` + [stdin, stdout, stderr, *extra]
                                      start a command; extra descriptors become 3, 4, ... All strings
                                      are bytes; an empty `cwd` is the daemon's own; `count` is the
-                                     number of descriptors sent.
+                                     number of descriptors sent. `has_terminal`: the first three
+                                     are one terminal, which becomes the controlling one.
     ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace.
 
 runner -> daemon

@@ -27,7 +27,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Final
+from typing import Any, Final
 
 from shelld.keeper.cgroup import Cgroup
 from shelld.keeper.channel import (
@@ -237,13 +237,7 @@ class Runner:
     # -- starting ---------------------------------------------------------------------------
 
     def _run(self, message: Message, descriptors: list[int]) -> None:
-        _, program, argv, env, cwd, descriptor_count = message
-        failure: tuple[int, str] | None
-        # The kernel drops descriptors that this process has no room for.
-        if len(descriptors) != descriptor_count:
-            failure = (errno.EMFILE, "exec")
-        else:
-            failure = self._spawn(program, argv, env, cwd, descriptors)
+        failure = self._spawn(message, descriptors)
         if failure is not None:
             self._go_home()
             # Perhaps only this process lacks room, for good.
@@ -277,15 +271,12 @@ class Runner:
             self._send((RETIRES,))
             self._is_needed = False
 
-    def _spawn(
-        self,
-        program: bytes,
-        argv: list[bytes],
-        env: dict[bytes, bytes],
-        cwd: bytes,
-        descriptors: list[int],
-    ) -> tuple[int, str] | None:
+    def _spawn(self, message: Message, descriptors: list[int]) -> tuple[int, str] | None:
         """Start the command; return (errno, what) on failure."""
+        _, program, argv, env, cwd, count, has_terminal = message
+        if len(descriptors) != count:
+            # The kernel drops descriptors that this process has no room for.
+            return errno.EMFILE, "exec"
         try:
             if cwd:
                 os.chdir(cwd)
@@ -296,7 +287,12 @@ class Runner:
             return errno.EINVAL, "cwd"
         # dup2 clears close-on-exec; nothing else above 2 is inheritable in this process. Sources
         # lie above all targets, so no dup2 overwrites a source that is still needed.
+        actions: list[tuple[Any, ...]]
         actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(descriptors)]
+        if has_terminal:
+            # The first terminal that a session leader opens becomes its controlling terminal.
+            path = b"/proc/self/fd/%d" % descriptors[0]
+            actions[0] = (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDWR, 0)
         try:
             self._leader = os.posix_spawn(
                 program,

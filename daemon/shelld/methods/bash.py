@@ -21,11 +21,13 @@ from shelld.methods.context import RequestContext
 from shelld.methods.guard import admit
 from shelld.output.reader import STEP_BYTES, read_head
 from shelld.output.retention import OutputStream
-from shelld.sessions.text import check_text, shown
+from shelld.sessions.text import check_text, shown, to_bytes
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, started_pid, wait_for_start
+from shelld.terminals.pty import Size
+from shelld.terminals.typed import check_lines
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
@@ -39,6 +41,9 @@ from shelld_protocol.structs import GuardVerdict
 logger = logging.getLogger("shelld.guard")
 
 T = TypeVar("T")
+
+# What a terminal of ours understands, as its name in terminfo.
+TERM = "xterm-256color"
 
 MAX_RESULT_BYTES = 1024 * 1024
 
@@ -72,8 +77,10 @@ async def run_for_answer(
         description=params.description,
         session=params.session,
         cwd=params.cwd,
-        env=params.env,
+        env=_with_terminal(params.env) if params.tty else params.env,
         stdin=params.stdin,
+        terminal=Size(params.rows, params.cols) if params.tty else None,
+        open_stdin=params.open_stdin,
         timeout=_timeout_policy(context, params, timeout_ms),
         idle_timeout=_idle_policy(context, params),
         in_foreground=not params.run_in_background,
@@ -99,6 +106,12 @@ async def run_for_answer(
             await _kill(context, shell)
             raise
     return answer
+
+
+def _with_terminal(env: dict[str, str | None] | None) -> dict[str, str | None]:
+    """Return the variables of a command that has a terminal."""
+    # Programs would believe these, not the terminal.
+    return {"TERM": TERM, "LINES": None, "COLUMNS": None, **(env or {})}
 
 
 def _timeout_policy(
@@ -242,6 +255,8 @@ async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
 async def _admitted(context: RequestContext, params: BashParams) -> Verdict:
     """Return the guard's verdict on a command that may run. Raises `RpcError` (blocked)."""
     check_text(params.command, params.cwd, params.env, params.stdin)
+    if params.tty and params.stdin:
+        check_lines(to_bytes(params.stdin), "stdin")
     try:
         return await admit(context, params)
     except RpcError:

@@ -15,12 +15,19 @@ from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, Ou
 
 
 async def bash_output(context: RequestContext, params: BashOutputParams) -> BashOutputResult:
-    daemon = context.daemon
-    shell = context.shell = daemon.manager.get(params.bash_id)
-    with daemon.manager.reading(shell):
-        async with daemon.manager.filters.open(params.filter) as line_filter:
-            readers = _readers(shell, params, line_filter)
-            reads = await wait_and_read(shell, params, readers, context)
+    manager = context.daemon.manager
+    shell = context.shell = manager.get(params.bash_id)
+    with manager.reading(shell):
+        return await read_as_asked(context, shell, params)
+
+
+async def read_as_asked(
+    context: RequestContext, shell: Shell, params: BashOutputParams
+) -> BashOutputResult:
+    """Wait and read as `params` say. The caller retains the shell meanwhile."""
+    async with context.daemon.manager.filters.open(params.filter) as line_filter:
+        readers = _readers(shell, params, line_filter)
+        reads = await wait_and_read(shell, params, readers, context)
     result = result_of(shell, reads)
     if line_filter is not None:
         result.filter_engine = line_filter.engine

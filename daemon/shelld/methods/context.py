@@ -91,6 +91,7 @@ class RequestContext(Struct, eq=False):
     `error_data` goes into the error if the request ends cancelled. `shell` is the shell that it
     waits for. `is_over` means cancelled or answered: send nothing more about it. `large_answers` is
     None without a client. `has_room` tells whether its batch may hold another large answer.
+    `is_notification`: nobody gets the result.
     """
 
     daemon: Daemon
@@ -100,6 +101,7 @@ class RequestContext(Struct, eq=False):
     is_over: bool = False
     large_answers: LargeAnswers | None = None
     has_room: Callable[[], bool] = _always
+    is_notification: bool = False
 
     @property
     def may_make_large_answer(self) -> bool:

@@ -357,7 +357,10 @@ class Server:
                     write_without_waiting(2, self._hint)
             else:
                 context = RequestContext(
-                    self._daemon, self._notify, large_answers=self._large_answers
+                    self._daemon,
+                    self._notify,
+                    large_answers=self._large_answers,
+                    is_notification=message.id is None,
                 )
                 if batch is not None:
                     context.has_room = batch.has_room

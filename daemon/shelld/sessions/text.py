@@ -39,6 +39,12 @@ def check_text(
             _check("env", value)
 
 
+def check_input(text: str | None) -> None:
+    """Refuse text that cannot be encoded. Raises `RpcError` (invalid_params)."""
+    if text is not None:
+        _check("text", text, may_have_nul=True)
+
+
 def _check(name: str, text: str, *, may_have_nul: bool = False) -> None:
     if "\0" in text and not may_have_nul:
         raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)

@@ -21,6 +21,8 @@ from shelld.sessions.session import Session
 from shelld.sessions.side_effects import changes_nothing
 from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
+from shelld.terminals.input import PipeInput, TerminalInput
+from shelld.terminals.pty import Size, open_pty
 from shelld_protocol.structs import DEFAULT_SESSION
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
@@ -51,7 +53,8 @@ class StartRequest(Struct, frozen=True):
 
     `session` None: no session. `timeout` None: no limit. `idle_timeout` None: no limit on silence.
     `verdict` is the guard's. `warning`: why the guard would have blocked the command.
-    `in_foreground`: the session keeps the command's state.
+    `in_foreground`: the session keeps the command's state. `terminal`: its size; None: no terminal.
+    `open_stdin`: more input may follow `stdin`; it is implied by a terminal.
     """
 
     command: str
@@ -61,6 +64,8 @@ class StartRequest(Struct, frozen=True):
     env: dict[str, str | None] | None = None
     stdin: str | None = None
     in_foreground: bool = False
+    terminal: Size | None = None
+    open_stdin: bool = False
     timeout: TimeoutPolicy | None = None
     idle_timeout: TimeoutPolicy | None = None
     verdict: str = "unresolved"
@@ -69,6 +74,8 @@ class StartRequest(Struct, frozen=True):
 
 class Launch:
     """A bash that is about to start. `stdout` and `stderr` are the read ends of its pipes.
+
+    A terminal is `stdout` alone; `stderr` is None then.
 
     The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if a
     resource is short.
@@ -81,7 +88,12 @@ class Launch:
         # Descriptors. `close` closes `_ours` unless the command was handed over, and `_theirs`
         # always, because the runner gets copies.
         self._ours: list[int] = []
+        self.is_handed_over = False
         self._theirs: list[int] = []
+        self.stdout = -1
+        self.stderr: int | None = None
+        # None: nothing can be written to the command once it runs.
+        self.input: PipeInput | TerminalInput | None = None
         # The supervisor owns it after `hand_over`.
         self.recorder: Recorder | None = None
         self._session = session
@@ -94,7 +106,8 @@ class Launch:
     def hand_over(self, channel: Channel) -> None:
         """Give the command to a runner. If that fails, the channel is closed too."""
         descriptors = tuple(self._descriptors)
-        message = (RUN, self._program, self._argv, self._env, self._cwd, len(descriptors))
+        count, has_terminal = len(descriptors), self.stderr is None
+        message = (RUN, self._program, self._argv, self._env, self._cwd, count, has_terminal)
         try:
             channel.send(message, descriptors)
         except BaseException:
@@ -102,10 +115,7 @@ class Launch:
             channel.close()
             raise
         self._ours.clear()
-
-    @property
-    def is_handed_over(self) -> bool:
-        return not self._ours
+        self.is_handed_over = True
 
     def bash_runs(self, pid: int) -> None:
         """Learn that the runner has started bash. Raises OSError if this bash cannot be used."""
@@ -119,6 +129,10 @@ class Launch:
         if self._ours and self.recorder is not None:
             # The recorder was not handed over either.
             self.recorder.close()
+        if self.input is not None and not self.is_handed_over:
+            if self.input.descriptor in self._theirs:
+                self._theirs.remove(self.input.descriptor)
+            self.input.close("ended")
         for descriptors in (self._theirs, self._ours):
             while descriptors:
                 os.close(descriptors.pop())
@@ -133,6 +147,22 @@ class Launch:
             self._give(os.open(os.devnull, os.O_RDONLY))
         else:
             self._add_file(to_bytes(stdin))
+        self.stdout, self.stderr = self._add_output(), self._add_output()
+
+    def _open_terminal(self, size: Size) -> None:
+        self.stdout, slave = open_pty(size)
+        self._ours.append(self.stdout)
+        self._theirs.append(slave)
+        self._descriptors += [slave] * 3
+        self.input = TerminalInput(self.stdout, size)
+
+    def _open_input(self) -> None:
+        self._theirs += os.pipe()
+        read, write = self._theirs[-2:]
+        self._descriptors.append(read)
+        os.set_blocking(write, False)
+        self.input = PipeInput(write)
+        self._theirs.remove(write)
         self.stdout, self.stderr = self._add_output(), self._add_output()
 
     def _add_output(self) -> int:
@@ -192,7 +222,14 @@ class CommandLaunch(Launch):
             raise
 
     def _prepare(self, request: StartRequest) -> None:
-        self._open_streams(request.stdin)
+        if request.terminal is not None:
+            self._open_terminal(request.terminal)
+        elif request.open_stdin:
+            self._open_input()
+        else:
+            self._open_streams(request.stdin)
+        if self.input is not None and request.stdin:
+            self.input.write(to_bytes(request.stdin))
         command = to_bytes(request.command)
         # Error messages begin with $0, which does not depend on the path of this bash.
         self._argv = [b"bash", b"-c", command]

@@ -172,7 +172,7 @@ class Life:
         self._outcome.command_starts()
         logger.info("%s started", shell.id)
         if not shell.in_foreground:
-            self.launch.close()
+            self._close_files()
         self._release_if_overdue()
         self.moments.tell(Moment.STARTED)
 
@@ -218,6 +218,15 @@ class Life:
         """
         if self._is_overdue and self.shell.is_running:
             self.shell.released = True
+            self._close_files()
+
+    def _close_files(self) -> None:
+        """Close our copies of what a command in the background has.
+
+        A terminal stays open until bash ends. A program may close it and open it again, and must
+        not be hung up in between, nor while it exits.
+        """
+        if self.launch.stderr is not None:
             self.launch.close()
 
     def _await_output(self) -> None:
@@ -234,6 +243,7 @@ class Life:
     def _end(self) -> None:
         # Everything that bash wrote is in the pipes by now.
         self.links.drain()
+        self.links.end_input()
         self._outcome.settle(self.shell, self.launch.recorder)
         self.moments.tell(Moment.ENDED)
 

@@ -1,4 +1,4 @@
-"""The connections of one command: a channel to its runner, and its two pipes.
+"""The connections of one command: a channel to its runner, and its pipes or its terminal.
 
 Owns the pipes, and the poller of all three. The channel goes back to the runner pool once the
 command is over.
@@ -10,12 +10,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from shelld.eventloop.readiness import READABLE, PollerPool, WatchedPoller
+from shelld.eventloop.readiness import READABLE, WRITABLE, PollerPool, WatchedPoller
 from shelld.keeper.channel import KILL, Channel, Message
 from shelld.keeper.pool import RunnerPool
 from shelld.shells.launch import Launch
-from shelld.shells.pipe import Pipe
+from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
+from shelld.terminals.input import TerminalInput
 
 # How many runners a command is offered, if no runner comes.
 MAX_LAUNCHES: Final = 3
@@ -37,10 +38,20 @@ class Links:
         self._pool = pool
         self._launches_left = MAX_LAUNCHES - 1
         # The open ones.
-        self._pipes = {
-            launch.stdout: Pipe(launch.stdout, shell.output, shell.stdout),
-            launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
-        }
+        self._pipes: dict[int, Pipe]
+        if launch.stderr is None:
+            terminal = Terminal(launch.stdout, shell.output, shell.stdout)
+            if isinstance(launch.input, TerminalInput):
+                terminal.listen = launch.input.see
+            self._pipes = {launch.stdout: terminal}
+        else:
+            self._pipes = {
+                launch.stdout: Pipe(launch.stdout, shell.output, shell.stdout),
+                launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
+            }
+        self._input = launch.input
+        if self._input is not None:
+            self._input.watch = self._watch_input
         self._pollers = pollers
         self._has_channel = True
         # None after it was given back.
@@ -66,8 +77,12 @@ class Links:
 
         None means the end of the channel.
         """
-        for descriptor, _ in self._poller.poll(0):
+        for descriptor, events in self._poller.poll(0):
             pipe = self._pipes.get(descriptor)
+            if self._input is not None and descriptor == self._input.descriptor:
+                self._input.flush()
+                if pipe is None or not events & ~WRITABLE:
+                    continue
             if pipe is None:
                 messages = self.channel.receive()
                 for message, _ in messages or ():
@@ -76,8 +91,30 @@ class Links:
                     self._poller.unregister(descriptor)
                     yield None
             elif not pipe.pump():
+                self._end_input_of(descriptor)
                 self._poller.unregister(descriptor)
                 self._pipes.pop(descriptor).close()
+
+    def _watch_input(self, is_full: bool) -> None:
+        """Have `read` pass on input once there is room, or stop that."""
+        assert self._input is not None
+        descriptor = self._input.descriptor
+        if descriptor in self._pipes:
+            self._poller.modify(descriptor, READABLE | WRITABLE if is_full else READABLE)
+        elif is_full:
+            self._poller.register(descriptor, WRITABLE)
+        else:
+            self._poller.unregister(descriptor)
+
+    def end_input(self) -> None:
+        """Take no more input, and close the pipe of an open stdin."""
+        if self._input is not None:
+            self._input.close("ended")
+
+    def _end_input_of(self, descriptor: int) -> None:
+        """Take no more input if it goes through a descriptor that is about to be closed."""
+        if self._input is not None and self._input.descriptor == descriptor:
+            self.end_input()
 
     @property
     def pipes_are_closed(self) -> bool:
@@ -88,6 +125,11 @@ class Links:
         for descriptor, events in self._poller.poll(0):
             if events & READABLE and descriptor in self._pipes:
                 self._pipes[descriptor].drain()
+        for pipe in self._pipes.values():
+            if isinstance(pipe, Terminal):
+                # The poller learns of output only once a thread of the kernel has handled it. A
+                # read waits for that thread.
+                pipe.drain()
 
     def launch_again(self, launch: Launch) -> bool:
         """Give the command to another runner. Return False if there is none.
@@ -132,6 +174,7 @@ class Links:
         watched, self._watched = self._watched, None
         if watched is None:
             return
+        self.end_input()
         try:
             if is_intact and self._pollers.has_room:
                 watched.poller.unregister(self.channel.fileno())

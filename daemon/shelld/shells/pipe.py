@@ -1,4 +1,4 @@
-"""Moves output from a command's pipe to its store."""
+"""Moves output from a command's pipe, or terminal, to its store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import fcntl
 import os
 import sys
 import termios
+from collections.abc import Callable
 from typing import Final
 
 from shelld.keeper.transient import TRANSIENT
@@ -26,6 +27,10 @@ _MAX_LARGE_PIPES: Final = 16
 
 # `drain` stops after this many empty reads in a row.
 MAX_ATTEMPTS: Final = 3
+
+# One read of a terminal returns at most 4 KiB. One pump reads this much before others have their
+# turn; more is in a terminal only if its command goes on writing.
+_TERMINAL_BYTES: Final = 128 * 1024
 
 # All pipes read into this buffer, one after the other.
 _buffer: Final = memoryview(bytearray(PUMP_BYTES))
@@ -86,3 +91,33 @@ class Pipe:
     def close(self) -> None:
         os.close(self.descriptor)
         Pipe._large_pipes -= self._is_large
+
+
+class Terminal(Pipe):
+    """The master side of a command's terminal. Calls `listen` with all output."""
+
+    def __init__(self, descriptor: int, output: ShellOutput, stream: OutputStream) -> None:
+        super().__init__(descriptor, output, stream)
+        self.listen: Callable[[memoryview], None] = _nobody
+
+    def pump(self, max_bytes: int = _TERMINAL_BYTES) -> bool:
+        """Move the bytes that have arrived. Return False if no process has the terminal open."""
+        end, limit, is_open = 0, min(max_bytes, _TERMINAL_BYTES), True
+        try:
+            while end < limit:
+                end += os.readv(self.descriptor, (_buffer[end:limit],))
+        except OSError as error:
+            is_open = error.errno in TRANSIENT
+            if not is_open and error.errno != errno.EIO:
+                self._stream.store.error = errno.errorcode.get(error.errno or 0, "EIO")
+        if end:
+            self._output.append(self._stream, _buffer[:end])
+            self.listen(_buffer[:end])
+        return is_open
+
+    def drain(self) -> None:
+        self.pump()
+
+
+def _nobody(_output: memoryview) -> None:
+    pass

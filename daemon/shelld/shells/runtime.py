@@ -218,6 +218,7 @@ class Runtime:
             channel = self.pool.acquire()
             output = self.retention.open()
             shell = Shell(output=output, is_empty=False)
+            shell.input = launch.input
             links = Links(channel, launch, shell, pollers=self._pollers, pool=self.pool)
             outcome = Outcome(self._oom_kills)
             life = Life(

@@ -25,6 +25,7 @@ from shelld.sessions.recorder import Recorder
 from shelld.sessions.text import beginning
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
+from shelld.terminals.input import PipeInput, TerminalInput
 from shelld_protocol.structs import EndReason
 
 
@@ -98,6 +99,8 @@ class Shell:
     released: bool = field(default=False, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
+    # What is written to the command while it runs; None if it takes nothing.
+    input: PipeInput | TerminalInput | None = field(default=None, init=False)
     # Reads the command's state, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
     # None once nothing is left to kill.
@@ -117,6 +120,10 @@ class Shell:
         self.survivors = []
         self._waiters = []
         self.begin()
+
+    @property
+    def has_terminal(self) -> bool:
+        return isinstance(self.input, TerminalInput)
 
     @property
     def is_running(self) -> bool:

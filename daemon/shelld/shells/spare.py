@@ -162,6 +162,8 @@ class SpareLaunch(Launch):
             and self._session is session
             and request.env is None
             and request.stdin is None
+            and request.terminal is None
+            and not request.open_stdin
             and (request.cwd is None or request.cwd == session.cwd)
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
             # In a trap on EXIT, this variable is right only in a bash that has run nothing before.

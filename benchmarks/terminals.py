@@ -1,0 +1,78 @@
+"""The cost of terminals and of input for running commands.
+
+It measures the start of a command with a terminal beside one with pipes, the time from a write to
+its answer, the throughput of a terminal, and the daemon's memory while a terminal writes much. All
+starts and answers run interleaved; figures are medians.
+
+Usage: python benchmarks/terminals.py [--rounds N] [--megabytes N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from measure import RawDaemon, interleaved, report, resident_mb
+from shelld_client import Client
+
+
+def starts(rounds: int) -> None:
+    with Client.spawn(args=["--spare-shells", "0"]) as shell:
+        medians = interleaved(
+            rounds,
+            0.0,
+            pipes=lambda: shell.bash("echo hi", session=None),
+            terminal=lambda: shell.bash("echo hi", session=None, tty=True),
+            open_stdin=lambda: shell.bash("echo hi", session=None, open_stdin=True),
+        )
+    report("start", **medians, ratio=medians["terminal"] / medians["pipes"])
+
+
+def answers(rounds: int) -> None:
+    with Client.spawn() as shell:
+        pipe = shell.bash("cat", open_stdin=True, run_in_background=True).bash_id
+        quiet = shell.bash("stty -echo; echo; exec cat", tty=True, run_in_background=True).bash_id
+        shell.bash_output(quiet, wait=10_000)
+        medians = interleaved(
+            rounds,
+            0.0,
+            ping=shell.ping,
+            pipe=lambda: shell.write_stdin(pipe, "x\n", wait=10_000),
+            terminal=lambda: shell.write_stdin(quiet, "x\n", wait=10_000),
+        )
+    report("write to answer through cat", **medians)
+
+
+def throughput(megabytes: int) -> None:
+    daemon = RawDaemon()
+    count = megabytes * 1024 * 1024
+    # Load what any command needs.
+    daemon.request("bash", {"command": "true"})
+    before = resident_mb(daemon.process.pid)
+    began = time.monotonic()
+    command = f"stty -opost; head -c {count} /dev/zero"
+    params = {"command": command, "tty": True, "run_in_background": True}
+    started = json.loads(daemon.request("bash", params))["result"]
+    wait = {"bash_id": started["bash_id"], "wait": 600_000, "until": "exit", "max_bytes": 1}
+    read = json.loads(daemon.request("bash_output", wait))["result"]
+    seconds = time.monotonic() - began
+    wait["stdout_offset"] = count - 1
+    assert json.loads(daemon.request("bash_output", wait))["result"]["stdoutRange"]["end"] == count
+    assert read["status"] == "completed"
+    report(
+        f"{megabytes} MB through a terminal",
+        mb_per_s=megabytes / seconds,
+        growth_mb=resident_mb(daemon.process.pid) - before,
+    )
+    daemon.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--megabytes", type=int, default=1024)
+    options = parser.parse_args()
+    starts(options.rounds)
+    answers(options.rounds)
+    throughput(options.megabytes)

@@ -1,0 +1,106 @@
+"""Keys by the names that tmux gives them, as the bytes that xterm sends for them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ESCAPE: Final = b"\x1b"
+
+# Keys whose bytes no modifier but M- (Meta) changes.
+_PLAIN: Final = {
+    "Enter": b"\r",
+    "Escape": _ESCAPE,
+    "Tab": b"\t",
+    "BTab": b"\x1b[Z",
+    "Space": b" ",
+    "BSpace": b"\x7f",
+}
+# The last byte of ESC [ X, which is ESC O X while the program wants application cursor keys.
+_CURSOR: Final = {"Up": b"A", "Down": b"B", "Right": b"C", "Left": b"D", "Home": b"H", "End": b"F"}
+# The last byte of ESC O X.
+_FIRST_FUNCTIONS: Final = {"F1": b"P", "F2": b"Q", "F3": b"R", "F4": b"S"}
+# The number of ESC [ N ~.
+_NUMBERED: Final = {
+    "IC": 2,
+    "Insert": 2,
+    "DC": 3,
+    "Delete": 3,
+    "PPage": 5,
+    "PageUp": 5,
+    "PgUp": 5,
+    "NPage": 6,
+    "PageDown": 6,
+    "PgDn": 6,
+    "F5": 15,
+    "F6": 17,
+    "F7": 18,
+    "F8": 19,
+    "F9": 20,
+    "F10": 21,
+    "F11": 23,
+    "F12": 24,
+}
+# How xterm counts modifiers: one more than the sum of these.
+_MODIFIERS: Final = {"S": 1, "M": 2, "C": 4}
+_NAME: Final = re.compile(r"((?:[SMC]-)*)(.+)", re.DOTALL)
+
+# Characters that Ctrl changes, besides letters and @ [ \ ] ^ _.
+_WITH_CTRL: Final = {"Space": b"\0", " ": b"\0", "/": b"\x1f", "?": b"\x7f"}
+
+
+class UnknownKey(ValueError):
+    """`args` holds the name."""
+
+
+def key_bytes(name: str, *, application_cursor: bool = False) -> bytes:
+    """Return what a terminal sends for a key, or for a character with modifiers.
+
+    ``C-c`` or ``^c``, ``M-x``, ``S-Up`` and combinations such as ``C-M-Left``. Raises `UnknownKey`.
+    """
+    if len(name) == 2 and name[0] == "^":
+        name = f"C-{name[1]}"
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise UnknownKey(name)
+    modifiers, key = frozenset(match[1].split("-")[:-1]), match[2]
+    if match[1] == "S-" and key == "Tab":
+        return _PLAIN["BTab"]
+    sequence = _sequence(key, modifiers, application_cursor=application_cursor)
+    if sequence is not None:
+        return sequence
+    if "S" in modifiers:
+        # Characters are written as they are; a sequence with Shift is not a character.
+        raise UnknownKey(name)
+    try:
+        plain = _with_ctrl(key) if "C" in modifiers else _PLAIN.get(key) or _character(key)
+    except UnknownKey:
+        raise UnknownKey(name) from None
+    return _ESCAPE + plain if "M" in modifiers else plain
+
+
+def _sequence(key: str, modifiers: frozenset[str], *, application_cursor: bool) -> bytes | None:
+    number = 1 + sum(_MODIFIERS[modifier] for modifier in modifiers)
+    if key in _NUMBERED:
+        code = b"%d" % _NUMBERED[key]
+        return b"\x1b[%s~" % code if number == 1 else b"\x1b[%s;%d~" % (code, number)
+    last = _CURSOR.get(key) or _FIRST_FUNCTIONS.get(key)
+    if last is None:
+        return None
+    if number > 1:
+        return b"\x1b[1;%d%s" % (number, last)
+    return (b"\x1bO" if application_cursor or key in _FIRST_FUNCTIONS else b"\x1b[") + last
+
+
+def _with_ctrl(key: str) -> bytes:
+    if key in _WITH_CTRL:
+        return _WITH_CTRL[key]
+    if len(key) == 1 and "@" <= key.upper() <= "_":
+        return bytes((ord(key.upper()) & 0x1F,))
+    raise UnknownKey(key)
+
+
+def _character(key: str) -> bytes:
+    if len(key) != 1:
+        raise UnknownKey(key)
+    return key.encode()

@@ -1,0 +1,72 @@
+"""Params and results of ``write_stdin`` and ``resize_shell``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from shelld_protocol.shell_methods import BashOutputResult
+from shelld_protocol.structs import MAX_WAIT_MS, Cols, IsRunning, Params, Result, Rows, ShellId
+
+
+class WriteStdinParams(Params):
+    """At least one of `text`, `keys`, `base64` and `eof` is given; they are written in this
+    order.
+    """
+
+    bash_id: Annotated[str, Meta(description="The id that bash returned.")]
+    text: Annotated[str, Meta(description="Text to write, as it is.")] | None = None
+    keys: (
+        Annotated[
+            list[str],
+            Meta(
+                description="Keys by the names of tmux, such as Enter, Tab, Up, C-c, M-x, F1; or "
+                "single characters."
+            ),
+        ]
+        | None
+    ) = None
+    base64: Annotated[str, Meta(description="Bytes to write, in base64.")] | None = None
+    eof: Annotated[
+        bool,
+        Meta(description="Then end the input: the terminal's end-of-file key, or close the pipe."),
+    ] = False
+    secret: Annotated[
+        bool, Meta(description="Write only if the terminal does not show what is typed.")
+    ] = False
+    paste: Annotated[
+        bool, Meta(description="Mark text and base64 as pasted, if the program asked for that.")
+    ] = False
+    wait: Annotated[
+        int, Meta(ge=0, le=MAX_WAIT_MS, description="Milliseconds to wait for `until`.")
+    ] = 0
+    until: Annotated[
+        Literal["output", "exit"],
+        Meta(description="What to wait for: output to return, or the end of the command."),
+    ] = "output"
+    strip_ansi: Annotated[bool, Meta(description="Remove terminal escape sequences.")] = True
+
+
+class WriteStdinResult(BashOutputResult, kw_only=True):
+    """The result of bash_output, taken after the write and the wait."""
+
+    written: Annotated[int, Meta(description="Bytes that this call has written or queued.")]
+    pending_bytes: Annotated[
+        int, Meta(description="Bytes of all calls that the program has not taken yet.")
+    ]
+
+
+class ResizeShellParams(Params):
+    bash_id: Annotated[str, Meta(description="The id that bash returned.")]
+    rows: Rows
+    cols: Cols
+
+
+class ResizeShellResult(Result):
+    """An ended shell is not resized, and that is no error."""
+
+    bash_id: ShellId
+    rows: Rows
+    cols: Cols
+    is_running: IsRunning

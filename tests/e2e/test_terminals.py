@@ -1,0 +1,464 @@
+"""Commands with a terminal, and input for running commands, over the wire."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import Json, RawDaemon, descendants, is_alive, raw_daemon, wait_for
+
+
+class Session:
+    """Types into one command, and collects its output."""
+
+    def __init__(self, daemon: RawDaemon, command: str, **params: Any) -> None:
+        params = {"tty": True, **params}
+        self.daemon = daemon
+        self.bash_id = daemon.background(command, **params)
+        self.output = ""
+
+    def write(self, text: str | None = None, **params: Any) -> Json:
+        result: Json = self.daemon.call(
+            "write_stdin", {"bash_id": self.bash_id, "text": text, **params}
+        )
+        self.output += result["stdout"]
+        return result
+
+    def refused(self, text: str | None = None, **params: Any) -> Json:
+        return self.daemon.fail("write_stdin", {"bash_id": self.bash_id, "text": text, **params})
+
+    def until(self, text: str) -> str:
+        """Wait until the output holds a text; return the output up to its end, and forget it."""
+
+        def shown() -> bool:
+            if text not in self.output:
+                read = self.daemon.call("bash_output", {"bash_id": self.bash_id, "wait": 1_000})
+                self.output += read["stdout"]
+            return text in self.output
+
+        wait_for(shown, f"{text!r} in the output")
+        before, _, self.output = self.output.partition(text)
+        return before + text
+
+    def end(self) -> Json:
+        result: Json = self.daemon.call(
+            "bash_output", {"bash_id": self.bash_id, "wait": 20_000, "until": "exit"}
+        )
+        self.output += result["stdout"]
+        return result
+
+
+# -- the terminal -----------------------------------------------------------------------------
+
+
+def test_command_has_a_controlling_terminal(daemon: RawDaemon) -> None:
+    shown = daemon.bash(
+        "tty; stty size; echo $TERM; (echo told > /dev/tty); ps -o tpgid= -p $$", tty=True
+    )
+    lines = shown["stdout"].replace("\r", "").splitlines()
+    assert lines[0].startswith("/dev/pts/")
+    assert lines[1:4] == ["30 120", "xterm-256color", "told"]
+    assert int(lines[4]) > 0
+    assert (shown["exitCode"], shown["leftover"]) == (0, [])
+
+
+def test_a_terminal_has_one_stream(daemon: RawDaemon) -> None:
+    shown = daemon.bash("echo out; echo err >&2; echo more", tty=True)
+    assert shown["stdout"].replace("\r", "") == "out\nerr\nmore\n"
+    assert (shown["stderr"], shown["stderrBytes"], shown["stdoutBytes"]) == ("", 0, 16)
+
+
+def test_size_and_terminal_type_can_be_given(daemon: RawDaemon) -> None:
+    shown = daemon.bash("stty size; echo $TERM", tty=True, rows=5, cols=1_000, env={"TERM": "dumb"})
+    assert shown["stdout"].split() == ["5", "1000", "dumb"]
+
+
+@pytest.mark.parametrize("size", [{"rows": 0}, {"cols": 1_001}, {"rows": "30"}, {"cols": 1.5}])
+def test_impossible_size_is_invalid(daemon: RawDaemon, size: Json) -> None:
+    error = daemon.fail("bash", {"command": "true", "tty": True, **size})
+    assert (error["code"], error["data"]["parameter"]) == (-32602, next(iter(size)))
+
+
+def test_session_is_kept_but_not_the_terminal(daemon: RawDaemon) -> None:
+    daemon.bash("export TERM=mine COLUMNS=7")
+    daemon.bash("x=1; cd /usr; f() { echo function; }", tty=True)
+    shown = daemon.bash("echo $x $PWD $TERM $COLUMNS; f")
+    assert shown["stdout"] == "1 /usr mine 7\nfunction\n"
+
+
+def test_given_stdin_is_typed_first(daemon: RawDaemon) -> None:
+    shown = daemon.bash("read a; read b; echo $b-$a", tty=True, stdin="one\ntwo\n")
+    assert shown["stdout"].replace("\r", "").endswith("two-one\n")
+
+
+def test_a_long_output_is_counted_to_the_byte(daemon: RawDaemon) -> None:
+    shown = daemon.bash("stty -opost; head -c 3000000 /dev/zero | tr '\\0' x; printf end", tty=True)
+    assert (shown["stdoutBytes"], shown["truncated"]) == (3_000_003, True)
+    rest = daemon.call("bash_output", {"bash_id": shown["bash_id"], "stdout_offset": 2_999_990})
+    assert rest["stdout"] == "x" * 10 + "end"
+
+
+def test_start_needs_a_free_terminal_in_no_session(daemon: RawDaemon) -> None:
+    shown = daemon.bash("tty", tty=True, session=None)
+    assert shown["stdout"].startswith("/dev/pts/")
+
+
+@pytest.mark.parametrize("grace", [0, 500])
+def test_killed_terminal_leaves_nothing(daemon: RawDaemon, grace: int) -> None:
+    hidden = "trap '' HUP TERM; setsid sh -c 'trap \"\" HUP TERM; sleep 300' & sleep 300"
+    typing = Session(daemon, f"{hidden} & echo ready; wait")
+    typing.until("ready")
+    below = [pid for pid in descendants(daemon.pid) if b"sleep" in _command(pid)]
+    assert below
+    done = daemon.call("kill_shell", {"bash_id": typing.bash_id, "grace": grace})
+    assert done["survivors"] == []
+    assert not any(map(is_alive, below))
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_timeout_ends_a_command_with_terminal(daemon: RawDaemon) -> None:
+    error = daemon.fail("bash", {"command": "echo begun; cat", "tty": True, "timeout": 1_000})
+    assert (error["code"], error["data"]["stdout"]) == (1001, "begun\r\n")
+
+
+def test_leftover_keeps_its_terminal(daemon: RawDaemon) -> None:
+    shown = daemon.bash("trap '' HUP; (sleep 0.3; echo late) & echo now", tty=True)
+    assert shown["stdout"] == "now\r\n"
+    read = {"bash_id": shown["bash_id"], "wait": 20_000}
+    wait_for(lambda: daemon.call("bash_output", read)["stdout"] == "late\r\n", "the late line")
+
+
+def test_hangup_ends_background_processes(daemon: RawDaemon) -> None:
+    shown = daemon.bash("sleep 300 & echo $!", tty=True)
+    pid = int(shown["stdout"])
+    wait_for(lambda: not is_alive(pid))
+
+
+def test_stopped_program_can_go_on(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "PS1='ready> ' bash --norc -i")
+    typing.until("ready> ")
+    typing.write("cat\n")
+    # Bash does not let the terminal echo while it edits a line.
+    wait_for(lambda: _echoes(daemon, typing.bash_id), "cat in the foreground")
+    typing.write(keys=["C-z"])
+    typing.until("Stopped")
+    typing.until("ready> ")
+    typing.write("fg\n")
+    wait_for(lambda: _echoes(daemon, typing.bash_id), "cat in the foreground")
+    typing.write("echoed\n", keys=["C-d"])
+    typing.until("echoed\r\nechoed\r\n")
+    typing.write("exit\n")
+    assert typing.end()["exitCode"] == 0
+
+
+def test_programs_get_fixed_answers_only(daemon: RawDaemon) -> None:
+    ask = r"printf '\033[c\033]52;c;?\a\033[21t\033[5n'; IFS= read -rsn 11 answer; echo ${answer@Q}"
+    assert daemon.bash(f"stty -echo; {ask}", tty=True)["stdout"].endswith(
+        r"$'\E[?1;2c\E[0n'" + "\r\n"
+    )
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def test_answer_to_write_comes_in_one_round_trip(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "stty -echo; echo ready; while read -r x; do echo got $x; done")
+    typing.until("ready\r\n")
+    result = typing.write("hello\n", wait=20_000)
+    assert result["stdout"] == "got hello\r\n"
+    assert (result["written"], result["pendingBytes"], result["isRunning"]) == (6, 0, True)
+
+
+def test_parts_are_written_in_order(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "stty -echo; echo ready; cat")
+    typing.until("ready\r\n")
+    typing.write("text ", keys=["k", "Space"], base64=base64.b64encode(b"b64\n").decode(), eof=True)
+    assert typing.end()["exitCode"] == 0
+    assert typing.output == "text k b64\r\n"
+
+
+def test_many_writes_keep_their_order(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "cat", tty=False, open_stdin=True)
+    lines = [f"line {number}\n" for number in range(300)]
+    for line in lines:
+        daemon.notify("write_stdin", {"bash_id": typing.bash_id, "text": line})
+    typing.write(eof=True)
+    typing.end()
+    assert typing.output == "".join(lines)
+
+
+def test_notification_consumes_no_output(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "echo first; cat", tty=False, open_stdin=True)
+    daemon.notify("write_stdin", {"bash_id": typing.bash_id, "text": "second\n", "wait": 20_000})
+    typing.until("first\nsecond\n")
+
+
+def test_pipe_has_stdin_first_and_ends_with_eof(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "cat; echo ended", tty=False, open_stdin=True, stdin="given\n")
+    typing.write("written\n", eof=True)
+    assert typing.end()["exitCode"] == 0
+    assert typing.output == "given\nwritten\nended\n"
+    error = typing.refused("more")
+    assert (error["code"], error["data"]["reason"]) == (1008, "ended")
+
+
+def test_closed_pipe_takes_nothing_more(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "cat; sleep 300", tty=False, open_stdin=True)
+    typing.write(eof=True)
+    error = typing.refused("more")
+    assert (error["code"], error["data"]) == (1008, {"kind": "stdin_closed", "reason": "closed"})
+
+
+def test_eof_passes_on_a_partial_line(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "stty -echo; echo ready; cat; echo ended")
+    typing.until("ready\r\n")
+    typing.write("partial")
+    assert typing.write(eof=True)["written"] == 2
+    typing.end()
+    assert typing.output == "partialended\r\n"
+
+
+def test_eof_needs_a_program_that_reads_lines(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "stty raw; printf ready; sleep 300")
+    typing.until("ready")
+    error = typing.refused("text", eof=True)
+    assert (error["code"], error["data"]["what"]) == (1009, "eof")
+
+
+@pytest.mark.parametrize(
+    ("params", "parameter"),
+    [
+        ({}, "text"),
+        ({"text": ""}, "text"),
+        ({"keys": ["Retrun"]}, "keys"),
+        ({"base64": "a"}, "base64"),
+        ({"base64": "_-=="}, "base64"),
+        ({"wait": -1}, "wait"),
+        ({"until": "later"}, "until"),
+    ],
+)
+def test_bad_input_is_refused_and_writes_nothing(
+    daemon: RawDaemon, params: Json, parameter: str
+) -> None:
+    typing = Session(daemon, "cat", tty=False, open_stdin=True)
+    error = typing.refused(**params)
+    assert (error["code"], error["data"]["parameter"]) == (-32602, parameter)
+    typing.write("still\n", eof=True)
+    typing.end()
+    assert typing.output == "still\n"
+
+
+def test_shell_without_input_refuses_it(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300")
+    error = daemon.fail("write_stdin", {"bash_id": bash_id, "text": "x"})
+    assert (error["code"], error["data"]["reason"]) == (1008, "not_open")
+    error = daemon.fail("write_stdin", {"bash_id": "shell_unknown", "text": "x"})
+    assert error["code"] == 1003
+
+
+def test_line_too_long_for_a_terminal_is_refused(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "stty -echo; echo ready; read -r line; echo ${#line}")
+    typing.until("ready\r\n")
+    assert typing.refused("x" * 4_096)["code"] == -32602
+    typing.write("x" * 4_000)
+    assert typing.refused("x" * 96 + "\n")["code"] == -32602
+    typing.write("x" * 95 + "\n")
+    typing.until("4095\r\n")
+
+
+def test_line_of_stdin_too_long_for_a_terminal_is_refused(daemon: RawDaemon) -> None:
+    params = {"command": "wc -c", "tty": True, "stdin": "x" * 4_096 + "\n"}
+    error = daemon.fail("bash", params)
+    assert (error["code"], error["data"]["parameter"]) == (-32602, "stdin")
+
+
+def test_leftover_sees_the_end_of_input(daemon: RawDaemon) -> None:
+    shown = daemon.bash("exec 7<&0; cat <&7 & echo $!", open_stdin=True)
+    wait_for(lambda: not is_alive(int(shown["stdout"])))
+
+
+def test_program_that_never_reads_delays_nobody(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "sleep 300", tty=False, open_stdin=True)
+    megabyte = "x" * 1024 * 1024
+    assert typing.write(megabyte[65_536:])["pendingBytes"] > 0
+    error = typing.refused(megabyte)
+    assert (error["code"], error["data"]["limit"]) == (1005, "stdin")
+    assert typing.write("y")["written"] == 1
+    daemon.call("ping")
+    assert daemon.call("kill_shell", {"bash_id": typing.bash_id})["survivors"] == []
+
+
+def test_queued_input_arrives_once_it_is_read(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    typing = Session(
+        daemon, f"until [ -e {gate} ]; do sleep 0.05; done; wc -c", tty=False, open_stdin=True
+    )
+    result = typing.write("x" * 900_000, eof=True)
+    assert result["pendingBytes"] > 800_000
+    gate.touch()
+    typing.end()
+    assert typing.output.strip() == "900000"
+
+
+def test_secret_needs_a_terminal_without_echo(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "echo ready; read -rs secret; echo ${#secret}")
+    typing.until("ready\r\n")
+    wait_for(lambda: not _echoes(daemon, typing.bash_id), "the end of echo")
+    typing.write("swordfish\n", secret=True)
+    typing.until("9\r\n")
+    shown = Session(daemon, "cat")
+    error = shown.refused("swordfish\n", secret=True)
+    assert (error["code"], error["data"]["what"]) == (1009, "secret")
+    assert "swordfish" not in json.dumps(error)
+
+
+def _echoes(daemon: RawDaemon, bash_id: str) -> bool:
+    (shell,) = (s for s in daemon.call("list_shells")["shells"] if s["bash_id"] == bash_id)
+    tty = os.readlink(f"/proc/{shell['pid']}/fd/0")
+    with Path(tty).open("rb") as terminal:
+        return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
+
+
+def test_paste_is_marked_if_the_program_asked(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "stty raw -echo; printf 'on\\033[?2004h'; head -c 15 | od -An -c")
+    typing.until("on")
+    typing.write("a\n\x1b[201~b", paste=True)
+    assert "033   [   2   0   0   ~   a  \\n   b 033" in typing.until("b 033")
+    plain = Session(daemon, "stty raw -echo; printf on; head -c 3 | od -An -c")
+    plain.until("on")
+    plain.write("abc", paste=True)
+    plain.until("a   b   c")
+
+
+def test_cursor_keys_follow_the_programs_mode(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "stty raw -echo; printf 'on\\033[?1h'; head -c 6 | od -An -c")
+    typing.until("on")
+    typing.write(keys=["Up", "C-c", "F1"])
+    typing.until("033   O   A 003 033   O")
+
+
+def test_audit_log_counts_input_and_hides_it(tmp_path: Path) -> None:
+    log = tmp_path / "audit"
+    with raw_daemon("--audit-log", str(log)) as daemon:
+        typing = Session(daemon, "cat", tty=False, open_stdin=True)
+        typing.write("swordfish\n", secret=True, eof=True)
+        typing.end()
+    first = json.loads(log.read_text().splitlines()[0])
+    members = {name: first[name] for name in ("event", "bash_id", "bytes", "secret", "session")}
+    assert members == {
+        "event": "input",
+        "bash_id": typing.bash_id,
+        "bytes": 10,
+        "secret": True,
+        "session": "main",
+    }
+    assert "swordfish" not in log.read_text()
+
+
+# -- size -------------------------------------------------------------------------------------
+
+
+def test_program_learns_its_new_size(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done")
+    typing.until("ready\r\n")
+    size = {"bash_id": typing.bash_id, "rows": 7, "cols": 9}
+    assert daemon.call("resize_shell", size) == {**size, "isRunning": True}
+    typing.until("7 9\r\n")
+
+
+def test_ended_shell_is_not_resized(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "true")
+    typing.end()
+    size = {"bash_id": typing.bash_id, "rows": 7, "cols": 9}
+    assert daemon.call("resize_shell", size) == {**size, "isRunning": False}
+
+
+def test_shell_without_terminal_has_no_size(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300")
+    error = daemon.fail("resize_shell", {"bash_id": bash_id, "rows": 7, "cols": 9})
+    assert (error["code"], error["data"]["what"]) == (1009, "tty")
+    for bad in ({"rows": 0, "cols": 9}, {"rows": 9, "cols": 1_001}, {"rows": 9}):
+        assert daemon.fail("resize_shell", {"bash_id": bash_id, **bad})["code"] == -32602
+
+
+# -- the guard --------------------------------------------------------------------------------
+
+SHELL = "PS1='ready> ' PS2='more> ' bash --norc --noprofile -i"
+
+
+@pytest.fixture
+def typing(daemon: RawDaemon) -> Session:
+    typing = Session(daemon, SHELL)
+    typing.until("ready> ")
+    return typing
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["rm -rf /\n"],
+        ["rm -r", "f /", "\r"],
+        ["ls; sudo rm -rf /\n"],
+        ["echo harmless\nrm -rf /\n"],
+        ["rm -rf \\\n", "/\n"],
+        ["for x in /; do\n", "rm -rf $x\n"],
+        ["lx\x7fs; rm -rf /\n"],
+        ["\x1b[200~rm -rf /\x1b[201~\n"],
+    ],
+)
+def test_dangerous_line_is_not_typed_into_a_shell(typing: Session, lines: list[str]) -> None:
+    for line in lines[:-1]:
+        typing.write(line)
+    error = typing.refused(lines[-1])
+    assert (error["code"], error["data"]["kind"]) == (1002, "blocked")
+    typing.output = ""
+
+    def prompts_again() -> bool:
+        # Bash drops an interrupt, or a key after it, that comes while it prepares its prompt.
+        typing.write(keys=["C-c"], wait=200)
+        typing.write("echo still $((40 + 2))\n", wait=200)
+        return "still 42\r\n" in typing.output
+
+    wait_for(prompts_again, "the shell's answer")
+    assert "harmless\r\n" not in typing.output
+
+
+def test_other_programs_get_any_line(daemon: RawDaemon, typing: Session) -> None:
+    typing.write("cat\n")
+    typing.until("cat\r\n")
+    wait_for(lambda: "error" not in _try(daemon, typing.bash_id), "cat in the foreground")
+    typing.until("rm -rf /\r\n")
+    assert daemon.call("kill_shell", {"bash_id": typing.bash_id})["survivors"] == []
+
+
+def _try(daemon: RawDaemon, bash_id: str) -> Json:
+    request = daemon.request("write_stdin", {"bash_id": bash_id, "text": "rm -rf /\n"})
+    return daemon.answer(request)
+
+
+def test_shell_on_a_pipe_is_guarded_too(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "bash", tty=False, open_stdin=True)
+    assert typing.refused("rm -rf /\n")["code"] == 1002
+    typing.write("echo fine\n", eof=True)
+    typing.end()
+    assert typing.output == "fine\n"
+
+
+def test_signals_of_keys_reach_the_foreground(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "echo ready; sleep 300")
+    typing.until("ready\r\n")
+    typing.write(keys=["C-c"])
+    assert typing.end()["signal"] == signal.Signals.SIGINT.name

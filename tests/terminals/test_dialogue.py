@@ -1,0 +1,97 @@
+"""What a terminal notices in the output of a program, and what it answers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld.terminals.dialogue import MAX_ANSWER_BYTES, Dialogue, pasted
+
+
+def fed(*outputs: bytes) -> tuple[bytes, Dialogue]:
+    dialogue = Dialogue()
+    return b"".join(dialogue.feed(memoryview(output)) for output in outputs), dialogue
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        (b"\x1b[c", b"\x1b[?1;2c"),
+        (b"\x1b[0c", b"\x1b[?1;2c"),
+        (b"\x1b[>c", b"\x1b[>0;0;0c"),
+        (b"\x1b[>0c", b"\x1b[>0;0;0c"),
+        (b"text\x1b[5n\x1b[5n", b"\x1b[0n\x1b[0n"),
+        # The size of the window, its title, a setting, the clipboard, the answer itself.
+        (b"\x1b[18t", b""),
+        (b"\x1b[21t", b""),
+        (b"\x1bP$qm\x1b\\", b""),
+        (b"\x1b]52;c;?\x07", b""),
+        (b"\x1b[?1;2c", b""),
+        (b"\x1b[6n", b""),
+        (b"plain [c", b""),
+    ],
+)
+def test_only_fixed_questions_are_answered(output: bytes, answer: bytes) -> None:
+    assert fed(output)[0] == answer
+
+
+def test_answers_to_one_output_are_limited() -> None:
+    assert len(fed(b"\x1b[5n" * 100_000)[0]) < MAX_ANSWER_BYTES + 10
+
+
+@pytest.mark.parametrize(
+    ("output", "cursor", "paste"),
+    [
+        (b"\x1b[?1h", True, False),
+        (b"\x1b[?1h\x1b[?1l", False, False),
+        (b"\x1b[?2004h", False, True),
+        (b"\x1b[?1;2004h", True, True),
+        (b"\x1b[?1049;12h", False, False),
+        (b"\x1b[?1;2004h\x1bc", False, False),
+        (b"\x1b[?1;2004h\x1b[!p", False, False),
+        (b"\x1b[1h", False, False),
+    ],
+)
+def test_modes_are_followed(output: bytes, cursor: bool, paste: bool) -> None:
+    dialogue = fed(output)[1]
+    assert (dialogue.application_cursor, dialogue.bracketed_paste) == (cursor, paste)
+
+
+pieces = st.sampled_from(
+    [
+        b"\x1b[c",
+        b"\x1b[>0c",
+        b"\x1b[5n",
+        b"\x1b[?1h",
+        b"\x1b[?2004;1l",
+        b"\x1bc",
+        b"\x1b",
+        b"x[",
+        b"1",
+    ]
+)
+
+
+@given(st.lists(pieces, max_size=20).map(b"".join), st.data())
+def test_splits_change_nothing(output: bytes, data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.integers(0, len(output)), max_size=8).map(sorted))
+    parts = [
+        output[start:end] for start, end in zip([0, *places], [*places, len(output)], strict=True)
+    ]
+    answer, dialogue = fed(*parts)
+    whole, expected = fed(output)
+    assert answer == whole
+    assert vars(dialogue) == vars(expected)
+
+
+@given(
+    st.lists(st.sampled_from([b"\x1b[201~", b"\x1b[20", b"1~", b"~", b"a"]), max_size=30).map(
+        b"".join
+    )
+)
+def test_paste_cannot_close_its_brackets(data: bytes) -> None:
+    inside = pasted(data).removeprefix(b"\x1b[200~").removesuffix(b"\x1b[201~")
+    assert b"\x1b[201~" not in inside
+    if b"\x1b[201~" not in data:
+        assert inside == data

@@ -1,0 +1,82 @@
+"""Terminals: opening, size and modes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import termios
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shelld.terminals.pty import Pty, Size, foreground_group, modes, open_pty, resize
+from shelld_protocol.errors import ErrorKind, RpcError
+
+
+@pytest.fixture
+def pty() -> Iterator[Pty]:
+    pty = open_pty(Size(24, 80))
+    yield pty
+    for descriptor in pty:
+        os.close(descriptor)
+
+
+def test_new_terminal_has_its_size_and_echoes_lines(pty: Pty) -> None:
+    assert os.get_terminal_size(pty.slave) == (80, 24)
+    assert not os.get_blocking(pty.master)
+    found = modes(pty.master)
+    assert (found.echo, found.line_mode, found.end_of_file) == (True, True, b"\x04")
+    assert (found.kill, found.erase) == (b"\x15", b"\x7f")
+    assert found.interrupts == {b"\x03", b"\x1c", b"\x1a"}
+    assert foreground_group(pty.master) is None
+
+
+def test_modes_follow_the_program(pty: Pty) -> None:
+    attributes = termios.tcgetattr(pty.slave)
+    attributes[3] &= ~(termios.ECHO | termios.ICANON | termios.ISIG)
+    attributes[6][termios.VEOF] = b"\0"
+    termios.tcsetattr(pty.slave, termios.TCSANOW, attributes)
+    found = modes(pty.master)
+    assert (found.echo, found.line_mode, found.end_of_file) == (False, False, b"")
+    assert found.interrupts == frozenset()
+
+
+def test_size_can_be_changed(pty: Pty) -> None:
+    resize(pty.master, Size(1, 1_000))
+    assert os.get_terminal_size(pty.slave) == (1_000, 1)
+
+
+def test_modes_of_a_closed_terminal_are_an_error(pty: Pty) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        modes(99_999)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "data"),
+    [
+        (errno.ENOSPC, ErrorKind.RESOURCE_EXHAUSTED, {"limit": "ptys"}),
+        (errno.ENOENT, ErrorKind.UNAVAILABLE, {"what": "tty", "missing": "/dev/pts"}),
+        (errno.EACCES, ErrorKind.UNAVAILABLE, {"what": "tty", "missing": "/dev/pts"}),
+    ],
+)
+def test_missing_terminal_is_refused(
+    monkeypatch: pytest.MonkeyPatch, number: int, kind: ErrorKind, data: dict[str, Any]
+) -> None:
+    def fail() -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "openpty", fail)
+    with pytest.raises(RpcError) as refused:
+        open_pty(Size(24, 80))
+    assert refused.value.kind is kind
+    assert data.items() <= refused.value.data.items()
+
+
+def test_other_shortage_stays_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "openpty", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        open_pty(Size(24, 80))
