@@ -328,7 +328,14 @@ def test_discover_returns_an_openrpc_document(daemon: RawDaemon) -> None:
     document = daemon.call("rpc.discover")
     assert document["openrpc"].startswith("1.")
     names = [method["name"] for method in document["methods"]]
-    assert names[:4] == ["bash", "bash_output", "kill_shell", "list_shells"]
+    assert names[:6] == [
+        "bash",
+        "bash_output",
+        "write_stdin",
+        "resize_shell",
+        "kill_shell",
+        "list_shells",
+    ]
 
 
 def test_server_info_has_limits_and_counters(new_daemon: RawDaemon) -> None:
