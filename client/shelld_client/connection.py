@@ -11,8 +11,9 @@ A banner, such as the output of a login shell, may precede the peer's first mess
 everything must be a message.
 
 At level DEBUG, the logger ``shelld_client.wire`` logs every message, sent ("->") and received
-("<-"), with commands and their output. The thread that delivers answers never logs: the holder of a
-logging lock may be waiting for that answer. The next caller logs for it.
+("<-"), with commands and their output, but without input that `secret` protects. The thread that
+delivers answers never logs: the holder of a logging lock may be waiting for that answer. The next
+caller logs for it.
 """
 
 from __future__ import annotations
@@ -87,6 +88,9 @@ class _Message(msgspec.Struct):
     method: str | None = None
 
 
+# The params that hold what write_stdin writes.
+_WRITTEN: Final = frozenset({"text", "keys", "base64"})
+
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
@@ -156,7 +160,7 @@ class Connection(Generic[T]):
         if len(message) > self._max_message_bytes:
             raise MessageTooLarge(len(message), self._max_message_bytes)
         frame = encode_frame(message, Framing.LINES)
-        self._log("->", frame)
+        self._log("->", _without_secret(method, params, request_id) or frame)
         self._pending[request_id] = _Pending(pending, len(message))
         return frame
 
@@ -354,6 +358,14 @@ def _decode(data: bytes) -> _Message | None:
         return decode(data, _decoder)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _without_secret(method: str, params: dict[str, Any], request_id: int) -> bytes:
+    """Return the request to log, if what it writes must not get into a log; b"" otherwise."""
+    if not params.get("secret"):
+        return b""
+    shown = {name: value for name, value in params.items() if name not in _WRITTEN}
+    return encode_request(method, shown, request_id, _plain)
 
 
 def _log_message(direction: str, message: bytes) -> None:

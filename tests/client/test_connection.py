@@ -323,6 +323,19 @@ def test_only_text_before_first_message_is_skipped() -> None:
         list(connection.receive(b"Broadcast message from root\n"))
 
 
+def test_secret_input_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    params = {"bash_id": "shell_1", "text": "swordfish", "keys": ["s"], "base64": "c3dvcmQ="}
+    with caplog.at_level(logging.DEBUG, logger=wire_logger.name):
+        for secret in (True, False):
+            sent = Connection[object]().call(
+                1, "write_stdin", {**params, "secret": secret}, object()
+            )
+            assert b"swordfish" in sent
+    secret, plain = (json.loads(text.removeprefix("-> ")) for text in caplog.messages)
+    assert secret["params"] == {"bash_id": "shell_1", "secret": True}
+    assert plain["params"] == {**params, "secret": False}
+
+
 def test_a_log_handler_that_raises_costs_no_answer() -> None:
     class Broken(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
