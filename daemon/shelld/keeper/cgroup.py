@@ -119,7 +119,7 @@ class Cgroup:
 
 
 def _remove(path: str) -> bool:
-    """Remove a cgroup and those that a command has made in it.
+    """Remove a cgroup together with the cgroups inside it.
 
     Returns False while a process is in one of them.
     """
