@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
 from shelld_protocol.shell_methods import BashOutputResult
-from shelld_protocol.structs import MAX_WAIT_MS, Cols, IsRunning, Params, Result, Rows, ShellId
+from shelld_protocol.structs import (
+    Cols,
+    IsRunning,
+    Params,
+    Result,
+    Rows,
+    ShellId,
+    StripAnsi,
+    Until,
+    Wait,
+)
 
 
 class WriteStdinParams(Params):
@@ -38,14 +48,9 @@ class WriteStdinParams(Params):
     paste: Annotated[
         bool, Meta(description="Mark text and base64 as pasted, if the program asked for that.")
     ] = False
-    wait: Annotated[
-        int, Meta(ge=0, le=MAX_WAIT_MS, description="Milliseconds to wait for `until`.")
-    ] = 0
-    until: Annotated[
-        Literal["output", "exit"],
-        Meta(description="What to wait for: output to return, or the end of the command."),
-    ] = "output"
-    strip_ansi: Annotated[bool, Meta(description="Remove terminal escape sequences.")] = True
+    wait: Wait = 0
+    until: Until = "output"
+    strip_ansi: StripAnsi = True
 
 
 class WriteStdinResult(BashOutputResult, kw_only=True):

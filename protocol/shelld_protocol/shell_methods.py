@@ -15,7 +15,6 @@ from shelld_protocol.structs import (
     MAX_IDLE_TIMEOUT_MS,
     MAX_READ_BYTES,
     MAX_TIMEOUT_MS,
-    MAX_WAIT_MS,
     MIN_TIMEOUT_MS,
     Cols,
     Command,
@@ -38,7 +37,10 @@ from shelld_protocol.structs import (
     SpoolError,
     StateReason,
     Status,
+    StripAnsi,
     Survivors,
+    Until,
+    Wait,
 )
 
 # -- bash -------------------------------------------------------------------------------------
@@ -90,10 +92,16 @@ class BashParams(Params):
         str | None, Meta(description="The session of the command; null for none.")
     ] = DEFAULT_SESSION
     stdin: (
-        Annotated[str, Meta(description="Standard input of the command, followed by end of file.")]
+        Annotated[
+            str,
+            Meta(
+                description="Standard input of the command, followed by end of file. With tty or "
+                "open_stdin, write_stdin continues it."
+            ),
+        ]
         | None
     ) = None
-    strip_ansi: Annotated[bool, Meta(description="Remove terminal escape sequences.")] = True
+    strip_ansi: StripAnsi = True
     dry_run: Annotated[
         bool, Meta(description="Only validate the command and let the guard judge it.")
     ] = False
@@ -225,19 +233,14 @@ class BashOutputParams(Params):
         ]
         | None
     ) = None
-    wait: Annotated[
-        int, Meta(ge=0, le=MAX_WAIT_MS, description="Milliseconds to wait for `until`.")
-    ] = 0
-    until: Annotated[
-        Literal["output", "exit"],
-        Meta(description="What to wait for: output to return, or the end of the command."),
-    ] = "output"
+    wait: Wait = 0
+    until: Until = "output"
     stdout_offset: Offset | None = None
     stderr_offset: Offset | None = None
     max_bytes: Annotated[
         int, Meta(ge=1, le=MAX_READ_BYTES, description="Limit per stream; the rest stays unread.")
     ] = DEFAULT_READ_BYTES
-    strip_ansi: Annotated[bool, Meta(description="Remove terminal escape sequences.")] = True
+    strip_ansi: StripAnsi = True
 
 
 class OutputRange(Result):

@@ -71,12 +71,26 @@ class Unkept(enum.StrEnum):
 # Params and members shared by several methods.
 Rows: TypeAlias = Annotated[
     int,
-    Meta(ge=MIN_TERMINAL_SIZE, le=MAX_TERMINAL_SIZE, description="Height in lines."),
+    Meta(
+        ge=MIN_TERMINAL_SIZE, le=MAX_TERMINAL_SIZE, description="Height of the terminal in lines."
+    ),
 ]
 Cols: TypeAlias = Annotated[
     int,
-    Meta(ge=MIN_TERMINAL_SIZE, le=MAX_TERMINAL_SIZE, description="Width in characters."),
+    Meta(
+        ge=MIN_TERMINAL_SIZE,
+        le=MAX_TERMINAL_SIZE,
+        description="Width of the terminal in characters.",
+    ),
 ]
+Wait: TypeAlias = Annotated[
+    int, Meta(ge=0, le=MAX_WAIT_MS, description="Milliseconds to wait for `until`.")
+]
+Until: TypeAlias = Annotated[
+    Literal["output", "exit"],
+    Meta(description="What to wait for: output to return, or the end of the command."),
+]
+StripAnsi: TypeAlias = Annotated[bool, Meta(description="Remove terminal escape sequences.")]
 ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
 Command: TypeAlias = Annotated[str, Meta(description="The command as given.")]
 KeptCommand: TypeAlias = Annotated[

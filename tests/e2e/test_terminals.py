@@ -152,12 +152,15 @@ def test_stopped_program_can_go_on(daemon: RawDaemon) -> None:
     typing.until("ready> ")
     typing.write("cat\n")
     # Bash does not let the terminal echo while it edits a line.
-    wait_for(lambda: _echoes(daemon, typing.bash_id), "cat in the foreground")
+    wait_for(lambda: _echoes(daemon, typing.bash_id), "the end of bash's editing")
+    typing.write("one\n")
+    # Cat has read it, so the key reaches cat and not bash.
+    typing.until("one\r\none\r\n")
     typing.write(keys=["C-z"])
     typing.until("Stopped")
     typing.until("ready> ")
     typing.write("fg\n")
-    wait_for(lambda: _echoes(daemon, typing.bash_id), "cat in the foreground")
+    wait_for(lambda: _echoes(daemon, typing.bash_id), "the end of bash's editing")
     typing.write("echoed\n", keys=["C-d"])
     typing.until("echoed\r\nechoed\r\n")
     typing.write("exit\n")
@@ -332,6 +335,13 @@ def _echoes(daemon: RawDaemon, bash_id: str) -> bool:
         return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
 
 
+def test_refusal_does_not_quote_a_secret(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "bash", tty=False, open_stdin=True)
+    error = typing.refused("rm -rf / # swordfish\n", secret=True)
+    assert error["data"]["kind"] == "blocked"
+    assert "swordfish" not in json.dumps(error)
+
+
 def test_paste_is_marked_if_the_program_asked(daemon: RawDaemon) -> None:
     typing = Session(daemon, "stty raw -echo; printf 'on\\033[?2004h'; head -c 15 | od -An -c")
     typing.until("on")
@@ -434,6 +444,51 @@ def test_dangerous_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
 
     wait_for(prompts_again, "the shell's answer")
     assert "harmless\r\n" not in typing.output
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [{"text": "cat <<X\n"}, {"keys": ["C-c"]}, {"text": "rm -rf /\n"}],
+        [{"text": "echo ) <<X\n"}, {"text": "rm -rf /\n"}],
+        [{"text": "echo ) <<X\n"}, {"text": "rm -rf \\\n"}, {"text": "/\n"}],
+        [{"text": "rm -rf \\\n"}, {"keys": ["C-u"]}, {"text": "/\n"}],
+        [{"text": "ls"}, {"keys": ["C-w"]}, {"text": "rm -rf /\n"}],
+        [{"text": "ls"}, {"keys": ["C-a", "C-k"]}, {"text": "rm -rf /\n"}],
+        [{"keys": ["Right"]}, {"text": "rm -rf /\n"}],
+        [{"text": "\x1bOC"}, {"text": "rm -rf /\n"}],
+        [{"text": "rm -rf /"}, {"keys": ["Enter"]}],
+        [{"text": "rm -rf /"}, {"keys": ["C-o"]}],
+        [{"text": "rm -rf"}, {"base64": base64.b64encode(b" /\n").decode()}],
+    ],
+)
+def test_keys_do_not_hide_a_dangerous_line(typing: Session, writes: list[Json]) -> None:
+    for write in writes[:-1]:
+        typing.write(**write)
+    assert typing.refused(**writes[-1])["code"] == 1002
+
+
+@pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
+@pytest.mark.parametrize("command", ["bash --norc --noediting", "exec sh"])
+@pytest.mark.parametrize("first", ["written", "given"])
+def test_end_of_file_ends_a_dangerous_line(
+    daemon: RawDaemon, command: str, params: Json, first: str
+) -> None:
+    if first == "given":
+        typing = Session(daemon, command, **params, stdin="rm -r")
+    else:
+        typing = Session(daemon, command, **params)
+        typing.write("rm -r")
+    assert typing.refused("f /", eof=True)["code"] == 1002
+    if params["tty"]:
+        assert typing.refused("f /", keys=["C-d"])["code"] == 1002
+
+
+def test_long_line_in_pieces_is_judged_as_a_whole(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "bash", tty=False, open_stdin=True)
+    for _ in range(3):
+        typing.write("x" * 10_000)
+    assert typing.refused("; rm -rf /\n")["code"] == 1002
 
 
 def test_other_programs_get_any_line(daemon: RawDaemon, typing: Session) -> None:

@@ -27,7 +27,7 @@ def test_new_terminal_has_its_size_and_echoes_lines(pty: Pty) -> None:
     assert not os.get_blocking(pty.master)
     found = modes(pty.master)
     assert (found.echo, found.line_mode, found.end_of_file) == (True, True, b"\x04")
-    assert (found.kill, found.erase) == (b"\x15", b"\x7f")
+    assert found.kill == b"\x15"
     assert found.interrupts == {b"\x03", b"\x1c", b"\x1a"}
     assert foreground_group(pty.master) is None
 

@@ -163,7 +163,7 @@ def _by_parent(found: dict[int, ProcessInfo]) -> dict[int, list[int]]:
     return by_parent
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
     """Return the direct children of a process, the youngest last, zombies included."""
     found: list[int] = []
     is_gone = True
@@ -180,7 +180,7 @@ def _children(pid: int) -> list[int]:
 def _lister() -> Callable[[int], list[int]] | None:
     """Return a function that lists a process's children; it raises OSError and ValueError."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return _children
+        return children_of
     # A kernel without CONFIG_PROC_CHILDREN requires a scan of every process.
     everything = processes()
     if everything is None:

@@ -27,7 +27,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, started_pid, wait_for_start
 from shelld.terminals.pty import Size
-from shelld.terminals.typed import check_lines
+from shelld.terminals.typed import check_length, typed
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
@@ -256,7 +256,7 @@ async def _admitted(context: RequestContext, params: BashParams) -> Verdict:
     """Return the guard's verdict on a command that may run. Raises `RpcError` (blocked)."""
     check_text(params.command, params.cwd, params.env, params.stdin)
     if params.tty and params.stdin:
-        check_lines(to_bytes(params.stdin), "stdin")
+        check_length(typed(b"", to_bytes(params.stdin)), "stdin")
     try:
         return await admit(context, params)
     except RpcError:

@@ -24,11 +24,8 @@ from shelld_protocol.shell_methods import BashParams
 # Delay after the start, so that a command that comes at once runs first.
 LOAD_DELAY_S: Final = 0.03
 
-# Time to parse one function of the environment. Other requests wait meanwhile.
-_MAX_PARSING_S: Final = 0.01
-
-# How much of an incomplete command is judged together with its next line.
-MAX_SCRIPT: Final = 64 * 1024
+# Time to parse one function of the environment, or what was typed. Other requests wait meanwhile.
+MAX_PARSING_S: Final = 0.01
 
 _ALLOWED: Final = Verdict("allow")
 # For `--guard off`: nothing was checked.
@@ -66,39 +63,8 @@ def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> b
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 
 
-async def admit(context: RequestContext, params: BashParams) -> Verdict:
+async def admit(context: RequestContext, params: BashParams | ExplainCommandParams) -> Verdict:
     """Return the verdict on a command that may run. Raises `RpcError` (blocked)."""
-    return await _admit(context, params)
-
-
-async def admit_line(
-    context: RequestContext, session: str | None, script: str, directory: str
-) -> str:
-    """Admit the lines that were typed into a shell. Raises `RpcError` (blocked).
-
-    Returns what the next line continues, if their command is not complete.
-    """
-    if not script.strip():
-        return ""
-    params = ExplainCommandParams(script, cwd=directory, session=session)
-    await _admit(context, params)
-    return f"{script}\n" if len(script) < MAX_SCRIPT and _continues(script) else ""
-
-
-def _continues(script: str) -> bool:
-    """Whether the next line belongs to the same command."""
-    backslashes = len(script) - len(script.rstrip("\\"))
-    if backslashes % 2:
-        return True
-    from shelld.guard.parse import TooSlow, parse  # noqa: PLC0415
-
-    try:
-        return bool(parse(script, _MAX_PARSING_S).has_error)
-    except TooSlow:
-        return False
-
-
-async def _admit(context: RequestContext, params: BashParams | ExplainCommandParams) -> Verdict:
     mode = context.daemon.options.guard
     if mode == "off":
         return _NOT_JUDGED
@@ -137,7 +103,7 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
             continue
         name = function.decode("utf-8", "replace")
         # Bash itself has reported the functions in `known`.
-        if known.get(key) == content or is_function(name, value, _MAX_PARSING_S):
+        if known.get(key) == content or is_function(name, value, MAX_PARSING_S):
             functions.append(f"{name} {value}\n")
     # Bash imports these functions before it runs the script.
     script = state_of_call(session.state, params.env).meanings.decode("utf-8", "replace")

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
-from typing import Final
 
 from shelld.audit import InputRecord
 from shelld.methods.bash_output import read_as_asked, result_of
 from shelld.methods.context import RequestContext
-from shelld.methods.guard import admit_line
+from shelld.methods.typed_lines import admit_typed
 from shelld.sessions.text import check_input, to_bytes
 from shelld.shells.shell import Shell
 from shelld.terminals.dialogue import pasted
-from shelld.terminals.foreground import ReadingShell, reading_shell
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.keys import UnknownKey, key_bytes
-from shelld.terminals.pty import Modes, Size, foreground_group
-from shelld.terminals.typed import Typed, check_length, typed
+from shelld.terminals.pty import Modes, Size
+from shelld.terminals.typed import MAX_REST_BYTES, Typed, check_length, typed
 from shelld_protocol.errors import (
     invalid_params,
     not_possible,
@@ -32,9 +29,6 @@ from shelld_protocol.input_methods import (
     WriteStdinResult,
 )
 from shelld_protocol.shell_methods import BashOutputParams
-
-# What a line of input holds besides text: escape sequences, and other control characters.
-_CONTROLS: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
@@ -62,20 +56,21 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
     data = _data(target, params)
     if not data and not params.eof:
         raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
-    after = typed(target.line, data)
     if isinstance(target, TerminalInput):
         modes = target.modes()
-        after = typed(target.line, data, {modes.kill, *modes.interrupts} - {b""})
+        after = typed(target.line, data, kill=modes.kill, interrupts=modes.interrupts)
         data += _check_terminal(shell, modes, after, params)
-    if len(data) > target.room:
-        raise resource_exhausted("stdin", "The program does not read its input")
-    if after.lines:
-        await _admit(context, shell, target, after)
+    else:
+        after = typed(target.line, data)
+    if params.eof:
+        after = after._replace(is_passed_on=True)
+    _check_room(target, data)
+    if after.readable:
+        await admit_typed(context, shell, target, after, secret=params.secret)
         # The guard may have let other requests run.
         target = _open_input(shell)
-        if len(data) > target.room:
-            raise resource_exhausted("stdin", "The program does not read its input")
-    target.line = after.rest
+        _check_room(target, data)
+    target.line = after.rest[-MAX_REST_BYTES:]
     target.write(data)
     log = context.daemon.audit
     if log is not None:
@@ -95,6 +90,11 @@ def _open_input(shell: Shell) -> PipeInput | TerminalInput:
     if target.closed is not None or (isinstance(target, PipeInput) and target.is_ending):
         raise stdin_closed(shell.id, "closed")
     return target
+
+
+def _check_room(target: PipeInput | TerminalInput, data: bytes) -> None:
+    if len(data) > target.room:
+        raise resource_exhausted("stdin", "The program does not read its input")
 
 
 def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
@@ -134,30 +134,6 @@ def _check_terminal(shell: Shell, modes: Modes, after: Typed, params: WriteStdin
         raise not_possible("eof", f"The program in shell {shell.id} reads keys, not lines")
     # After a part of a line, the first one only passes on that part.
     return modes.end_of_file * (2 if after.rest else 1)
-
-
-async def _admit(
-    context: RequestContext, shell: Shell, target: PipeInput | TerminalInput, after: Typed
-) -> None:
-    """Have the guard judge lines that are typed into a shell. Raises `RpcError` (blocked)."""
-    reader = _reader(shell, target)
-    if reader is None:
-        target.script = ""
-        return
-    script = target.script
-    for line in after.lines:
-        text = _CONTROLS.sub("", line.decode("utf-8", "replace"))
-        script = await admit_line(context, shell.session, script + text, reader.directory)
-    target.script = script
-
-
-def _reader(shell: Shell, target: PipeInput | TerminalInput) -> ReadingShell | None:
-    if shell.pid is None:
-        return None
-    group: int | None = shell.pid
-    if isinstance(target, TerminalInput):
-        group = foreground_group(target.descriptor)
-    return None if group is None else reading_shell(shell.pid, group)
 
 
 async def resize_shell(context: RequestContext, params: ResizeShellParams) -> ResizeShellResult:

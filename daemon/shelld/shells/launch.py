@@ -23,6 +23,7 @@ from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Size, open_pty
+from shelld.terminals.typed import MAX_REST_BYTES
 from shelld_protocol.structs import DEFAULT_SESSION
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
@@ -154,7 +155,7 @@ class Launch:
         self._ours.append(self.stdout)
         self._theirs.append(slave)
         self._descriptors += [slave] * 3
-        self.input = TerminalInput(self.stdout, size)
+        self.input = TerminalInput(self.stdout)
 
     def _open_input(self) -> None:
         self._theirs += os.pipe()
@@ -229,7 +230,10 @@ class CommandLaunch(Launch):
         else:
             self._open_streams(request.stdin)
         if self.input is not None and request.stdin:
-            self.input.write(to_bytes(request.stdin))
+            content = to_bytes(request.stdin)
+            self.input.write(content)
+            # A later write may continue the last command of it.
+            self.input.line = content[-MAX_REST_BYTES:]
         command = to_bytes(request.command)
         # Error messages begin with $0, which does not depend on the path of this bash.
         self._argv = [b"bash", b"-c", command]

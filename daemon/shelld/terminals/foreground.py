@@ -8,59 +8,45 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+from shelld.keeper.tree import children_of, look
 
 SHELLS: Final = frozenset(
-    {"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "sh"}
-) | {
-    "tcsh",
-    "zsh",
-}
+    ["ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"]
+)
 
 # Enough for a pipeline in a shell in a shell. More processes are not looked at.
 _MAX_PROCESSES: Final = 256
 
-_PARENT, _GROUP = 1, 2
 
+def directory_of_reader(top: int, group: int) -> str | None:
+    """Return the working directory of the shell that reads the input of a process group.
 
-class ReadingShell(NamedTuple):
-    """`directory`: its working directory, as text; "/" if it cannot be read."""
-
-    pid: int
-    directory: str
-
-
-def reading_shell(top: int, group: int) -> ReadingShell | None:
-    """Return the shell that reads the input of a process group, if one does.
-
-    `top` is the process from which the search starts. A shell reads input if it has no child in its
-    group that could read it: a shell that waits for a program is not the reader.
+    None: no shell reads it. `top` is the process from which the search starts. A shell reads input
+    if it has no child in its group that could read it: a shell that waits for a program is not the
+    reader. If the directory cannot be read, it is "/".
     """
     members = _members(top, group)
-    parents = set(members.values())
+    parents = {look(pid).parent for pid in members}
     for pid in members:
         if pid not in parents and _program(pid) in SHELLS:
-            return ReadingShell(pid, _directory(pid))
+            return _directory(pid)
     return None
 
 
-def _members(top: int, group: int) -> dict[int, int]:
-    """Return the parents of the members of a group, by pid, among `top` and all below it."""
-    found: dict[int, int] = {}
+def _members(top: int, group: int) -> list[int]:
+    """Return the living members of a group among `top` and all below it."""
+    found: list[int] = []
     waiting = [top]
     for _ in range(_MAX_PROCESSES):
         if not waiting:
             break
         pid = waiting.pop()
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-            fields = stat.rpartition(b")")[2].split()
-            if int(fields[_GROUP]) == group and fields[0] != b"Z":
-                found[pid] = int(fields[_PARENT])
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                children = Path(f"/proc/{pid}/task/{thread}/children").read_bytes()
-                waiting += map(int, children.split())
+        with contextlib.suppress(OSError, ValueError):
+            if os.getpgid(pid) == group and not look(pid).is_dead:
+                found.append(pid)
+            waiting += children_of(pid)
     return found
 
 

@@ -34,7 +34,7 @@ class Input:
         # Whoever writes holds it: the guard may take a while to judge a line, and a later write
         # must not overtake this one.
         self.lock = anyio.Lock(fast_acquire=True)
-        # The line that is being typed.
+        # The line that is being typed, and the complete lines before it that nobody has judged.
         self.line = b""
         # Lines typed into a shell whose command is not complete.
         self.script = ""
@@ -116,9 +116,8 @@ class PipeInput(Input):
 class TerminalInput(Input):
     """The master side of a terminal. `dialogue` follows what the program writes."""
 
-    def __init__(self, descriptor: int, size: Size) -> None:
+    def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self.size = size
         self.dialogue = Dialogue()
 
     def see(self, output: memoryview) -> None:
@@ -134,7 +133,6 @@ class TerminalInput(Input):
     def resize(self, size: Size) -> None:
         """Change the size. The program gets SIGWINCH. Raises OSError once the terminal is gone."""
         resize(self.descriptor, size)
-        self.size = size
 
 
 def _nothing(_is_full: bool) -> None:

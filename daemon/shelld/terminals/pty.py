@@ -36,14 +36,14 @@ class Size(NamedTuple):
 class Modes(NamedTuple):
     """`line_mode`: the kernel collects a line before a program can read it.
 
-    `end_of_file`, `kill`, `erase`: the characters that do this in line mode; b"" if none does.
+    `end_of_file`, `kill`: the characters that do this in line mode; b"" if none does.
+    `interrupts`: those that interrupt, quit or stop the program.
     """
 
     echo: bool
     line_mode: bool
     end_of_file: bytes
     kill: bytes
-    erase: bytes
     interrupts: frozenset[bytes]
 
 
@@ -110,7 +110,6 @@ def modes(master: int) -> Modes:
         line_mode=bool(local & termios.ICANON),
         end_of_file=character(termios.VEOF),
         kill=character(termios.VKILL),
-        erase=character(termios.VERASE),
         interrupts=frozenset(character(index) for index in interrupts) - {b""},
     )
 
