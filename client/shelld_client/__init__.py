@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from shelld_client.calls import BashOptions, InputOptions, KillOptions, OutputOptions
+from shelld_client.calls import BashOptions, InputOptions, KillOptions, OutputOptions, ScreenOptions
 from shelld_client.client import AsyncClient
 from shelld_client.errors import (
     AnswerTooLarge,
@@ -26,6 +26,7 @@ from shelld_client.errors import (
 from shelld_client.sync import Client
 from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
+from shelld_protocol.screen_methods import ReadScreenResult, ScreenCursor
 from shelld_protocol.session_methods import (
     CloseSessionResult,
     ExplainCommandResult,
@@ -74,9 +75,12 @@ __all__ = [
     "OutputOptions",
     "OutputRange",
     "ProtocolError",
+    "ReadScreenResult",
     "RequestCancelled",
     "ResizeShellResult",
     "ResourceExhausted",
+    "ScreenCursor",
+    "ScreenOptions",
     "ServerInfoResult",
     "SessionInfo",
     "SessionNotFound",

@@ -19,6 +19,7 @@ from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.encoding import decode
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
+from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
     ExplainCommandResult,
@@ -68,6 +69,21 @@ class BashOptions(TypedDict, total=False):
     rows: int
     cols: int
     open_stdin: bool
+
+
+class ScreenOptions(TypedDict, total=False):
+    """Options of a look at a terminal's screen.
+
+    `wait` (up to 600,000 ms) waits for `until`: "stable", a screen that has not changed for
+    `quiet_ms`, or "change", a version after `since`. With `since`, only the rows are returned that
+    have changed after that version. `scrollback` adds up to 10,000 lines above the screen.
+    """
+
+    wait: int
+    until: Literal["change", "stable"]
+    quiet_ms: int
+    since: int | None
+    scrollback: int
 
 
 class InputOptions(TypedDict, total=False):
@@ -158,6 +174,10 @@ def write_stdin(
 def resize_shell(bash_id: str, rows: int, cols: int) -> Call[ResizeShellResult]:
     params = {"bash_id": bash_id, "rows": rows, "cols": cols}
     return Call("resize_shell", params, _decoder(ResizeShellResult))
+
+
+def read_screen(bash_id: str, options: Mapping[str, Any]) -> Call[ReadScreenResult]:
+    return Call("read_screen", _given(bash_id=bash_id, **options), _decoder(ReadScreenResult))
 
 
 def kill_shell(shell_id: str, options: Mapping[str, Any]) -> Call[KillShellResult]:

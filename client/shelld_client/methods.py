@@ -11,9 +11,17 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from shelld_client import calls
-from shelld_client.calls import BashOptions, Call, InputOptions, KillOptions, OutputOptions
+from shelld_client.calls import (
+    BashOptions,
+    Call,
+    InputOptions,
+    KillOptions,
+    OutputOptions,
+    ScreenOptions,
+)
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
+from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
     ExplainCommandResult,
@@ -115,6 +123,14 @@ class Methods:
         Raises `NotPossible` for a shell without a terminal.
         """
         return self._request(calls.resize_shell(bash_id, rows, cols))
+
+    def read_screen(self, bash_id: str, **options: Unpack[ScreenOptions]) -> ReadScreenResult:
+        """Return what a person would see on a shell's terminal.
+
+        Raises `NotPossible` for a shell without a terminal, and `Unavailable` if the daemon lacks
+        the extra `screen`.
+        """
+        return self._request(calls.read_screen(bash_id, options))
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

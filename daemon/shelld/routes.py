@@ -12,6 +12,7 @@ from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
 from shelld.methods.guard import explain_command
 from shelld.methods.input import resize_shell, write_stdin
+from shelld.methods.screen import read_screen
 from shelld.methods.shells import (
     close_session,
     get_session,
@@ -31,6 +32,7 @@ def routes(toolbox: Toolbox) -> Mapping[str, Method]:
         "bash_output": as_method(wire.BashOutputParams, bash_output),
         "write_stdin": as_method(wire.WriteStdinParams, write_stdin),
         "resize_shell": as_method(wire.ResizeShellParams, resize_shell),
+        "read_screen": as_method(wire.ReadScreenParams, read_screen),
         "kill_shell": as_method(wire.KillShellParams, kill_shell),
         "list_shells": as_method(wire.ListShellsParams, list_shells),
         "get_session": as_method(wire.GetSessionParams, get_session),

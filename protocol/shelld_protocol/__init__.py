@@ -20,6 +20,7 @@ from shelld_protocol.input_methods import (
     WriteStdinResult,
 )
 from shelld_protocol.methods import METHODS, MethodTypes
+from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
@@ -109,10 +110,13 @@ __all__ = [
     "NoParams",
     "OutputRange",
     "Params",
+    "ReadScreenParams",
+    "ReadScreenResult",
     "ResizeShellParams",
     "ResizeShellResult",
     "Result",
     "RpcError",
+    "ScreenCursor",
     "ServerInfoResult",
     "SessionInfo",
     "ShellInfo",

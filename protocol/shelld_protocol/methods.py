@@ -15,6 +15,7 @@ from shelld_protocol.input_methods import (
     WriteStdinParams,
     WriteStdinResult,
 )
+from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
@@ -63,6 +64,9 @@ METHODS: Final[dict[str, MethodTypes]] = {
     ),
     "resize_shell": MethodTypes(
         ResizeShellParams, (ResizeShellResult,), "Change the size of a shell's terminal."
+    ),
+    "read_screen": MethodTypes(
+        ReadScreenParams, (ReadScreenResult,), "Return what a shell's terminal shows."
     ),
     "kill_shell": MethodTypes(
         KillShellParams, (KillShellResult,), "Kill a shell and every process it started."

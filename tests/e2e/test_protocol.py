@@ -328,11 +328,12 @@ def test_discover_returns_an_openrpc_document(daemon: RawDaemon) -> None:
     document = daemon.call("rpc.discover")
     assert document["openrpc"].startswith("1.")
     names = [method["name"] for method in document["methods"]]
-    assert names[:6] == [
+    assert names[:7] == [
         "bash",
         "bash_output",
         "write_stdin",
         "resize_shell",
+        "read_screen",
         "kill_shell",
         "list_shells",
     ]

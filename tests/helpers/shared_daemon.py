@@ -12,7 +12,7 @@ from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 # The processes of the daemon itself: the keeper and its runners, searches for filters, and spare
 # shells, some of which remain after commands without a session.
-_OWN_PROCESSES = (b"\0-I\0-S\0-c\0", b"filters/main.py", b"# shelld ")
+_OWN_PROCESSES = (b"\0-I\0-S\0-c\0", b"filters/main.py", b"screens/main.py", b"# shelld ")
 
 
 class SharedDaemon:

@@ -1,16 +1,11 @@
 """Matches patterns that could take long, in a helper process with a budget.
 
-Owns that process for the length of one read. A runner starts it, as it starts commands. So the
-runner kills it, with everything below it, when its channel is closed or the daemon is gone.
+Owns that process for the length of one read.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import socket
-import sys
-from contextlib import ExitStack
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from shelld.keeper.channel import RUN
+from shelld.helpers.helper import Helper
 from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
@@ -31,10 +26,7 @@ START_TIMEOUT_S: Final = 10.0
 # Enough for the largest read, decoded, and the lines found in it.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
-_PROGRAM: Final = str(Path(__file__).with_name("main.py"))
-# Where the program finds `shelld`.
-_OURS: Final = str(Path(__file__).parents[2])
-_READ_BYTES: Final = 256 * 1024
+_PROGRAM: Final = Path(__file__).with_name("main.py")
 
 
 class FilterProcess:
@@ -47,16 +39,15 @@ class FilterProcess:
 
     def __init__(self, pool: RunnerPool) -> None:
         self._seconds_left = TIME_BUDGET_S
-        with ExitStack() as stack:
-            try:
-                self._connection = _start(pool, stack)
-            except OSError as error:
-                raise _no_process() from error
-            self._resources = stack.pop_all()
+        limits = (str(MEMORY_BYTES), str(math.ceil(TIME_BUDGET_S) + 1))
+        try:
+            self._helper = Helper(pool, _PROGRAM, limits, (_directory_of_re2(),))
+        except OSError as error:
+            raise _no_process() from error
 
     def close(self) -> None:
         """End the process."""
-        self._resources.close()
+        self._helper.close()
 
     async def compile(self, pattern: str) -> None:
         """Compile `pattern`. Raises `RpcError`: invalid_params if it is bad, resource_exhausted."""
@@ -79,17 +70,15 @@ class FilterProcess:
 
     async def _wait_until_it_runs(self) -> None:
         try:
-            await self._receive_frame()
+            await self._helper.wait_until_it_runs()
         except (EOFError, ConnectionError):
             # The runner or the program did not start. The pattern is not to blame.
             raise _no_process() from None
 
     async def _ask(self, text: str) -> str:
         """Send a pattern or a text; return the answer."""
-        data = text.encode()
         try:
-            await self._send(len(data).to_bytes(4, "big") + data)
-            answer = await self._receive_frame()
+            answer = await self._helper.ask(text.encode())
         except (EOFError, ConnectionError):
             # The process was killed: by the kernel's limits, or by another process.
             raise _refused("takes too much time or memory") from None
@@ -97,47 +86,6 @@ class FilterProcess:
         if verdict != b"+":
             raise _refused(found)
         return found
-
-    async def _send(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[self._connection.send(view) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._connection)
-
-    async def _receive_frame(self) -> bytes:
-        return await self._receive(int.from_bytes(await self._receive(4), "big"))
-
-    async def _receive(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            try:
-                more = self._connection.recv(min(size - len(data), _READ_BYTES))
-            except BlockingIOError:
-                await anyio.wait_readable(self._connection)
-                continue
-            if not more:
-                raise EOFError
-            data += more
-        return bytes(data)
-
-
-def _start(pool: RunnerPool, stack: ExitStack) -> socket.socket:
-    """Have a runner start the program; `stack` ends both. Raises OSError."""
-    channel = pool.acquire()
-    stack.callback(channel.close)
-    ours, theirs = socket.socketpair()
-    stack.callback(ours.close)
-    ours.setblocking(False)
-    limits = (str(MEMORY_BYTES), str(math.ceil(TIME_BUDGET_S) + 1))
-    words = (sys.executable, "-I", "-S", _PROGRAM, *limits, _OURS, _directory_of_re2())
-    argv = [os.fsencode(word) for word in words]
-    with theirs, open(os.devnull, "wb") as null:
-        descriptors = (theirs.fileno(), null.fileno(), null.fileno())
-        message = (RUN, argv[0], argv, dict(os.environb), b"", len(descriptors), False)
-        channel.send(message, descriptors)
-    return ours
 
 
 @cache

@@ -142,5 +142,6 @@ async def resize_shell(context: RequestContext, params: ResizeShellParams) -> Re
     if not shell.has_terminal:
         raise not_possible("tty", f"Shell {shell.id} has no terminal")
     if isinstance(target, TerminalInput) and target.closed is None and not shell.has_ended:
-        target.resize(Size(params.rows, params.cols))
+        target.resize(Size(params.rows, params.cols), shell.stdout.store.written)
+        shell.notify()
     return ResizeShellResult(shell.id, params.rows, params.cols, not shell.has_ended)

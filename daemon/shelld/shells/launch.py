@@ -155,7 +155,7 @@ class Launch:
         self._ours.append(self.stdout)
         self._theirs.append(slave)
         self._descriptors += [slave] * 3
-        self.input = TerminalInput(self.stdout)
+        self.input = TerminalInput(self.stdout, size)
 
     def _open_input(self) -> None:
         self._theirs += os.pipe()

@@ -26,6 +26,7 @@ from shelld.filters.filter import Filters
 from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
+from shelld.screens.screen import Screens
 from shelld.sessions.sessions import Sessions
 from shelld.shells.deadlines import LAST_KILL_S
 from shelld.shells.ids import ShellIds
@@ -33,6 +34,7 @@ from shelld.shells.launch import StartRequest
 from shelld.shells.options import ManagerOptions
 from shelld.shells.runtime import Runtime
 from shelld.shells.shell import Shell
+from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
 
 # How often to drop expired shells and unneeded runners.
@@ -140,6 +142,10 @@ class Manager:
     @property
     def filters(self) -> Filters:
         return self.runtime.filters
+
+    @property
+    def screens(self) -> Screens:
+        return self.runtime.screens
 
     @property
     def spares_used(self) -> int:
@@ -251,6 +257,8 @@ class Manager:
         self._shells.pop(shell.id, None)
         if self._runtime is not None:
             self._runtime.retention.forget(shell.output)
+            if isinstance(shell.input, TerminalInput):
+                self._runtime.screens.forget(shell.input)
 
     async def _sweep(self, runtime: Runtime) -> None:
         while True:
@@ -258,6 +266,7 @@ class Manager:
             self.forget_older_than(self.options.retain_seconds)
             runtime.spares.trim()
             runtime.pool.trim()
+            runtime.screens.trim()
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -24,6 +24,7 @@ from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.retention import Retention, ShellOutput
 from shelld.process import faults
+from shelld.screens.screen import Screens
 from shelld.sessions.session import Session
 from shelld.sessions.sessions import Sessions
 from shelld.sessions.state import first_state
@@ -42,6 +43,7 @@ from shelld.shells.spare import Spare, SpareLaunch
 from shelld.shells.spare_policy import SparePolicy
 from shelld.shells.spares import Spares
 from shelld.shells.supervisor import Supervisor
+from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import session_closed, shutting_down
 
 # At most this many commands are starting at once. The rest of a burst of a thousand waits here,
@@ -68,6 +70,7 @@ class Runtime:
         self.tasks = tasks
         self.pool = pool
         self.filters = Filters(pool)
+        self.screens = Screens(pool, self._start_task)
         self.retention = Retention(
             options.retain_bytes, options.retain_total_bytes, options.spool_directory
         )
@@ -94,8 +97,12 @@ class Runtime:
         self._is_open = False
         self.spares.close()
 
+    def _start_task(self, task: Callable[[], Awaitable[None]]) -> None:
+        self.tasks.start_soon(faults.run_once, task, "the answer to a terminal's program")
+
     def close(self) -> None:
         """Close everything. Call this after the tasks have ended."""
+        self.screens.close()
         self._pollers.close()
         self.pool.close()
         self.sessions.close()
@@ -219,6 +226,8 @@ class Runtime:
             output = self.retention.open()
             shell = Shell(output=output, is_empty=False)
             shell.input = launch.input
+            if isinstance(launch.input, TerminalInput):
+                self.screens.watch(launch.input, shell.stdout.store)
             links = Links(channel, launch, shell, pollers=self._pollers, pool=self.pool)
             outcome = Outcome(self._oom_kills)
             life = Life(

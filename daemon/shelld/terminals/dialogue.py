@@ -10,23 +10,29 @@ import re
 from typing import Final
 
 # Primary and secondary device attributes: a VT100 with extended characters, without a version.
-_ANSWERS: Final = {b"[c": b"\x1b[?1;2c", b"[>c": b"\x1b[>0;0;0c", b"[5n": b"\x1b[0n"}
+# None: where the cursor is.
+_ANSWERS: Final = {
+    b"[c": b"\x1b[?1;2c",
+    b"[>c": b"\x1b[>0;0;0c",
+    b"[5n": b"\x1b[0n",
+    b"[6n": None,
+}
 
 _APPLICATION_CURSOR: Final = b"1"
 _BRACKETED_PASTE: Final = b"2004"
 
 # Queries, changes of private modes, and resets of the whole terminal.
 _OF_INTEREST: Final = re.compile(
-    rb"\x1b(?:(?P<query>\[(?:>?0?c|5n))|\[\?(?P<modes>[\d;]{1,64})(?P<action>[hl])|\[!p|c)"
+    rb"\x1b(?:(?P<query>\[(?:>?0?c|[56]n))|\[\?(?P<modes>[\d;]{1,64})(?P<action>[hl])|\[!p|c)"
 )
 # The beginning of one, at the end of the output so far.
-_UNFINISHED: Final = re.compile(rb"\x1b(?:\[(?:>?0?|5|\?[\d;]{0,64}|!)?)?\Z")
+_UNFINISHED: Final = re.compile(rb"\x1b(?:\[(?:>?0?|[56]|\?[\d;]{0,64}|!)?)?\Z")
 
 _PASTE_START: Final = b"\x1b[200~"
 _PASTE_END: Final = b"\x1b[201~"
 
 # A file full of queries must not fill the queue.
-MAX_ANSWER_BYTES: Final = 4_096
+MAX_ANSWERS: Final = 400
 
 
 class Dialogue:
@@ -41,29 +47,37 @@ class Dialogue:
         self.bracketed_paste = False
         self._unfinished = b""
 
-    def feed(self, output: memoryview) -> bytes:
-        """Take note of the next part of the output. Return what to answer."""
+    def feed(self, output: memoryview) -> list[bytes | None]:
+        """Take note of the next part of the output. Return what to answer.
+
+        None stands for the position of the cursor, as `position_report` writes it.
+        """
+        answers: list[bytes | None] = []
         if not self._unfinished and b"\x1b" not in bytes(output):
-            return b""
+            return answers
         data = self._unfinished + output
-        answers = bytearray()
         for match in _OF_INTEREST.finditer(data):
             if match["query"] is not None:
-                if len(answers) < MAX_ANSWER_BYTES:
-                    answers += _ANSWERS[match["query"].replace(b"0", b"")]
+                if len(answers) < MAX_ANSWERS:
+                    answers.append(_ANSWERS[match["query"].replace(b"0", b"")])
             elif match["modes"] is not None:
                 self._set(match["modes"].split(b";"), is_on=match["action"] == b"h")
             else:
                 self.application_cursor = self.bracketed_paste = False
         unfinished = _UNFINISHED.search(data, max(0, len(data) - 80))
         self._unfinished = unfinished[0] if unfinished else b""
-        return bytes(answers)
+        return answers
 
     def _set(self, numbers: list[bytes], *, is_on: bool) -> None:
         if _APPLICATION_CURSOR in numbers:
             self.application_cursor = is_on
         if _BRACKETED_PASTE in numbers:
             self.bracketed_paste = is_on
+
+
+def position_report(row: int, col: int) -> bytes:
+    """Return the answer of a cursor in this row and column, counted from 0."""
+    return b"\x1b[%d;%dR" % (row + 1, col + 1)
 
 
 def pasted(data: bytes) -> bytes:

@@ -6,18 +6,23 @@ and never block. The descriptor of a pipe is ours too; that of a terminal belong
 
 from __future__ import annotations
 
+import collections
 import os
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 
 from shelld.keeper.transient import TRANSIENT
-from shelld.terminals.dialogue import MAX_ANSWER_BYTES, Dialogue
+from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
 from shelld.terminals.pty import Modes, Size, modes, resize
 
 # The most that may wait for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
+# No answers while more than this waits for a program.
+_MAX_ANSWER_BYTES: Final = 4_096
+# The sizes that a terminal remembers.
+_MAX_SIZES: Final = 1_000
 
 # Why nothing can be written any more. "closed": it was given its end of file, or the program has
 # closed it. "ended": the program has ended.
@@ -113,26 +118,62 @@ class PipeInput(Input):
                 os.close(self.descriptor)
 
 
-class TerminalInput(Input):
-    """The master side of a terminal. `dialogue` follows what the program writes."""
+class Resize(NamedTuple):
+    """A size, and the offset in the output from which it holds. `number` counts from 1."""
 
-    def __init__(self, descriptor: int) -> None:
+    number: int
+    offset: int
+    size: Size
+
+
+class TerminalInput(Input):
+    """The master side of a terminal. `dialogue` follows what the program writes.
+
+    `sizes`: the last sizes, never empty. `ask_position` is called when the program asks where the
+    cursor is; then `tell_position` is.
+    """
+
+    def __init__(self, descriptor: int, size: Size) -> None:
         super().__init__(descriptor)
+        self.sizes = collections.deque((Resize(1, 0, size),), _MAX_SIZES)
         self.dialogue = Dialogue()
+        self.ask_position: Callable[[], None] | None = None
+        # What the program has asked, from the first question about the cursor on.
+        self._answers: list[bytes | None] = []
 
     def see(self, output: memoryview) -> None:
         """Answer what the program asks of its terminal."""
-        answer = self.dialogue.feed(output)
-        if answer and self.pending_bytes < MAX_ANSWER_BYTES:
-            self.write(answer)
+        ask = self.ask_position
+        for answer in self.dialogue.feed(output):
+            if len(self._answers) == MAX_ANSWERS or self.pending_bytes > _MAX_ANSWER_BYTES:
+                return
+            if answer is not None and not self._answers:
+                self.write(answer)
+            elif answer is not None:
+                self._answers.append(answer)
+            elif ask is not None:
+                self._answers.append(None)
+                if len(self._answers) == 1:
+                    ask()
+
+    def tell_position(self, position: tuple[int, int] | None) -> None:
+        """Give the answers that wait for the cursor's position. None: it is not known."""
+        report = b"" if position is None else position_report(*position)
+        answers, self._answers = self._answers, []
+        if self.closed is None:
+            self.write(b"".join(report if answer is None else answer for answer in answers))
 
     def modes(self) -> Modes:
         """Return the modes that the program has set. Raises OSError once the terminal is gone."""
         return modes(self.descriptor)
 
-    def resize(self, size: Size) -> None:
-        """Change the size. The program gets SIGWINCH. Raises OSError once the terminal is gone."""
+    def resize(self, size: Size, offset: int) -> None:
+        """Change the size, at an offset in the output. The program gets SIGWINCH.
+
+        Raises OSError once the terminal is gone.
+        """
         resize(self.descriptor, size)
+        self.sizes.append(Resize(self.sizes[-1].number + 1, offset, size))
 
 
 def _nothing(_is_full: bool) -> None:

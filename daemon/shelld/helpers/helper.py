@@ -1,0 +1,91 @@
+"""The daemon's side of a helper process.
+
+A runner starts the process, as it starts commands. So the runner kills it, with everything below
+it, when its channel is closed or the daemon is gone. The two sides exchange frames over a socket:
+see `program`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from shelld.keeper.channel import RUN
+from shelld.keeper.pool import RunnerPool
+
+# Where a program finds `shelld`.
+_OURS: Final = str(Path(__file__).parents[2])
+_READ_BYTES: Final = 256 * 1024
+
+
+class Helper:
+    """One process, until `close`. Owns its runner's channel and its socket.
+
+    `words` are the arguments of the program, and `packages` further directories of modules. Raises
+    OSError if no process can start.
+    """
+
+    def __init__(
+        self, pool: RunnerPool, program: Path, words: Sequence[str], packages: Sequence[str]
+    ) -> None:
+        with ExitStack() as stack:
+            channel = pool.acquire()
+            stack.callback(channel.close)
+            self._connection, theirs = socket.socketpair()
+            stack.callback(self._connection.close)
+            self._connection.setblocking(False)
+            command = (sys.executable, "-I", "-S", str(program), *words, _OURS, *packages)
+            argv = [os.fsencode(word) for word in command]
+            with theirs, open(os.devnull, "wb") as null:
+                descriptors = (theirs.fileno(), null.fileno(), null.fileno())
+                message = (RUN, argv[0], argv, dict(os.environb), b"", len(descriptors), False)
+                channel.send(message, descriptors)
+            self._resources = stack.pop_all()
+
+    def close(self) -> None:
+        """End the process."""
+        self._resources.close()
+
+    async def wait_until_it_runs(self) -> None:
+        """Raises EOFError and ConnectionError if the runner or the program did not start."""
+        await self._receive_frame()
+
+    async def ask(self, data: bytes) -> bytes:
+        """Send a frame, and return the next one.
+
+        Raises EOFError and ConnectionError once the process is gone. After any exception, a
+        cancellation included, the process is of no use.
+        """
+        await self._send(len(data).to_bytes(4, "big") + data)
+        return await self._receive_frame()
+
+    async def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._connection.send(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._connection)
+
+    async def _receive_frame(self) -> bytes:
+        return await self._receive(int.from_bytes(await self._receive(4), "big"))
+
+    async def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                more = self._connection.recv(min(size - len(data), _READ_BYTES))
+            except BlockingIOError:
+                await anyio.wait_readable(self._connection)
+                continue
+            if not more:
+                raise EOFError
+            data += more
+        return bytes(data)

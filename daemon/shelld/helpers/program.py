@@ -1,0 +1,71 @@
+"""The program's side of a helper process.
+
+The program reads and writes frames on its standard input, which is a socket. A frame is a length in
+four bytes, big-endian, and that many bytes. First, the program writes an empty frame to report that
+it runs. Then it answers each frame with one. It may be killed at any moment.
+
+Imports nothing but the standard library, because an import costs each start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import resource
+import socket
+import sys
+import time
+from types import TracebackType
+
+
+class Frames:
+    """The frames, and the limits of this process. Each read starts a new `cpu_seconds`."""
+
+    def __init__(self, memory_bytes: int, cpu_seconds: int) -> None:
+        self._cpu_seconds = cpu_seconds
+        # SIGXCPU, sent at the limit of processor time, would leave a core file.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _limit_time(cpu_seconds)
+        with contextlib.suppress(ValueError):
+            # Not every system supports this limit.
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        self._connection = socket.socket(fileno=0)
+        self._stream = self._connection.makefile("rwb")
+
+    def __enter__(self) -> Frames:
+        self.write(b"")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stream.close()
+        self._connection.close()
+
+    def read(self) -> bytes:
+        """Return the next frame. Exits if the daemon is gone."""
+        size = self._stream.read(4)
+        if len(size) < 4:
+            sys.exit()
+        data = self._stream.read(int.from_bytes(size, "big"))
+        _limit_time(self._cpu_seconds)
+        return data
+
+    def write(self, data: bytes) -> None:
+        self._stream.write(len(data).to_bytes(4, "big") + data)
+        self._stream.flush()
+
+
+def _limit_time(seconds: int) -> None:
+    """Limit the processor time that this process may use from now on.
+
+    The daemon measures the time as well, but the daemon may be stopped.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    limit = math.ceil(time.process_time()) + seconds
+    if most != resource.RLIM_INFINITY:
+        limit = min(limit, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, most))

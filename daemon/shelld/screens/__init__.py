@@ -1,0 +1,1 @@
+"""What a person would see on a command's terminal."""

@@ -1,0 +1,113 @@
+"""What a terminal shows, from the output of its program. The only file that knows pyavt.
+
+Runs in the helper process. Lines are counted from the top of the screen, columns from the left,
+both from 0. A version counts the changes of what is shown; a row has the version in which it last
+changed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final, NamedTuple
+
+from avt._avt import Vt
+
+# Titles, switches of the alternate screen, and resets of the whole terminal.
+_OF_INTEREST: Final = re.compile(
+    r"(?:\x1b\]|\x9d)(?P<kind>[02]);(?P<title>[^\x07\x1b\x9c]*)(?:\x07|\x1b\\|\x9c)"
+    r"|(?:\x1b\[|\x9b)\?(?P<modes>[\d;]{1,64})(?P<action>[hl])|\x1bc"
+)
+# The beginning of one, at the end of the output so far.
+_UNFINISHED: Final = re.compile(
+    r"(?:\x1b|(?:\x1b\]|\x9d)[02]?(?:;[^\x07\x1b\x9c]{0,4096}\x1b?)?|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
+)
+_MAX_UNFINISHED: Final = 4_200
+_ALTERNATE: Final = frozenset({"47", "1047", "1049"})
+MAX_TITLE: Final = 1_000
+
+
+class Cursor(NamedTuple):
+    row: int
+    col: int
+    visible: bool
+
+
+class Emulator:
+    def __init__(self, rows: int, cols: int, scrollback: int, version: int = 0) -> None:
+        """`scrollback`: how many lines to keep above the screen. `version` is the first one."""
+        self._vt = Vt(cols, rows, scrollback)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._unfinished = ""
+        self.title = ""
+        self.alternate: bool = False
+        self.version = version
+        self._rows: list[str] = [""] * rows
+        self._versions = [version] * rows
+        self._rest: tuple[object, ...] = (self.cursor, "", False)
+
+    def feed(self, data: bytes) -> None:
+        """Show the next part of the output."""
+        text = self._decoder.decode(data)
+        self._vt.feed_str(text)
+        self._follow(self._unfinished + text)
+        self._look()
+
+    def resize(self, rows: int, cols: int) -> None:
+        self._vt.resize(cols, rows)
+        self._look()
+
+    @property
+    def cursor(self) -> Cursor:
+        cols, rows = self._vt.size
+        cursor = self._vt.cursor
+        # After a character in the last column, it stands behind that.
+        return Cursor(min(cursor.row, rows - 1), min(cursor.col, cols - 1), bool(cursor.visible))
+
+    def view(self, since: int | None, scrollback: int) -> tuple[object, ...]:
+        """Return the screen, below at most `scrollback` lines that have left it.
+
+        That is: rows, columns, lines, cursor, whether it is the alternate screen, title, version,
+        and the rows that `lines` has. `since`: only those that have changed after this version.
+        """
+        cols, rows = self._vt.size
+        changed = [
+            row for row, version in enumerate(self._versions) if since is None or version > since
+        ]
+        above = []
+        if scrollback:
+            above = [_shown(line.text) for line in self._vt.lines()[-rows - scrollback : -rows]]
+        lines = [*above, *(self._rows[row] for row in changed)]
+        about = (self.cursor, self.alternate, self.title, self.version, changed)
+        return (rows, cols, lines, *about)
+
+    def _look(self) -> None:
+        """Find out what has changed."""
+        now: list[str] = [_shown(line.text) for line in self._vt.view()]
+        before = self._rows + [""] * (len(now) - len(self._rows))
+        rest = (self.cursor, self.title, self.alternate)
+        if now == self._rows and rest == self._rest:
+            return
+        self.version += 1
+        known = self._versions + [self.version] * (len(now) - len(self._versions))
+        self._versions = [
+            version if line == old else self.version
+            for line, old, version in zip(now, before, known, strict=False)
+        ]
+        self._rows, self._rest = now, rest
+
+    def _follow(self, text: str) -> None:
+        """Take note of what the emulator does not report."""
+        for match in _OF_INTEREST.finditer(text):
+            if match["kind"] is not None:
+                self.title = "".join(filter(str.isprintable, match["title"]))[:MAX_TITLE]
+            elif match["modes"] is None:
+                self.title, self.alternate = "", False
+            elif not _ALTERNATE.isdisjoint(match["modes"].split(";")):
+                self.alternate = match["action"] == "h"
+        unfinished = _UNFINISHED.search(text, max(0, len(text) - _MAX_UNFINISHED))
+        self._unfinished = unfinished[0] if unfinished else ""
+
+
+def _shown(line: str) -> str:
+    return line.rstrip()

@@ -1,0 +1,165 @@
+"""``read_screen`` over the wire."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from support import Json, RawDaemon, running_below, wait_for
+
+CURSES = """
+import curses, sys
+def main(screen):
+    curses.curs_set(0)
+    rows, cols = screen.getmaxyx()
+    screen.addstr(0, 0, f"{rows}x{cols}")
+    while True:
+        screen.refresh()
+        key = screen.getch()
+        if key == curses.KEY_RESIZE:
+            rows, cols = screen.getmaxyx()
+            screen.clear()
+            screen.addstr(0, 0, f"{rows}x{cols}")
+        elif key == ord("q"):
+            return
+        else:
+            screen.addstr(2, 4, f"key {key}")
+curses.wrapper(main)
+"""
+
+
+class Screen:
+    def __init__(self, daemon: RawDaemon, command: str, **params: Any) -> None:
+        self.daemon = daemon
+        self.bash_id = daemon.background(command, tty=True, **params)
+
+    def read(self, **params: Any) -> Json:
+        result: Json = self.daemon.call("read_screen", {"bash_id": self.bash_id, **params})
+        return result
+
+    def until(self, line: str) -> Json:
+        def shown() -> Json | None:
+            screen = self.read()
+            return screen if line in screen["lines"] else None
+
+        return wait_for(shown, f"{line!r} on the screen")
+
+    def write(self, text: str) -> None:
+        self.daemon.call("write_stdin", {"bash_id": self.bash_id, "text": text})
+
+
+def test_screen_of_a_program_that_draws(daemon: RawDaemon) -> None:
+    screen = Screen(daemon, f"python3 -c '{CURSES}'; echo done", rows=5, cols=40)
+    shown = screen.until("5x40")
+    assert (shown["rows"], shown["cols"], shown["lines"]) == (5, 40, ["5x40", "", "", "", ""])
+    assert (shown["altScreen"], shown["isRunning"]) == (True, True)
+    assert shown["cursor"]["visible"] is False
+    screen.write("x")
+    changed = screen.read(since=shown["version"], wait=600_000, until="change")
+    assert (changed["changed"], changed["lines"]) == ([2], ["    key 120"])
+    size = {"bash_id": screen.bash_id, "rows": 7, "cols": 30}
+    daemon.call("resize_shell", size)
+    assert screen.until("7x30")["rows"] == 7
+    screen.write("q")
+    ended = screen.until("done")
+    assert (ended["altScreen"], ended["cursor"]["visible"]) == (False, True)
+
+
+def test_screen_outlives_its_command(daemon: RawDaemon) -> None:
+    screen = Screen(daemon, "printf 'one\\ntwo'; exit 3", rows=3)
+    shown = screen.read(wait=600_000, quiet_ms=60_000)
+    assert shown["lines"] == ["one", "two", ""]
+    assert (shown["exitCode"], shown["signal"]) == (3, None)
+
+
+def test_wait_for_change_ends_with_it(daemon: RawDaemon) -> None:
+    screen = Screen(daemon, "stty -echo; echo ready; read; echo later; sleep 300")
+    before = screen.until("ready")["version"]
+    waiting = daemon.request(
+        "read_screen",
+        {"bash_id": screen.bash_id, "wait": 60_000, "until": "change", "since": before},
+    )
+    screen.write("\n")
+    changed = daemon.answer(waiting)["result"]
+    assert changed["version"] > before
+    assert changed["lines"] == ["later"]
+
+
+def test_wait_for_change_returns_what_has_changed_already(daemon: RawDaemon) -> None:
+    screen = Screen(daemon, "echo ready; sleep 300")
+    screen.until("ready")
+    shown = screen.read(wait=600_000, until="change", since=0)
+    assert shown["lines"][0] == "ready"
+
+
+def test_wait_for_a_stable_screen_ends(daemon: RawDaemon) -> None:
+    screen = Screen(daemon, "echo ready; sleep 300")
+    assert screen.read(wait=600_000, quiet_ms=1_000)["lines"][0] == "ready"
+
+
+@pytest.mark.parametrize("until", ["change", "stable"])
+def test_end_of_the_command_ends_the_wait(daemon: RawDaemon, until: str) -> None:
+    screen = Screen(daemon, "stty -echo; echo ready; read; exit 3")
+    version = screen.until("ready")["version"]
+    params = {"bash_id": screen.bash_id, "wait": 600_000, "until": until, "quiet_ms": 60_000}
+    waiting = daemon.request("read_screen", {**params, "since": version})
+    screen.write("\n")
+    assert daemon.answer(waiting)["result"]["exitCode"] == 3
+
+
+def test_scrollback_comes_before_the_screen(daemon: RawDaemon) -> None:
+    screen = Screen(daemon, "seq 1 50; sleep 300", rows=3)
+    screen.until("50")
+    assert screen.read(scrollback=2)["lines"] == ["47", "48", "49", "50", ""]
+    assert len(screen.read(scrollback=10_000)["lines"]) == 51
+    assert screen.read()["lines"] == ["49", "50", ""]
+
+
+def test_killed_helper_is_replaced(daemon: RawDaemon) -> None:
+    screen = Screen(daemon, "echo one; sleep 300")
+    before = screen.until("one")
+    for pid in running_below(daemon.pid, "screens/main.py"):
+        os.kill(pid, signal.SIGKILL)
+    after = screen.read(since=before["version"])
+    assert after["lines"] == before["lines"]
+    assert after["version"] > before["version"]
+
+
+def test_program_learns_where_its_cursor_is(daemon: RawDaemon) -> None:
+    ask = r"printf 'ab\033[6n\033[5n'; IFS= read -rsn 10 answer; echo ${answer@Q}"
+    shown = daemon.bash(f"stty -echo; {ask}", tty=True)
+    assert shown["stdout"].endswith(r"$'\E[1;3R\E[0n'" + "\r\n")
+
+
+def test_many_questions_about_the_cursor_do_no_harm(daemon: RawDaemon) -> None:
+    shown = daemon.bash(
+        r"""stty -echo; for n in {1..20000}; do printf '\033[6n'; done; echo done""", tty=True
+    )
+    assert shown["stdout"].endswith("done\r\n")
+
+
+def test_shell_without_terminal_has_no_screen(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300")
+    error = daemon.fail("read_screen", {"bash_id": bash_id})
+    assert (error["code"], error["data"]["kind"]) == (1009, "not_possible")
+    assert daemon.fail("read_screen", {"bash_id": "shell_0"})["code"] == 1003
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"since": 1_000_000},
+        {"since": -1},
+        {"scrollback": 10_001},
+        {"scrollback": -1},
+        {"quiet_ms": 0},
+        {"until": "quiet"},
+        {"wait": -1},
+    ],
+)
+def test_bad_params_are_refused(daemon: RawDaemon, bad: Json) -> None:
+    screen = Screen(daemon, "sleep 300")
+    assert daemon.fail("read_screen", {"bash_id": screen.bash_id, **bad})["code"] == -32602
