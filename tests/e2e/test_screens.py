@@ -41,11 +41,9 @@ class Screen:
         return result
 
     def until(self, line: str) -> Json:
-        def shown() -> Json | None:
-            screen = self.read()
-            return screen if line in screen["lines"] else None
-
-        return wait_for(shown, f"{line!r} on the screen")
+        """Wait until the screen shows a line; return the screen."""
+        wait_for(lambda: line in self.read()["lines"], f"{line!r} on the screen")
+        return self.read()
 
     def write(self, text: str) -> None:
         self.daemon.call("write_stdin", {"bash_id": self.bash_id, "text": text})

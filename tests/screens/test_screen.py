@@ -12,6 +12,7 @@ import pytest
 from shelld.helpers.helper import Helper
 from shelld.keeper.pool import RunnerPool
 from shelld.output.store import StreamStore
+from shelld.process import faults
 from shelld.screens import screen as screen_module
 from shelld.screens.screen import Screen, Screens
 from shelld.terminals.input import Resize, TerminalInput
@@ -46,7 +47,7 @@ async def screens() -> AsyncIterator[Screens]:
     async with anyio.create_task_group() as tasks:
 
         def start(task: Callable[[], Awaitable[None]]) -> None:
-            tasks.start_soon(task)
+            tasks.start_soon(faults.run_once, task, "a test")
 
         screens = Screens(pool, start)
         try:
