@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The program and what it needs; and on top of that what its developers need.
+# Marks of what is installed: the program with its dependencies, and also the development tools.
 RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
-# Tests that run at once: twice the processors, as half of the time they wait.
+# How many tests run at once: twice the number of processors, because tests wait half of the time.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
-# Programs in bash that the daemon runs, and those of the project itself.
+# Bash scripts: those that the daemon runs, and those of the project itself.
 SCRIPTS := $(wildcard daemon/shelld/*/*.bash) .ci/run
 CLIENTS := tests/third_party/node_modules/.ready
 
@@ -36,7 +36,7 @@ $(CLIENTS): $(READY) tests/third_party/package.json
 		--no-package-lock --no-audit --no-fund
 	@touch $@
 
-clients: $(CLIENTS) ## Install clients of others, for the tests that drive the daemon with them
+clients: $(CLIENTS) ## Install third-party clients, for the tests that drive the daemon with them
 
 demo: $(RUNTIME) ## Run a short session with a real daemon
 	@$(BIN)/python examples/demo.py
@@ -56,16 +56,16 @@ picture: $(READY) ## Record the demo as docs/demo.svg
 sync: $(READY) ## Make the methods of `Client` from those of `AsyncClient`
 	$(BIN)/python client/make_sync.py
 
-# Hundreds of daemons and several workers start: let Python keep what it has compiled.
+# The tests start hundreds of daemons and several workers: let Python keep its compiled modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-# What to test, as pytest takes it: all, or a path (T=tests/guard, T=tests/e2e/test_bash.py::test_name).
+# What pytest runs: everything, or a path (T=tests/guard, T=tests/e2e/test_bash.py::test_name).
 T ?=
 
 test: $(READY) ## Run all tests, or those of a path: make test T=tests/guard
 	$(BIN)/python -m pytest $(if $(T),$(T),-n $(WORKERS) --dist worksteal)
 
-# Rooms to check. Without any, those in which files differ from the last commit.
+# Rooms to check. By default, those in which files differ from the last commit.
 ROOM ?=
 
 quick: $(READY) ## Check what you have changed, in seconds: style, types, the tests of its room
@@ -74,10 +74,10 @@ quick: $(READY) ## Check what you have changed, in seconds: style, types, the te
 	paths=$$($(BIN)/python tests/helpers/rooms.py $(ROOM)) && \
 		$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $$paths
 
-# What `make package` runs against what it has built.
+# The tests that `make package` runs against the package that it has built.
 PACKAGE_TESTS ?= tests
 
-package: $(READY) ## Build sdist and wheel, install the wheel, run the tests of the sdist against that
+package: $(READY) ## Build sdist and wheel, install the wheel, run the tests of the sdist against it
 	rm -rf dist build/package
 	$(BIN)/python -m pip install --quiet --group package
 	$(BIN)/python -m build --outdir dist . > /dev/null
@@ -108,10 +108,10 @@ types: $(READY) ## Check types with mypy and pyright
 
 check: lint types test ## Lint, types and tests: what a change must pass
 
-bench: $(READY) ## Measure beside subprocess, asyncio and anyio
+bench: $(READY) ## Compare shelld with subprocess, asyncio and anyio
 	PYTHONPATH=benchmarks $(BIN)/python -m compare --output build/benchmarks.json
 
-bench-peers: $(READY) ## Measure beside others, from PyPI and npm, and write the documents' figures
+bench-peers: $(READY) ## Compare shelld with peers from PyPI and npm, too; write the documents' figures
 	$(BIN)/python -m pip install --quiet --group plot
 	PYTHONPATH=benchmarks $(BIN)/python -m compare --peers --output benchmarks/results.json
 	PYTHONPATH=benchmarks $(BIN)/python -m compare.report
@@ -126,13 +126,13 @@ bench-parts: $(READY) ## Measure the parts, one by one
 	$(BIN)/python benchmarks/terminals.py
 	$(BIN)/python benchmarks/guard.py
 
-soak: $(READY) ## 100,000 calls of all kinds; what they leave is looked at all the time
+soak: $(READY) ## Make 100,000 calls of all kinds, and check all the time what they leave behind
 	PYTHONPATH=tests/helpers $(BIN)/python -m soak
 
 # Seconds for each target.
 FUZZ_S ?= 60
 
-fuzz: $(READY) ## Look for inputs that must not be, a minute each; what was found new is kept
+fuzz: $(READY) ## Look for failing inputs, a minute per target, and keep the new inputs
 	$(BIN)/python -m pip install --quiet --group fuzz
 	@for target in messages text_pipeline guard store; do \
 		mkdir -p .fuzz/$$target; \
@@ -141,7 +141,7 @@ fuzz: $(READY) ## Look for inputs that must not be, a minute each; what was foun
 			-max_len=600 -verbosity=0 -print_final_stats=1 .fuzz/$$target || exit; \
 	done
 
-# Only points whose text contains this: a file, a line (serve.py:210), a system call, "keeper".
+# Try only points whose text contains this: a file, a line (serve.py:210), a system call, "keeper".
 ONLY ?=
 
 faults: $(READY) ## Make each line and system call of the daemon fail, one at a time

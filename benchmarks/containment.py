@@ -1,7 +1,7 @@
 """The cost of containment.
 
-It measures a command on a runner, a kill until the proof that nothing is left, the memory at rest,
-a stop, and a thousand shells. Every ratio is relative to a plain spawn in the same run,
+It measures a command on a runner, a kill (until the proof that nothing is left), the memory at
+rest, a stop, and a thousand shells. Every ratio is relative to a plain spawn in the same run,
 interleaved.
 
 Usage: python benchmarks/containment.py [--rounds N]
@@ -118,7 +118,7 @@ def memory() -> None:
     private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private")) / 1024
     runs.close()
     daemon = RawDaemon()
-    # As many commands at once as the keeper keeps runners.
+    # Run as many commands at once as the keeper keeps runners.
     for _ in range(8):
         daemon.send("bash", {"command": "sleep 0.2"})
     for _ in range(8):
@@ -127,7 +127,7 @@ def memory() -> None:
     def at_rest() -> bool:
         return len(family_of(daemon.process.pid)) <= 4
 
-    # Idle runners that nothing needs end one after the other.
+    # Idle runners that nobody needs end one by one.
     while not at_rest():
         select.select([], [], [], 1)
     family = family_of(daemon.process.pid)

@@ -20,7 +20,7 @@ def milliseconds(action: Callable[[], object]) -> float:
 
 
 def interleaved(rounds: int, pause: float, **ways: Callable[[], object]) -> dict[str, float]:
-    """Return the median time of each way in ms, from rounds in which all take their turn."""
+    """Return each function's median time in ms, from rounds in which all take turns."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():

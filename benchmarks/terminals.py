@@ -1,8 +1,8 @@
 """The cost of terminals and of input for running commands.
 
-It measures the start of a command with a terminal beside one with pipes, the time from a write to
-its answer, the throughput of a terminal, and the daemon's memory while a terminal writes much. All
-starts and answers run interleaved; figures are medians.
+It measures the start of a command with a terminal and of one with pipes, the time from a write to
+its answer, the throughput of a terminal, and the daemon's memory while a program writes a lot to
+its terminal. All starts and answers run interleaved; figures are medians.
 
 Usage: python benchmarks/terminals.py [--rounds N] [--megabytes N]
 """

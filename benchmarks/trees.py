@@ -1,7 +1,7 @@
 """Compare this tree with another checkout of it: is a change slower?
 
-One daemon of each tree runs at the same time. They are asked in turns, so that both run under the
-same conditions. Two daemons of one tree differ by a few percent, depending on where the system
+A daemon of each tree runs, both at the same time. They are asked in turns, so that both run under
+the same conditions. Two daemons of one tree differ by a few percent, depending on where the system
 placed their memory; so there are several pairs, one after the other. The output is medians, their
 ratio (this tree / the other), and the lowest and highest ratio of any pair. All daemons run with
 the Python of this environment.
@@ -69,7 +69,7 @@ class Tree:
         return self.call("bash", command=command, **params)
 
     def start_up(self) -> None:
-        """Start another daemon, wait for its first answer, and for its end."""
+        """Start another daemon; wait for its first answer, then for its end."""
         process = self._start()
         process.communicate(b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"true"}}')
 

@@ -31,17 +31,19 @@ PROTOCOL = """\
 Generated from the types that the daemon validates with. `rpc.discover` returns the same as an
 OpenRPC document.
 
-JSON-RPC 2.0: one JSON value a line, or with `Content-Length` headers as in LSP; the first byte
-decides, and answers are framed alike. Params are given by name or, in this order, by position. Null
-is the same as leaving an optional param out. The exception is `session`, where null means none.
+The protocol is JSON-RPC 2.0. A message is one JSON value on a line, or has `Content-Length` headers
+as in LSP. The first byte decides which, and answers are framed in the same way. Params are given by
+name or, in the order of the tables below, by position. Null is the same as leaving an optional
+param out. The exception is `session`, where null means none.
 
-Requests run at the same time, and are answered as they end. `$/cancelRequest` (`id`) and
-`$/cancel_request` (`requestId`) end a request, which is answered with `cancelled`;
-`notifications/cancelled` (`requestId`) ends it without an answer. A batch has at most 10,000
-members. MCP's methods, on the same stream, are as
-[its specification](https://modelcontextprotocol.io) has them.
+Requests run at the same time, and each is answered when it ends. `$/cancelRequest` (`id`) and
+`$/cancel_request` (`requestId`) end a request, which is then answered with `cancelled`.
+`notifications/cancelled` (`requestId`) ends a request without an answer. A batch has at most 10,000
+members. MCP's methods work on the same stream, as
+[its specification](https://modelcontextprotocol.io) defines them.
 
-The examples are the lines of one client: a request, then its answer. Long texts are cut.
+The examples show the lines that one client sends and receives: a request, then its answer. Long
+strings are cut.
 
 A newer daemon may send members and values that are not listed here; clients ignore what they do not
 know. `protocol` in the result of `server_info` rises only with a change that breaks clients.
@@ -60,9 +62,9 @@ bytes, or of KiB, MiB or GiB with `K`, `M` or `G` behind it: `--retain-bytes 64M
 
 # By kind: when it comes, and what `data` has besides `kind`.
 ERRORS = {
-    ErrorKind.PARSE_ERROR: ("The message is no JSON in UTF-8. The id is null.", ""),
+    ErrorKind.PARSE_ERROR: ("The message is not JSON in UTF-8. The id is null.", ""),
     ErrorKind.INVALID_REQUEST: (
-        "The message is no request, or too large.",
+        "The message is not a request, or is too large.",
         "`max_message_bytes`, if it is too large",
     ),
     ErrorKind.METHOD_NOT_FOUND: ("There is no such method.", ""),
@@ -82,7 +84,7 @@ ERRORS = {
         "`bash_id`, `expired`",
     ),
     ErrorKind.SPAWN_FAILED: (
-        "The command could not be started: its directory, bash, or its environment.",
+        "The command could not be started because of its directory, bash or its environment.",
         "`errno`: the name, such as `ENOENT`; `ECANCELED` if its session was closed",
     ),
     ErrorKind.STDIN_CLOSED: (
@@ -90,18 +92,19 @@ ERRORS = {
         "`reason`: `ended`, `closed` (after its end of file), or `not_open`",
     ),
     ErrorKind.NOT_POSSIBLE: (
-        "The shell is not of the kind that is needed. Nothing was done.",
+        "The shell is not of the kind that the request needs. Nothing was done.",
         "`what`: `tty`, if it has no terminal; `secret`, if its terminal shows what is typed; "
         "`eof`, if its program reads keys",
     ),
     ErrorKind.UNAVAILABLE: (
-        "The system lacks what was asked for. Nothing ran.",
+        "The system lacks what the request needs. Nothing ran.",
         "`what`: `tty`; `missing`; `hint`: a sentence that says what helps",
     ),
     ErrorKind.RESOURCE_EXHAUSTED: (
         "The daemon or the system is short of something. A retry may succeed.",
         "`limit`: `max_shells`, `max_in_flight`, `filters`, `processes`, `files`, `memory`, "
-        "`disk`, `ptys`, `stdin` (the program does not read)",
+        "`disk`, `ptys`, `stdin` (the program does not read), `screen` (its output takes too long "
+        "to show)",
     ),
     ErrorKind.SHUTTING_DOWN: ("The daemon is ending.", ""),
     ErrorKind.SESSION_NOT_FOUND: ("The session has not run a command.", "`session`"),

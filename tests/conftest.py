@@ -23,7 +23,7 @@ from support import RawDaemon
 
 ROOT = Path(__file__).parents[1]
 
-# No deadlines: other tests run at the same time.
+# No Hypothesis deadlines, since other tests run at the same time.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
@@ -61,7 +61,7 @@ def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest)
 def own_singletons(leaks_nothing: None) -> Iterator[None]:
     """Reset the singletons, so that no test sees another's registrations or shells."""
     yield
-    # An event loop for each test would take as long as most of them.
+    # Run an event loop only if needed: one per test would take as long as most tests.
     if vars(ShellManager)["_instance"] is not None:
         anyio.run(ShellManager.reset)
     ToolRegistry.reset()

@@ -141,7 +141,7 @@ def test_exceptions_stop_only_at_documented_boundaries() -> None:
     for path in [path for path in SOURCES if package_of(path) == "shelld"]:
         for names, handler in handlers(ast.parse(path.read_text()), ()):
             if is_catch_all(handler):
-                # A class, one of its methods, or a function of a module.
+                # The document names a class, one of its methods, or a function of a module.
                 places = {names[0], ".".join(names[:2]), f"{path.stem}.{names[0]}"}
                 assert places & documented, f"{path.name}: {'.'.join(names)}"
 
@@ -154,7 +154,7 @@ def test_imports_have_no_cycle() -> None:
     graph = {
         name: set(modules_imported(path, set(modules))) - {name} for name, path in modules.items()
     }
-    # A module that imports none of those left is in no cycle.
+    # A module that imports none of the remaining modules is in no cycle.
     while free := {name for name, imported in graph.items() if not imported & set(graph)}:
         graph = {name: imported for name, imported in graph.items() if name not in free}
     assert graph == {}

@@ -61,7 +61,7 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    # A block may print exit code 1, for a refused command or for a promise that does not hold here.
+    # A block may print exit code 1: for a refused command, or if a promise fails on this machine.
     assert set(re.findall(r"^exit code (\d+)$", ended.stdout, re.MULTILINE)) <= {"1"}
     if language == "sh" and "echo hi" in text:
         assert '"stdout":"hi\\n"' in ended.stdout
@@ -108,7 +108,7 @@ def test_recorded_exchanges_are_as_a_daemon_answers() -> None:
     recorded = msgspec.json.decode((ROOT / "docs" / "exchanges.json").read_bytes())
     assert [form(each) for each in recorded] == [form(each) for each in record["record"]()]
     methods = {each["request"]["method"] for each in recorded}
-    # The first answers with the whole document, the second does not answer.
+    # `rpc.discover` is answered with the whole document, and `exit` is not answered.
     assert methods == METHODS.keys() - {"rpc.discover", "exit"}
 
 
@@ -120,7 +120,7 @@ def form(value: Any) -> Any:
             for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        # Only one of the two type checkers knows the type of its items.
+        # Only one of the two type checkers knows the type of the list's items.
         values = cast("list[Any]", cast("object", value))
         return [form(inner) for inner in values]
     return 0 if isinstance(value, int) else value

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def installed_by(target: str, tmp_path: Path) -> list[str]:
-    """Return pip's arguments for a target, one string per install, without a `.venv`."""
+    """Return pip's arguments for a target, one string per install, as if `.venv` did not exist."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     shown = subprocess.run(

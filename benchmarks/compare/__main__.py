@@ -102,7 +102,7 @@ class Asked:
 
     @staticmethod
     def _cell(values: list[float] | None, why: str | None) -> Cell:
-        return Cell(why=why or "never all of them") if values is None else cell_of(values)
+        return Cell(why=why or "some never end") if values is None else cell_of(values)
 
 
 def main() -> None:

@@ -77,7 +77,7 @@ class ExecServer(CodexContestant):
 
     name = "codex exec-server"
     arguments = ("exec-server", "--listen", "stdio", "--concurrent-requests", "64")
-    no_timeout = "has none"
+    no_timeout = "has no timeout"
 
     def introduction(self) -> dict[str, object]:
         return {"clientName": "compare"}

@@ -104,7 +104,7 @@ class McpShellServer(McpContestant):
 
 class DesktopCommander(McpContestant):
     name = "Desktop Commander"
-    no_timeout = "ends the waiting, not the command"
+    no_timeout = "stops waiting, does not end the command"
 
     def command_line(self) -> Sequence[str]:
         return ["node", str(self._installed.program)]

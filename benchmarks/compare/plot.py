@@ -1,4 +1,4 @@
-"""The plot of the documents, made of `results.json`. Needs matplotlib.
+"""The plot in the documents, made from `results.json`. Needs matplotlib.
 
 Usage: python -m compare.plot
 """

@@ -1,6 +1,6 @@
-"""The page and the README's table of the measurements, made from `results.json` alone.
+"""Writes the page and the README's table of the measurements, from `results.json` alone.
 
-The plot needs matplotlib, so this program only checks whether it shows these figures.
+Making the plot needs matplotlib, so this program only checks that the plot shows these figures.
 
 Usage: python -m compare.report [--check]
 """
@@ -29,58 +29,63 @@ OURS = "shelld"
 INTRODUCTION = """\
 # Benchmarks
 
-Generated from `benchmarks/results.json`, which `make bench-peers` writes. In each row, all were
-asked in one run, in turns, on the same machine ({machine}).
+Generated from `benchmarks/results.json`, which `make bench-peers` writes. For each row, all
+programs were measured in one run, in turns, on the same machine:
+{machine}.
 A figure is a median, with the quartiles in parentheses, and less is better everywhere. Absolute
-times tell about that machine, ratios about the programs.
+times say something about that machine, and ratios about the programs.
 
 ![Some of the figures](benchmarks.svg)
 
-Each was driven over its own protocol, by the same program: shelld through its Python client,
-servers of MCP in lines of JSON, SWE-ReX over HTTP, Codex's two servers in what they speak. What can
-be installed is taken from PyPI and npm as it is, in the version below, with its default settings;
-only limits of time and of commands were lifted where they would have refused the question. Agents
-whose shell is part of a program that needs a login were not asked.
+The same benchmark program drove each of them over its own protocol: shelld through its Python
+client, MCP servers over lines of JSON, SWE-ReX over HTTP, and Codex's two servers over theirs.
+Programs that can be installed come from PyPI and npm unchanged, in the versions below, with their
+default settings. Only their limits on time and on commands were lifted, where a limit would have
+made the measurement impossible. Agents whose shell is part of a program that needs a login were not
+measured.
 
-- Memory at rest is that of all processes between the program and its commands; what several share
-  is counted in parts (proc(5), Pss). Memory for output is how much the same processes, which were
-  just started, or the program itself, grew at most.
+- Memory at rest is the memory of all processes between the program and its commands. Memory that
+  several processes share is divided among them (Pss in proc(5)). Memory for output is the peak
+  growth of these processes, which have just been started. If there are none, it is the peak growth
+  of the program itself.
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
-  (`setsid`). What is left three seconds after the end is counted.
-- A server hit by SIGKILL is the process that its client has started; where there is none, it is the
-  program that called.
+  (`setsid`). The count is of those left three seconds after the end.
+- SIGKILL of the server goes to the process that its client has started. If there is none, it goes
+  to the program that called.
 """
 
 # Why another contestant is ahead of shelld, by figure.
 NOTES = {
     "start": (
-        "machine code has no interpreter to start. Of shelld's time, half is what any Python "
-        "program takes that imports asyncio."
+        "machine code has no interpreter to start. Half of shelld's time is what any Python "
+        "program that imports asyncio takes."
     ),
     "in_a_row": (
-        "a bash that is started ahead has to be started by somebody: called without a pause, that "
-        "happens at the same time, on the same two processors. 10 ms apart, which is less than any "
-        "agent takes, it is out of the way."
+        "a bash that is started ahead still has to be started. If calls follow without a pause, "
+        "that happens while they run, on the same two processors. If they are 10 ms apart, which "
+        "is less than any agent takes, it happens between them."
     ),
     "beside": (
-        "the bash that waited went to the command before it, and so this one starts its own, and a "
-        "runner for that."
+        "`sleep 1` got the bash that was waiting, so `true` has to start its own bash, and a "
+        "runner for it."
     ),
     "fifty": (
-        "each command that runs at the same time has a runner, a small process that makes sure "
-        "that nothing of it is left, and that has to be forked first."
+        "each command that runs at the same time has its own runner, a small process that makes "
+        "sure that nothing of the command is left. The runner has to be forked first."
     ),
     "thousand": "as for 50, a thousand times.",
-    "output_100": "both keep a part, and the time is that of `cat`.",
+    "output_100": "both keep only a part of the output, and the time is that of `cat`.",
     "output_1000": "as for 100 MB.",
     "output_100_memory": (
-        "output waits in memory, up to a fixed size, until it goes to a file, from which it can be "
-        "read on; theirs is sent on as it comes, and the last 1 MB of it can be read again."
+        "shelld keeps output in memory, up to a fixed size, until it goes to a file, from which it "
+        "can still be read. codex exec-server sends output on as it comes, and the last 1 MB of it "
+        "can be read again."
     ),
     "output_1000_memory": "as for 100 MB.",
     "leftover": (
-        "when bash has ended but somebody still holds the pipe, the answer waits 50 ms for what "
-        "that may be about to write: what `> >(tee log)` writes would be lost otherwise."
+        "when bash has ended but another process still holds the pipe, the answer waits 50 ms for "
+        "what that process may be about to write. Otherwise the output of `> >(tee log)` would be "
+        "lost."
     ),
 }
 

@@ -101,7 +101,8 @@ class AsyncMethods:
     ) -> BashResult | BackgroundResult | DryRunResult:
         """Run a command; see `BashOptions` for the other options.
 
-        A failing command is a result. `CommandTimedOut`, `SpawnFailed` and the others are raised.
+        A command that fails still has a result. `CommandTimedOut`, `SpawnFailed` and other errors
+        are raised.
         """
         return await self._request(calls.bash(command, options))
 

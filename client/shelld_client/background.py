@@ -33,7 +33,7 @@ async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
     from trio import open_nursery  # noqa: PLC0415 - an extra of anyio's
     from trio.lowlevel import enable_ki_protection  # noqa: PLC0415
 
-    # An anyio task group would run unprotected steps of its own in each task.
+    # A task group of anyio would run its own steps unprotected in each task.
     async with open_nursery() as nursery:
         for work in works:
             nursery.start_soon(enable_ki_protection(work))

@@ -53,8 +53,8 @@ class BashOptions(TypedDict, total=False):
 
     `idle_timeout` is the longest time without output, in milliseconds, 1,000 to 3,600,000. `env` is
     applied on top of the session's environment; None removes a variable. `stdin` is the command's
-    input; by default it reads end of file. `session=None` runs the command outside all sessions.
-    `tty` runs it in a terminal of `rows` and `cols`; `open_stdin` leaves its input open.
+    input; by default the command reads end of file. `session=None` runs the command outside all
+    sessions. `tty` runs it in a terminal of `rows` and `cols`; `open_stdin` leaves its input open.
     """
 
     description: str | None
@@ -74,9 +74,9 @@ class BashOptions(TypedDict, total=False):
 class ScreenOptions(TypedDict, total=False):
     """Options of a look at a terminal's screen.
 
-    `wait` (up to 600,000 ms) waits for `until`: "stable", a screen that has not changed for
-    `quiet_ms`, or "change", a version after `since`. With `since`, only the rows are returned that
-    have changed after that version. `scrollback` adds up to 10,000 lines above the screen.
+    `wait` (up to 600,000 ms) waits for `until`. "stable" is a screen that has not changed for
+    `quiet_ms`; "change" is a version after `since`. With `since`, only the rows that have changed
+    after that version are returned. `scrollback` adds up to 10,000 lines above the screen.
     """
 
     wait: int
@@ -87,7 +87,7 @@ class ScreenOptions(TypedDict, total=False):
 
 
 class InputOptions(TypedDict, total=False):
-    """Options of a write to a shell's input. What is given is written in this order.
+    """Options of a write to a shell's input. The given parts are written in this order.
 
     `keys` are keys by the names of tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof`
     ends the input. With `secret`, nothing is written while the terminal shows what is typed. With

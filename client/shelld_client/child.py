@@ -38,7 +38,7 @@ EXIT_POLL_S: Final = 0.02
 # How long to wait for the end of stdout after the daemon has closed its input, and for the exit
 # code after the end of stdout.
 POST_MORTEM_S: Final = 1.0
-# How long to wait then for the end of stderr.
+# How long to wait for the end of stderr after that.
 LAST_WORDS_S: Final = 0.2
 
 # The capacity of a pipe. A larger buffer would be a large allocation for each answer.

@@ -154,7 +154,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
             if not (pending.answered.is_set() and is_cancelled and _comes_again()):
                 raise
-            # The answer was there first, and what it holds would be lost: output counts as read.
+            # The answer came before the cancellation. Do not lose its output, which counts as read.
         if isinstance(pending.answer, ShellError):
             raise pending.answer
         return call.decode(pending.answer)

@@ -98,7 +98,7 @@ _decoder: Final = msgspec.json.Decoder(_Message)
 
 class _Pending(NamedTuple, Generic[T]):
     call: T
-    # Bytes of its message.
+    # The size of its message in bytes.
     size: int
 
 
@@ -215,8 +215,8 @@ class Connection(Generic[T]):
     def _without_answer(self, event: FrameError) -> Iterator[tuple[T, ShellError]]:
         """Yield the call whose answer could not be received, if it is still pending.
 
-        Raises `ProtocolError` if the data does not begin like a daemon's answer, with an id: then
-        it is not a message, or nobody knows which call waits for it.
+        Raises `ProtocolError` if the data does not begin like a daemon's answer, with an id. Such
+        data is not a message, or nobody knows which call waits for it.
         """
         start = _ANSWER_START.match(self._frames.refused_head)
         if event is FrameError.BAD_HEADER or start is None:
@@ -361,7 +361,7 @@ def _decode(data: bytes) -> _Message | None:
 
 
 def _without_secret(method: str, params: dict[str, Any], request_id: int) -> bytes:
-    """Return the request to log, if what it writes must not get into a log; b"" otherwise."""
+    """Return the request without its secret input, for the log; b"" if the input is not secret."""
     if not params.get("secret"):
         return b""
     shown = {name: value for name, value in params.items() if name not in _WRITTEN}

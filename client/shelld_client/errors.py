@@ -145,7 +145,7 @@ class StdinClosed(ShellError):
 
 
 class NotPossible(ShellError):
-    """The shell is not of the kind that is needed; `what` says for what. Nothing was done."""
+    """The shell cannot do what was asked; `what` names it. Nothing was done."""
 
     @property
     def what(self) -> str | None:
@@ -209,5 +209,5 @@ def error_from_wire(code: int, message: str, data: Any) -> ShellError:
 
 
 def refused_here(error: RpcError) -> InvalidParams:
-    """Return, without making the call, the exception for the daemon's `error`."""
+    """Return the exception that the daemon's `error` would become if the call were made."""
     return InvalidParams(error.message, code=error.kind.code, data=error.data)

@@ -99,7 +99,8 @@ class Methods:
     def bash(self, command: str, **options: Any) -> BashResult | BackgroundResult | DryRunResult:
         """Run a command; see `BashOptions` for the other options.
 
-        A failing command is a result. `CommandTimedOut`, `SpawnFailed` and the others are raised.
+        A command that fails still has a result. `CommandTimedOut`, `SpawnFailed` and other errors
+        are raised.
         """
         return self._request(calls.bash(command, options))
 

@@ -1,10 +1,11 @@
 """The daemon's streams without an event loop: one thread starts, serves and ends the daemon.
 
-The thread owns the process and the pipes; other threads hand it bytes and wait for its end. No
-KeyboardInterrupt can interrupt this work, because Python raises it only in the main thread.
+The thread owns the process and the pipes. Other threads hand it bytes, and wait for the daemon's
+end. No KeyboardInterrupt can interrupt this work, because Python raises it only in the main thread.
 
 Nothing here waits for a lock. A finaliser or a signal handler may call anything here while its
-thread is in the middle of a call. It does not wait where it could wait for ever: see `may_wait`.
+thread is in the middle of another call. The new call does not wait where it could wait for ever:
+see `may_wait`.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Pump:
         self._unwritten = memoryview(b"")
         self._haste: Haste | None = None
         self._error: ProtocolError | None = None
-        # By descriptor: the events to wait for, and the action to run then.
+        # For each descriptor, the events to wait for, and the action to run at one of them.
         self._actions: dict[int, tuple[int, Callable[[], None]]] = {}
         self._sources = select.poll()
         self._wakeup: Wakeup | None = None
@@ -318,7 +319,8 @@ class Pump:
 def _forget_thread() -> None:
     """Remove the entry that `threading.current_thread` made for this thread.
 
-    A finaliser that logs causes it. Before Python 3.13, `threading` keeps it after the thread ends.
+    A finaliser that logs creates the entry. Before Python 3.13, `threading` keeps it after the
+    thread ends.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 

@@ -1,12 +1,12 @@
 """``shelld`` and ``python -m shelld``.
 
-``shelld explain COMMAND ...``, ``shelld doctor`` and ``shelld mcp-config HOST`` are programs of
-their own; see `explain`, `doctor` and `mcp_config`.
+``shelld explain COMMAND ...``, ``shelld doctor`` and ``shelld mcp-config HOST`` are separate
+programs: see `explain`, `doctor` and `mcp_config`.
 
-Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone;
-2 for arguments, files or streams that cannot be used, or if the system has no room for a process
-or thread of the daemon; 3 if answers could not be written: the disk is full, or the
-client did not read them in time; 130 if a subcommand was interrupted.
+Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone; 2
+for arguments, files or streams that cannot be used, or if the system has no room for a process or
+thread of the daemon; 3 if answers could not be written, because the disk was full or the client did
+not read them in time; 130 if a subcommand was interrupted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 def main() -> int:
-    # Off during the imports: collections would take a tenth of the start-up time.
+    # Off during the imports: garbage collection would take a tenth of the start-up time.
     gc.disable()
     try:
         return _run()
@@ -63,7 +63,8 @@ def _run() -> int:
             return mcp_config(arguments)
         case _:
             pass
-    # Until the event loop takes the signals over. No request was read yet, so none needs an answer.
+    # For the time until the event loop handles these signals. No request has been read by then, so
+    # none needs an answer.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end_quietly)
     options = parse_options(sys.argv[1:])
@@ -75,7 +76,7 @@ def _run() -> int:
 
 
 def _end_quietly(_number: int, _frame: FrameType | None) -> None:
-    """End at once. The keeper ends with us."""
+    """End at once. The keeper ends with this process."""
     os._exit(0)
 
 
@@ -83,7 +84,8 @@ def _start(options: Options, streams: tuple[int, int]) -> int:
     undo_locale_coercion()
     # A parent may have blocked the very signals that are to stop us.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # This process adopts the orphans of keeper and runners, whatever a command does to those.
+    # As a subreaper, this process adopts the orphans of the keeper and the runners, whatever a
+    # command does to the keeper and the runners.
     adopts = options.containment != "process-group" and become_subreaper()
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:
@@ -130,7 +132,7 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
             return refuse(f"cannot write the audit log: {error.strerror}")
-    # Perhaps nobody reads it, so it must not block.
+    # Perhaps nobody reads stderr, so this write must not block.
     write_without_waiting(2, greeting_for(streams[0]).encode())
     return run(options, streams, pool, audit, policy)
 

@@ -1,7 +1,7 @@
 """The daemon's life: build the parts, wait for a reason to stop, and stop.
 
 Every stage of the stop has a deadline, and starts even if the previous one failed. The runners
-finish the job: they see end of file when the daemon ends, and kill the commands that they guard.
+finish the job: they see end of file when the daemon ends, and kill their commands.
 """
 
 from __future__ import annotations
@@ -42,21 +42,22 @@ from shelld.shells.shell import Shell
 
 logger = logging.getLogger("shelld.app")
 
-# What ends the daemon. A second one cuts the stop short.
+# The signals that stop the daemon. A second one cuts the stop short.
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Time for requests in flight to end by themselves after the last read.
 DRAIN_S: Final = 0.5
 # Then the shells that still run get SIGTERM, and SIGKILL after this time.
 STOP_GRACE_MS: Final = 500
-# Time for all of them to be dead: the grace period, plus some for each shell.
+# Time until all of these shells must be dead: the grace period, plus some for each shell.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
-# Time for the client to read the last answers: at least this, or the rest of STOP_S. The whole stop
-# takes under 2 s, because MCP hosts then send SIGKILL.
+# Time for the client to read the last answers: the rest of STOP_S, but at least this. The whole
+# stop takes under 2 s, because MCP hosts send SIGKILL after that time.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
-# Time for threads to end after the event loop. Some, such as a search by RE2, cannot be stopped.
+# Time for threads to end after the event loop has ended. Some, such as a search by RE2, cannot be
+# stopped.
 THREADS_S: Final = 0.3
 # The exit code if answers could not be written, although the client may still be there.
 STDOUT_FAILED: Final = 3
@@ -84,13 +85,14 @@ def run(
         exit_code = anyio.run(_run, options, streams, pool, audit, policy)
         _ignore_signals()
     except OSError as error:
-        # Only the start raises a bare OSError. Tasks raise exception groups, or report their
-        # errors.
+        # Only the start of the event loop raises a bare OSError. Tasks raise exception groups, or
+        # report their errors.
         raise StartupError(f"cannot start an event loop: {error.strerror}") from error
     except StartupError:
         raise
     except BaseException:
-        # For example, no memory for the loop itself. Nothing can stop its threads any more.
+        # For example, there was no memory for the event loop itself. Nothing can stop its threads
+        # any more.
         faults.report("the event loop")
         _end_process(pool, LOOP_FAILED)
     # The interpreter does not wait for daemon threads.
@@ -107,7 +109,8 @@ def run(
 def _try_descriptors() -> None:
     """Open and close the descriptors that an event loop opens first. Raises OSError.
 
-    If asyncio runs out of descriptors half way, it also prints a traceback later.
+    Without this check, asyncio might run out of descriptors half way. It would then also print a
+    traceback later.
     """
     with selectors.DefaultSelector():
         for end in socket.socketpair():
@@ -250,7 +253,7 @@ async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
 
 
 async def _watch_children(pool: RunnerPool) -> None:
-    """Tell the pool when a child ends or stops: a keeper, or an orphan of one."""
+    """Tell the pool when a child ends or stops. The child is a keeper, or an orphan of one."""
     with received(signal.SIGCHLD) as arrivals:
         while True:
             next_ms = pool.clean_up()
@@ -265,7 +268,7 @@ async def watch_process(pid: int, reading: anyio.CancelScope) -> None:
             await _end_of(pid)
             break
         except (AttributeError, OSError):
-            # The system has no pidfd_open (an old kernel, a sandbox), or descriptors are short.
+            # The system has no pidfd_open (an old kernel, a sandbox), or no descriptor is free.
             await anyio.sleep(PARENT_POLL_S)
     reading.cancel()
 
@@ -276,7 +279,7 @@ def _is_there(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        # It belongs to another user.
+        # The process belongs to another user.
         pass
     return True
 

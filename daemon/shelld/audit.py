@@ -5,8 +5,8 @@ It never holds output, input or values of the environment.
 Owns the log file and its rotation: at `max_bytes`, FILE becomes FILE.1, and so on to FILE.3.
 Creates files with mode 0600. FILE may also be a device, or a FIFO with a reader; it never rotates
 or changes those. A line that cannot be written at once is lost with a warning; it never fails or
-delays a command. A line that was cut short stays on a line of its own. If FILE cannot be rotated,
-it grows.
+delays a command. After a line that was cut short, the next one begins on a new line. If FILE cannot
+be rotated, it grows.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class AuditLog:
         """Append a line. Raises OSError if it cannot be written whole."""
         view = memoryview(line)
         while view:
-            # After a short write, writing the rest raises the reason.
+            # After a short write, writing the rest raises the error that caused it.
             written = os.write(self._descriptor, view)
             self._size += written
             view = view[written:]
@@ -156,13 +156,13 @@ class AuditLog:
 
     def _rotate(self) -> None:
         try:
-            # Hold the lock until the old file is closed. Do not wait for it: its holder rotates for
-            # all.
+            # Hold the lock until the old file is closed. Do not wait for it: the daemon that holds
+            # it rotates the log for all.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
         except OSError:
-            # Without locks, daemons do not notice each other.
+            # Without locks, a daemon cannot notice that another one is rotating the log.
             pass
         try:
             self._begin_new_file()
@@ -173,8 +173,8 @@ class AuditLog:
             self._cannot_rotate = True
 
     def _begin_new_file(self) -> None:
-        # FILE is missing if the last attempt could not open a new one, and something else may have
-        # taken its name. Then the old files stay.
+        # FILE is missing if the last attempt could not open a new file. Something else may have
+        # taken its name since. In both cases, the old files stay.
         for number in range(OLD_FILES, 0, -1) if self._is_at_its_path() else ():
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):

@@ -43,7 +43,7 @@ def routes(toolbox: Toolbox) -> Mapping[str, Method]:
         "call_tool": as_method(wire.CallToolParams, toolbox.call_tool),
         "server_info": as_method(wire.NoParams, server_info),
         "rpc.discover": as_method(wire.NoParams, discover),
-        # MCP's; `ping` is everybody's.
+        # The methods of MCP. Any client may call `ping`.
         "ping": as_method(mcp.PingParams, hosts.ping),
         "initialize": as_method(mcp.InitializeParams, hosts.initialize),
         "server/discover": as_method(mcp.McpParams, hosts.discover),

@@ -13,7 +13,7 @@
 ;;
 ;;   M-x shelld-run     run a command, and show what it wrote and how it ended
 ;;   M-x shelld-follow  run one in the background, and show what it writes
-;;   C-c C-c            in its buffer: end it, with everything it has started
+;;   C-c C-c            in its buffer: end it and everything it has started
 
 ;;; Code:
 

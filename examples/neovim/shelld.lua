@@ -5,7 +5,7 @@
 --
 --   :Shelld make -j4          run it, and show what it wrote and how it ended
 --   :ShelldFollow npm run dev run it in the background, and show what it writes as it comes
---   :ShelldKill               in its buffer: end it, with everything it has started
+--   :ShelldKill               in its buffer: end it and everything it has started
 --
 -- It speaks to the daemon with the client that Neovim has for language servers. Commands share one
 -- session, as in a terminal: `:Shelld cd build` also applies to the next one. All of them end with

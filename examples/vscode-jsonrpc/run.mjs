@@ -12,7 +12,7 @@ import rpc from "vscode-jsonrpc/node";
 const command = process.argv[2] ?? "echo hello";
 const [program, ...args] = (process.env.SHELLD ?? "shelld").split(" ");
 
-// --clientProcessId: if this process is killed, the daemon ends, with everything it runs.
+// --clientProcessId: if this process is killed, the daemon ends, and so does everything it runs.
 const daemon = spawn(program, [...args, "--stdio", `--clientProcessId=${process.pid}`], {
   stdio: ["pipe", "pipe", "inherit"],
 });

@@ -16,7 +16,7 @@ Invariants:
 * Each byte is searched for a line end only once, however small the pieces it arrives in.
 * What a stream yields does not depend on the pieces in which it arrives.
 * After a wrong Content-Length, at most the next message is lost as well: a header is also found
-  right behind a body.
+  right after a body.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 MAX_HEADER_LINE_BYTES: Final = 4096
 _HEADER_END_BYTES: Final = 100
 
-# The rest of a body may precede it, if the stated length was too small.
+# The rest of a body may precede the header, if the stated length was too small.
 _LENGTH_HEADER: Final = re.compile(
     rb"(?:.*[\]}])?[ \t]*content-length[ \t]*:(.*)", re.IGNORECASE | re.DOTALL
 )
@@ -93,9 +93,9 @@ class FrameReader:
         self._buffer = bytearray()
         self._searched = 0
         self._eof = False
-        # Lines: dropping the rest of a line that is too long.
+        # Lines: whether to drop the rest of a line that is too long.
         self._skipping_line = False
-        # Content-Length: bytes left to drop of a body that is too long.
+        # Content-Length: how many bytes of a body that is too long are still to be dropped.
         self._skip_bytes = 0
         # Content-Length: the length of the body; set at the end of the header section.
         self._body_length: int | None = None
@@ -108,8 +108,8 @@ class FrameReader:
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, any number of them.
 
-        If memory is short, drop the unfinished message to free some. Raises MemoryError, and takes
-        nothing, if there is none to drop.
+        If memory is short, drop the unfinished message to free some. If there is none to drop,
+        takes nothing and raises MemoryError.
         """
         try:
             self._buffer += data

@@ -21,7 +21,8 @@ from shelld_protocol.errors import RpcError, internal_error, invalid_request, pa
 
 NULL_ID: Final = b"null"
 
-# What `encode_request` writes first. An id without escapes is its own JSON text.
+# The beginning of a request, as `encode_request` writes it. An id without escapes is its own JSON
+# text.
 _ID_AT_START: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*'
     rb'(-?(?:0|[1-9]\d{0,17})|"[ !#-\[\]-~]*")\s*,\s*"method"\s*:'
@@ -82,7 +83,7 @@ _BLANK: Final = b" \t\r\n"
 
 # msgspec and Python recurse at every level of nesting, under one limit that includes the calling
 # frames (1,000 by default). Refuse a message if any code that later decodes or encodes a part of it
-# would have fewer levels than this.
+# would have fewer levels left than this.
 _RESERVED_LEVELS: Final = 500
 # The nesting that every daemon accepts, including the message's own object. Some accept more,
 # depending on their Python and stack; a client that stays within this is never refused for depth.
@@ -116,7 +117,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def id_at_start(data: bytes) -> bytes:
-    """Return the id of a message that cannot be decoded, as JSON text; null if it comes later."""
+    """Return the id at the start of an undecodable message, as JSON text; null if none is there."""
     start = _ID_AT_START.match(data)
     return NULL_ID if start is None else start[1]
 
@@ -148,7 +149,8 @@ def _check_depth(data: bytes) -> None:
 
 def _decode_single(data: bytes) -> Single:
     if data[:1] != b"{":
-        # Outside a batch, `data` may not be JSON at all; that raises and becomes a parse error.
+        # Outside a batch, `data` can be something other than JSON. Then this raises, and the answer
+        # is a parse error.
         msgspec.json.decode(data, type=Raw)
         return Invalid(invalid_request("a request must be an object"))
     envelope = _envelope_decoder.decode(data)
@@ -166,7 +168,7 @@ def _decode_single(data: bytes) -> Single:
 
 
 def _is_version(text: bytes) -> bool:
-    # The second form handles escapes.
+    # The second comparison handles escapes.
     return text == b'"2.0"' or (text[:1] == b'"' and decode(text, _string_decoder) == "2.0")
 
 
@@ -235,7 +237,7 @@ def encode_request(
     """
     message: dict[str, Any] = {"jsonrpc": "2.0"}
     if request_id is not None:
-        # Early, so that `id_at_start` finds it.
+        # The id comes early, so that `id_at_start` finds it.
         message["id"] = request_id
     message |= {"method": method, "params": params}
     return encode(message, msgspec.json.Encoder(enc_hook=convert))

@@ -1,7 +1,7 @@
 """Describe the fields of a params Struct as parameters: name, type, limits, default.
 
-Pure. A Struct defines what a method or a tool takes. Validation, schemas and the texts for models
-are all derived from it here, so that they cannot drift apart.
+Pure. A Struct defines the parameters of a method or a tool. Validation, schemas and the
+descriptions for models are all derived from the Struct here, so that they cannot drift apart.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from shelld_protocol.tools import JsonType, ToolParameter
 class Parameter(NamedTuple):
     """One parameter. `model` holds all that JSON Schema can express without null.
 
-    `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: it is an array
-    of strings, or an object whose members are strings or null. `struct`: it is an object with the
-    members of that Struct.
+    `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: the value is an
+    object whose members are strings or null. `struct`: the value is an object with the members of
+    that Struct.
     """
 
     model: ToolParameter
@@ -64,8 +64,10 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         case inspect.IntType() | inspect.FloatType():
             limits = {"minimum": info.ge, "maximum": info.le}
         case inspect.LiteralType():
-            # From the annotation, because msgspec.inspect sorts them.
+            # Taken from the annotation, because msgspec.inspect sorts the choices.
             limits = {"enum": list(_literal_choices(field.type))}
+        case inspect.ListType(item_type=inspect.StrType()):
+            limits = {"items": {"type": "string"}}
         case _:
             pass
     model = ToolParameter(
@@ -76,8 +78,8 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         default=default,
         **limits,
     )
-    holds_strings = isinstance(info, inspect.ListType) or (
-        isinstance(info, inspect.DictType) and not isinstance(info.value_type, inspect.AnyType)
+    holds_strings = isinstance(info, inspect.DictType) and not isinstance(
+        info.value_type, inspect.AnyType
     )
     struct = None
     if isinstance(info, inspect.StructType):

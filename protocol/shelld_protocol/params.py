@@ -1,8 +1,8 @@
 """Decode the JSON of ``params`` into the method's Struct, or raise an error that names the problem.
 
 The fast path is one msgspec decode. If that fails, each value is checked, to accept what the
-protocol tolerates (positional params, null for absent, 2000.0 for 2000, aliases) and to write the
-message of the -32602. msgspec's own error texts are never parsed or passed on.
+protocol tolerates (positional params, null for an absent value, 2000.0 for 2000, aliases) and to
+write the message of the error (-32602). msgspec's own error texts are never parsed or passed on.
 """
 
 from __future__ import annotations
@@ -100,10 +100,7 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
     if parameter.struct is not None:
         return _decode_leniently(parameter.struct, raw, f"{name}.")
     if parameter.holds_strings:
-        is_object = model.type == "object"
-        members = cast("dict[str, Any]", value).values() if is_object else cast("list[Any]", value)
-        for member in members:
-            if not (isinstance(member, str) or (is_object and member is None)):
-                sentence = f"Invalid type for {name}: expected {model.type} of strings"
-                raise invalid_params(sentence, name)
+        for member in cast("dict[str, Any]", value).values():
+            if not (isinstance(member, str) or member is None):
+                raise invalid_params(f"Invalid type for {name}: expected object of strings", name)
     return value

@@ -1,5 +1,7 @@
-"""JSON Schema: the OpenRPC document, made from the Structs of `methods`; and tool definitions in
-each provider's format.
+"""JSON Schemas of the methods and the tools.
+
+Makes the OpenRPC document from the Structs of `methods`, and tool definitions in each provider's
+format.
 
 Pure, and off every hot path: nothing imports this module before the first request for a schema.
 
@@ -48,7 +50,7 @@ def openrpc_document(version: str) -> dict[str, Any]:
             }
         )
     for params_type in params:
-        # Expanded above; nothing refers to it.
+        # Its members are expanded above, and nothing refers to the schema itself.
         components.pop(params_type.__name__, None)
     errors = {kind.value: {"code": kind.code, "message": kind.value} for kind in ErrorKind}
     return {

@@ -4,8 +4,9 @@ Params keep the names that models know (snake_case). Result members are camelCas
 snake_case in Python; an id has the same name in both directions. Every duration is in milliseconds,
 every size and offset in bytes.
 
-A client may send null for a parameter whose type does not admit None; it then counts as absent.
-Where the type admits None and the default is another value (`session`), null is a distinct value.
+A client may send null for a parameter whose type does not admit None. The parameter then counts as
+absent. Where the type admits None and the default is another value (`session`), null is a distinct
+value.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ Leftover: TypeAlias = Annotated[
     list[int],
     Meta(
         description="Pids of leftover processes, after the command has ended. Empty once the last "
-        "one has ended; until then as of the last look."
+        "one has ended. Until then, the list is as of the last look."
     ),
 ]
 Reason: TypeAlias = Annotated[
@@ -137,7 +138,7 @@ StateReason: TypeAlias = Annotated[
 ]
 SpoolError: TypeAlias = Annotated[
     str | None,
-    Meta(description="Name of the errno that caused the loss of output within the limits."),
+    Meta(description="Name of the errno that caused output within the limits to be lost."),
 ]
 GuardWarning: TypeAlias = Annotated[
     str | None, Meta(description="With --guard warn, why the guard would have blocked the command.")

@@ -1,14 +1,15 @@
 """The types of the tool layer: parameters, results, and execution context.
 
 Pure values. Only `ToolParameter` knows a parameter's JSON Schema, the values that it accepts, and
-the message for a value that it rejects. The methods of the wire are validated with the same
+the message for a value that it rejects. Invalid params of a method on the wire get the same
 messages.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from shelld_protocol.encoding import encode
 
 JsonType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
 
-_PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
+_PYTHON_TYPES: Final[dict[JsonType, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
@@ -104,12 +105,17 @@ class ToolParameter(Struct, frozen=True):
 
         As in JSON, a boolean is not a number, and 2000.0 is an integer.
         """
-        if not self._has_type(value):
+        if not _has_type(self.type, value):
             return f"Invalid type for {self.name}: expected {self.type}"
         if self.enum is not None and value not in self.enum:
             return f"Invalid value for {self.name}: must be one of {self.enum}"
+        if isinstance(value, (list, tuple)):
+            return self._problem_with_items(cast("Sequence[object]", value))
         if isinstance(value, str):
             return self._problem_with_length(len(value))
+        return self._problem_with_number(value)
+
+    def _problem_with_number(self, value: Any) -> str | None:
         if self.minimum is not None and value < self.minimum:
             return f"Value for {self.name} is below minimum: {self.minimum}"
         if self.maximum is not None and value > self.maximum:
@@ -123,12 +129,21 @@ class ToolParameter(Struct, frozen=True):
             return f"Value for {self.name} exceeds maximum length: {self.max_length}"
         return None
 
-    def _has_type(self, value: Any) -> bool:
-        if isinstance(value, bool):
-            return self.type == "boolean"
-        if self.type == "integer" and isinstance(value, float):
-            return value.is_integer()
-        return isinstance(value, _PYTHON_TYPES[self.type])
+    def _problem_with_items(self, items: Sequence[object]) -> str | None:
+        """Check the type of items, if `items` names one. Models often send a wrong one."""
+        wanted = (self.items or {}).get("type")
+        for known in _PYTHON_TYPES:
+            if known == wanted and not all(_has_type(known, item) for item in items):
+                return f"Invalid type for {self.name}: expected array of {known}s"
+        return None
+
+
+def _has_type(wanted: JsonType, value: object) -> bool:
+    if isinstance(value, bool):
+        return wanted == "boolean"
+    if wanted == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _PYTHON_TYPES[wanted])
 
 
 class ToolResult(Struct):

@@ -4,8 +4,8 @@ import pytest
 
 from both_clients import Spawn, spawn_of
 
-# A hanging test may block in a thread, or in an event loop that no exception can end, so this
-# method ends the process.
+# A hanging test may block in a thread, or in an event loop that no exception can end. The timeout
+# method "thread" ends the whole process.
 ENDS = pytest.mark.timeout(method="thread")
 
 

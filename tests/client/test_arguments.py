@@ -29,7 +29,7 @@ def anyio_backend(kind: str) -> str:
 
 @pytest.fixture(scope="module")
 async def shell(kind: str) -> AsyncIterator[Shell]:
-    """A client that the tests share: what it refuses must not change it."""
+    """A client that the tests share: refusing arguments must not change its state."""
     async with spawn_of(kind)() as client:
         yield client
 
@@ -140,7 +140,7 @@ TEXTS: dict[str, Ask] = {
 async def test_a_lone_surrogate_is_invalid_params(shell: Shell) -> None:
     for parameter, ask in TEXTS.items():
         with pytest.raises(InvalidParams) as refused:
-            # Names of files that are not UTF-8 look like this.
+            # File names that are not valid UTF-8 look like this.
             await ask(shell, "x\udcff")
         assert refused.value.parameter == parameter
         assert (

@@ -162,7 +162,7 @@ async def test_a_daemon_may_be_behind_any_prefix() -> None:
 
 
 class CancelAtAnswer(logging.Handler):
-    """Cancels `scope` when a read's answer has arrived, before its caller runs."""
+    """Cancels `scope` when a read's answer has arrived, before the caller of the read runs."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         super().__init__()
@@ -319,7 +319,7 @@ async def test_nested_send_mixes_no_messages(monkeypatch: pytest.MonkeyPatch) ->
         if descriptor != child.stdin.fileno():
             return write(descriptor, data)
         size = write(descriptor, bytes(data[:2]))
-        # A finaliser that cancels a call does this.
+        # A finaliser that cancels a call sends a message like this.
         while within:
             transport.send(within.pop())
         return size
@@ -349,7 +349,7 @@ async def test_message_sent_while_outbox_empties_is_written(
         return write(descriptor, bytes(data[:2]) if descriptor == child.stdin.fileno() else data)
 
     def send_within() -> anyio.Event:
-        # A finaliser that cancels a call does this.
+        # A finaliser that cancels a call sends a message like this.
         if within:
             transport.send(within.pop())
         return new_event()

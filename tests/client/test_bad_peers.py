@@ -150,7 +150,7 @@ async def test_leaving_a_peer_that_takes_no_signals_returns(
     monkeypatch.setattr("shelld_client.child.BLOCKED_S", 0.1)
 
     def refuse(process: subprocess.Popen[bytes], number: int) -> None:
-        # This happens for a process that has changed its user.
+        # Signals to a process that has changed its user fail like this.
         refused.append((process, number))
         raise PermissionError
 

@@ -33,9 +33,8 @@ def interrupts_are_exceptions() -> Iterator[None]:
 class Interrupter:
     """Sends SIGINT to this thread at the n-th interpreter step in the client's code.
 
-    It only marks the signal as received, like the C handler. The interpreter raises
-    KeyboardInterrupt
-    where it next checks for signals, which is not everywhere.
+    Like the C handler, it only marks the signal as received. The interpreter raises
+    KeyboardInterrupt when it next checks for signals, and it does not check at every step.
     """
 
     def __init__(self, step: int) -> None:
@@ -168,8 +167,8 @@ def test_trio_interrupts_reach_the_main_task(size: int) -> None:
 def main_thread_sleeps() -> bool:
     """Return whether the main thread sleeps in code outside this file.
 
-    Python loses the effect of a signal just before a blocking system call; the next signal ends the
-    call.
+    A signal that arrives just before a blocking system call does not interrupt the call. Only the
+    next signal does.
     """
     main = threading.main_thread()
     assert main.ident is not None

@@ -1,4 +1,4 @@
-"""Calls whose message exceeds the daemon's limit fail, and affect nothing else."""
+"""A call whose message exceeds the daemon's limit fails, and affects nothing else."""
 
 from __future__ import annotations
 

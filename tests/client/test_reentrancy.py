@@ -21,7 +21,7 @@ from support import in_threads, is_alive, wait_for
 pytestmark = pytest.mark.timeout(method="thread")
 
 
-# Parts of the paths of code that a client runs.
+# Code that a client runs: files whose paths contain one of these.
 TRACED = ("shelld_client", "shelld_protocol", "/threading.py")
 
 
@@ -350,7 +350,7 @@ def test_a_closed_wakeup_writes_to_no_other_file() -> None:
 
         def close(wakeup: Wakeup = wakeup, others: list[int] = others) -> None:
             wakeup.close()
-            # These may reuse the numbers of the closed descriptors.
+            # The new pipes may reuse the numbers of the closed descriptors.
             others.extend(os.pipe())
             os.set_blocking(others[0], False)
 

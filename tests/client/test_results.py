@@ -1,4 +1,4 @@
-"""Results of a daemon that is newer, or reports less, than this client expects."""
+"""Results of a daemon that is newer than this client expects, or that reports less."""
 
 from __future__ import annotations
 

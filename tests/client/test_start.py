@@ -227,7 +227,7 @@ async def test_leaving_before_entering_is_a_runtime_error(kind: str) -> None:
 
 
 async def test_lost_exit_code_stays_unknown(spawn: Spawn) -> None:
-    # The kernel then reaps children and keeps no status.
+    # With this setting, the kernel reaps children and keeps no exit status.
     handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         async with spawn(peer("read -r; exit 3")) as shell:

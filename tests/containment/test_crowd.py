@@ -42,7 +42,7 @@ def limited() -> Iterator[Path]:
     (cgroup / "pids.max").write_text(str(MOST))
     assert (cgroup / "pids.max").read_text().strip() == str(MOST)
     yield cgroup
-    # Allow no more forks, then kill what a failed test left.
+    # Allow no more forks, then kill the processes that a failed test left.
     (cgroup / "pids.max").write_text("0")
     for pid in (cgroup / "cgroup.procs").read_text().split():
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""A call in the keeper or a runner fails once: every request is answered, nothing is left."""
+"""A call in the keeper or a runner fails once; every request is answered, and nothing is left."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ TABLE: list[tuple[str, str, list[str]]] = [
 
 
 def use_everything(daemon: RawDaemon, directory: Path) -> None:
-    """Start, leave processes behind, kill, and lose a runner: every request must be answered."""
+    """Run, kill and lose commands that leave processes behind. Every request must be answered."""
     # Kill the idle runners, so that new ones are needed.
     for keeper in children(daemon.pid):
         for runner in children(keeper):

@@ -25,7 +25,7 @@ from support import (
     wait_for,
 )
 
-# Waits a shorter time for the keeper to fork a runner.
+# This daemon waits a shorter time for the keeper to fork a runner.
 HASTY_DAEMON = altered_daemon({"shelld.shells.life.START_TIMEOUT_S": 5})
 
 
@@ -131,7 +131,7 @@ def test_killed_keeper_is_replaced(daemon: RawDaemon) -> None:
 
 def test_failing_keeper_is_not_restarted_endlessly(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    # It also writes more to stderr than a pipe holds.
+    # This keeper also writes more to stderr than a pipe holds.
     boot = f"import os; open({str(starts)!r}, 'a').write('x'); os.write(2, bytes(1 << 20)); [][0]"
     # Every keeper counts as short-lived, however slow the machine is.
     command = altered_daemon(
@@ -150,7 +150,7 @@ def test_failing_keeper_is_not_restarted_endlessly(tmp_path: Path) -> None:
 def test_repeatedly_killed_keeper_stops_no_command(daemon: RawDaemon) -> None:
     for number in range(10):
         for pid in children(daemon.pid):
-            # The daemon's children may include, or have just included, runners of a dead keeper.
+            # A child may also be a runner of a dead keeper, or may just have ended.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if Path(f"/proc/{pid}/comm").read_text() == "shelld-keeper\n":
                     os.kill(pid, signal.SIGKILL)
@@ -216,7 +216,7 @@ def test_stopped_helpers_of_a_killed_daemon_leave_nothing(mechanism: str, keeper
 
 
 def kill_all(pids: list[int]) -> None:
-    """Kill with SIGKILL what a failed test has left."""
+    """Send SIGKILL to the processes that a failed test has left."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -291,7 +291,7 @@ def test_keeper_traced_by_a_command_is_replaced(mechanism: str) -> None:
         told = daemon.call("bash_output", {"bash_id": tracer, "wait": 20_000})["stdout"]
         if told != "stopped":
             pytest.skip(f"no debugger may be attached: {told}")
-        # More commands at once than idle runners, so that the keeper has to fork some.
+        # There are more commands than idle runners, so the keeper has to fork more runners.
         requests = [daemon.request("bash", {"command": "sleep 0.1"}) for _ in range(10)]
         for request_id in requests:
             answer = daemon.answer(request_id)

@@ -1,4 +1,4 @@
-"""Limits of the daemon's helpers that are lowered while they run, and then raised again."""
+"""Lower the limits of the daemon's helpers while they run, and then raise them again."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def test_a_keeper_without_descriptors_gets_them_back(mechanism: str) -> None:
 
 
 def test_environment_is_refused_without_descriptors() -> None:
-    # This does not fit into a message. The daemon sends it as a file, whose descriptor the runner
-    # cannot receive.
+    # This environment does not fit into a message. The daemon sends it as a file, and the runner
+    # cannot receive the descriptor of that file.
     env = {f"NAME_{number}": "x" * 1000 for number in range(100)}
     with raw_daemon("--spare-shells", "0") as daemon:
         daemon.bash("true")

@@ -1,8 +1,9 @@
 """Every way to hide, times every way to end: nothing may be left.
 
-Shapes are the ways in which a command hides, endings the ways in which it ends. An oracle that the
-processes cannot evade (see `oracles`) decides. The test asks it at the moment at which the daemon
-reports the end, or, if the daemon is killed, within two seconds.
+A *shape* is a way in which a command hides, and an *ending* is a way in which it ends. An oracle
+that the processes cannot evade (see `oracles`) tells whether any are left. The test asks the oracle
+as soon as the daemon reports the end. If the daemon is killed, nothing may be left after two
+seconds.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def described(pids: set[int]) -> str:
     return subprocess.run(listing, capture_output=True, text=True, check=False).stdout
 
 
-# With a cgroup per runner, `make test` runs only the shapes for which it makes a difference.
+# With a cgroup per runner, `make test` runs only the shapes for which the cgroup matters.
 SHAPES_FOR_CGROUPS = {
     "comet",
     "sixteen comets",
@@ -98,7 +99,7 @@ SHAPES_FOR_CGROUPS = {
 # `make test` tries each shape with every fifth ending, and each ending with every fifth shape.
 # `make test-long` tries the others.
 SAMPLE = 5
-# With a terminal, one fifth of those.
+# With a terminal, `make test` tries only one fifth of those.
 SAMPLE_WITH_TERMINAL = 25
 
 
@@ -165,7 +166,7 @@ def end_by_kill_shell(scene: Scene) -> None:
 
 
 def end_by_kill_of_leftovers(scene: Scene) -> None:
-    # Bash itself ends; the test then kills its leftover processes.
+    # First bash ends. Then the test kills the leftover processes.
     bash_id = scene.start()
     os.kill(scene.pid_of(bash_id), signal.SIGKILL)
     read = scene.daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})

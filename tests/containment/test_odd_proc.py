@@ -20,7 +20,7 @@ PEER = Path(__file__).parents[1] / "peers" / "leave_main_thread.py"
 
 
 def run_after(script: str, *arguments: str) -> list[str]:
-    """Return a command line that runs another in its own mount namespace, after `script`."""
+    """Return the start of a command line: run `script` and the rest in a new mount namespace."""
     prefix = ["unshare", "-m", "/bin/sh", "-c", f'{script} && shift {len(arguments)} && exec "$@"']
     prefix += ["sh", *arguments]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
@@ -51,7 +51,7 @@ class Foreign(NamedTuple):
 
 @pytest.fixture(params=["setuid", "root"])
 def foreign(request: pytest.FixtureRequest, open_directory: Path) -> Iterator[Foreign]:
-    """A program that runs as root by its effective user only, or by all its user ids."""
+    """A program that runs as root, either by its effective user id only or by all its user ids."""
     program = shutil.which("sleep" if request.param == "setuid" else "setpriv")
     if program is None or os.geteuid() != 0:
         pytest.skip("needs root, to make a program that changes its user")
@@ -76,7 +76,7 @@ def proc_option(request: pytest.FixtureRequest) -> str:
 def hidden_daemon(
     unprivileged: dict[str, Any], option: str, *args: str
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Arguments for `raw_daemon`: an ordinary user, who sees only his own processes."""
+    """Return arguments for `raw_daemon`: an ordinary user, who sees only his own processes."""
     prefix = run_after('mount -t proc -o "$1" proc /proc', option)
     become = ["setpriv", f"--reuid={unprivileged['user']}", f"--regid={unprivileged['group']}"]
     options = {name: value for name, value in unprivileged.items() if name in ("env", "cwd")}
@@ -89,7 +89,7 @@ def hidden_daemon(
 
 
 def hidden_process(daemon: RawDaemon) -> int:
-    """Return the pid of the process that sleeps as root, once it does."""
+    """Wait until a process sleeps as root; return its pid."""
     found: list[int] = []
 
     def look() -> bool:
@@ -163,7 +163,7 @@ def test_a_hidden_process_is_followed_without_subreapers(
     with leftover_of(*arguments) as (daemon, _, hidden):
         assert daemon.bash("echo next")["stdout"] == "next\n"
         os.kill(hidden, signal.SIGKILL)
-        # The process is now a child of the test, and a hidden zombie counts as alive.
+        # The process is now a child of the test. Reap it, because a hidden zombie counts as alive.
         os.waitpid(hidden, 0)
         wait_for(lambda: has_no_leftover(daemon), "an empty list")
 

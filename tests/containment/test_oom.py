@@ -1,4 +1,4 @@
-"""The result tells a command killed by the OOM killer from one killed by a signal."""
+"""The result shows whether the OOM killer or an ordinary signal has killed a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EAT = f"{sys.executable} -S -c 'bytearray({4 * LIMIT})'"
 
 
 class MemoryCgroup:
-    """A throw-away cgroup with a limit, of the version that has the memory controller."""
+    """A throw-away cgroup with a limit: v1 or v2, whichever has the memory controller."""
 
     def __init__(self, parent: Path, limit_file: str) -> None:
         self.path = parent / f"shelld-test-{os.getpid()}"
@@ -87,7 +87,7 @@ def test_a_command_is_killed_before_the_daemon(new_daemon: RawDaemon) -> None:
     ours = score(new_daemon.pid)
     theirs = int(new_daemon.bash("cat /proc/self/oom_score_adj")["stdout"])
     assert theirs == min(1000, ours + 500)
-    # The keeper has the daemon's score, as it must live as long.
+    # The keeper has the same score as the daemon, because it must live as long.
     assert {score(pid) for pid in descendants(new_daemon.pid)} == {ours, theirs}
 
 

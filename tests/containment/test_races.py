@@ -163,7 +163,7 @@ def test_simultaneous_timeout_kill_and_exit_agree(daemon: RawDaemon, count: int)
 
 @rounds(100, 10_000)
 def test_commands_survive_killed_runners_and_keepers(daemon: RawDaemon, count: int) -> None:
-    # One command in five kills its runner, one in fifty the keeper too.
+    # One command in five kills its runner. One in fifty also kills the keeper.
     chance = random.Random(count)
     for _ in range(count // AT_ONCE):
         asked: dict[object, str] = {}
@@ -177,7 +177,7 @@ def test_commands_survive_killed_runners_and_keepers(daemon: RawDaemon, count: i
         for request_id, command in asked.items():
             answer = daemon.answer(request_id)
             if "error" in answer:
-                # The keeper that was to fork its runner had just been killed.
+                # The keeper that was to fork the command's runner had just been killed.
                 assert answer["error"]["data"] == {
                     "kind": "resource_exhausted",
                     "limit": "processes",

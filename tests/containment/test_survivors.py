@@ -1,4 +1,4 @@
-"""The daemon names processes that it cannot kill, waits for none, and forgets none."""
+"""The daemon names processes that it cannot kill, does not wait for them, and forgets none."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_survivor_of_killed_runner_is_named(new_daemon: RawDaemon, freezer: Free
         # `kill_shell` can only report the same survivor.
         killed = new_daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
         assert (killed["survivors"], killed["alreadyStopped"]) == ([stuck], False)
-        # Another lost command does not claim these leftover processes.
+        # The leftover processes are not attributed to another lost command.
         assert new_daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
@@ -173,7 +173,7 @@ def test_delegated_cgroup_kills_stubborn_processes(
             result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
             assert (result["status"], result["survivors"]) == ("killed", [])
             assert not is_alive(foreign)
-            # The runner has returned to its cgroup, and can kill this way again.
+            # The runner has returned to its cgroup, and can again kill through it.
             assert daemon.bash("id -u")["stdout"] == f"{unprivileged['user']}\n"
             assert daemon.call("server_info")["containment"]["cgroupKill"] is True
         wait_for(lambda: not cgroup.divisions(), "its cgroups' removal")
@@ -198,7 +198,7 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-# The processes and threads that the user of these tests may have.
+# Limits how many processes and threads the user of these tests may have.
 LIMITED = ["prlimit", "--nproc=60"]
 # Forks until the limit is reached, and again whenever a process or thread of the user has ended.
 FILL = """
@@ -226,7 +226,7 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
     # A user that no other test has at the same time.
     user["user"] = 100_000 + os.getpid()
     filler: list[str] = [*LIMITED, unprivileged["command"][0], "-c", FILL]
-    # A thread of the daemon may also meet the shortage, and is reported then.
+    # The shortage may also affect a thread of the daemon; the daemon then reports this on stderr.
     daemon_with_limit = raw_daemon(
         "--spare-shells", "0", command=command, stderr_is_silent=False, **user
     )
@@ -246,7 +246,7 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
         assert errors == [{"kind": "resource_exhausted", "limit": "processes"}] * 3
         assert [shell["status"] for shell in daemon.call("list_shells")["shells"]] == ["completed"]
         os.killpg(others.pid, signal.SIGKILL)
-        # This program has adopted them, and they count until they are reaped.
+        # This program has adopted the killed processes. They count until they are reaped.
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-others.pid, 0):
                 pass

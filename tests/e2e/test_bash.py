@@ -222,7 +222,7 @@ def test_timeout_answer_follows_death_of_the_tree(new_daemon: RawDaemon) -> None
 
 @pytest.fixture
 def lenient() -> Iterator[RawDaemon]:
-    """A daemon with a grace period long enough for commands to end by themselves when busy."""
+    """A daemon whose grace period lets commands end by themselves, even on a busy machine."""
     with raw_daemon("--grace", "20000") as daemon:
         yield daemon
 

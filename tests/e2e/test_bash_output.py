@@ -17,7 +17,7 @@ def read(daemon: RawDaemon, bash_id: str, **params: Any) -> dict[str, Any]:
 
 
 def finished(daemon: RawDaemon, command: str) -> str:
-    """Run a command in the background to its end without reading; return its id."""
+    """Run a command in the background to its end, without reading its output; return its id."""
     bash_id = daemon.background(command)
 
     def ended() -> bool:
@@ -410,7 +410,7 @@ def test_reading_an_unknown_shell_is_an_error(daemon: RawDaemon) -> None:
 def test_many_large_reads_take_the_memory_of_few() -> None:
     size, reads = 4 * 1024 * 1024, 20
     with raw_daemon() as daemon:
-        # Each of these bytes takes six in JSON.
+        # Each of these bytes takes six bytes in JSON.
         bash_id = daemon.bash(f"head -c {size} /dev/zero")["bash_id"]
         params = {"bash_id": bash_id, "stdout_offset": 0, "max_bytes": size}
         before = peak_memory(daemon.pid)

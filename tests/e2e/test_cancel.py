@@ -57,7 +57,7 @@ def test_cancelled_background_start_leaves_no_command(new_daemon: RawDaemon) -> 
         new_daemon.notify("$/cancelRequest", {"id": number})
         answer = new_daemon.answer(number)
         if "result" in answer:
-            # The command finished before the cancellation.
+            # The command had started before the cancellation took effect.
             answered.add(answer["result"]["bash_id"])
     shells = new_daemon.call("list_shells")["shells"]
     assert {shell["bash_id"] for shell in shells if shell["isRunning"]} == answered

@@ -1,4 +1,4 @@
-"""The command line: options, sizes, and the subcommands next to the daemon."""
+"""The command line: options, sizes, and subcommands."""
 
 from __future__ import annotations
 

@@ -38,11 +38,11 @@ def home(environment: dict[str, str]) -> Path:
 def running_daemon(
     spare_shells: int, environment: dict[str, str], home: Path
 ) -> Generator[RawDaemon]:
-    """Start a daemon. Check at the end that spare shells have run commands, or none has."""
+    """Start a daemon. At the end, check that it used spare shells, or used none if it has none."""
     with raw_daemon("--spare-shells", str(spare_shells), env=environment, cwd=home) as daemon:
         daemon.bash("true", session=None)
         yield daemon
-        # How many depends on how busy the machine is.
+        # The exact number depends on how busy the machine is.
         used = daemon.call("server_info")["counters"]["sparesUsed"]
         assert bool(used) == bool(spare_shells)
 
@@ -61,14 +61,14 @@ def daemon_without_spares(environment: dict[str, str], home: Path) -> Iterator[R
 
 @pytest.fixture(scope="module", autouse=True)
 def no_signal_is_ignored() -> Iterator[None]:
-    """Keep plain bash from inheriting ignored signals, which a background test run may have."""
+    """Keep plain bash from ignoring signals that a test run in the background ignores."""
     ignored = [
         number
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
         if signal.getsignal(number) is signal.SIG_IGN
     ]
     for number in ignored:
-        # A started program resets a signal with a handler to its default action.
+        # If a signal has a handler, starting a program resets the signal to its default action.
         signal.signal(number, lambda _number, _frame: None)
     yield
     for number in ignored:
@@ -110,7 +110,7 @@ def test_spare_shell_does_what_bash_does(
     assert_same_as_bash(daemon_with_spares, command, environment, home)
 
 
-# `make test` starts a bash for each third command only.
+# `make test` starts a bash only for every third command.
 @pytest.mark.parametrize(
     "command",
     [

@@ -1,4 +1,4 @@
-"""Where output goes when the disk is full, limited or gone, or when others could see it."""
+"""Where output goes when the disk is full, limited or gone, or when others could see the output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_full_disk_loses_output_only(small_disk: Path) -> None:
         bash_id = daemon.background(records(total))
         wait_for_end(daemon, bash_id)
         kept, dropped = check_all(daemon, bash_id, total)
-        # The daemon keeps what fits on the disk, up to a block less, and what is in memory.
+        # The daemon keeps the output in memory, and as much on the disk as fits, up to one block
+        # less.
         assert kept + dropped == total
         assert 900_000 < kept < 1_200_000
 
@@ -63,7 +64,7 @@ def test_disk_without_room_leaves_window_in_memory(small_disk: Path) -> None:
         assert kept + dropped == total
         assert 200_000 < kept < 400_000
         assert read(daemon, bash_id)["spoolError"] == "ENOSPC"
-        # Once there is room again, the daemon uses it.
+        # Once the disk has room again, the daemon uses the disk.
         (small_disk / "hog").unlink()
         again = daemon.bash(records(500_000))
         assert (again["truncated"], "spoolError" in again) == (False, False)
@@ -112,7 +113,7 @@ def test_spool_file_has_no_name(tmp_path: Path) -> None:
 
 
 def spool_of(daemon: RawDaemon) -> Path:
-    """Return the path of the daemon's unnamed file."""
+    """Return the path of the daemon's unnamed spool file."""
     for entry in Path(f"/proc/{daemon.pid}/fd").iterdir():
         if os.readlink(entry).endswith("(deleted)"):
             return entry

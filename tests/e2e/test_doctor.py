@@ -20,8 +20,8 @@ CHECKS = [
 
 
 def examine(*options: str, more: Sequence[str] = ()) -> tuple[int, dict[str, Json]]:
-    """Return the exit code and the findings by check. `more`: checks that are reported besides the
-    usual ones.
+    """Return the exit code, and the finding of each check. `more`: checks that are reported besides
+    the usual ones.
     """
     command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor", "--json", "--"]
     ended = subprocess.run(

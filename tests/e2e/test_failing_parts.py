@@ -63,8 +63,8 @@ def test_stop_continues_after_failed_stage(function: str) -> None:
         wait_for(lambda: not is_alive(started["pid"]), "the end of the command")
 
 
-# A flood of signals delays each of the first three calls of `clean_up`. During the last flood, a
-# signal arrives that must stop the daemon.
+# A flood of signals delays each of the first three calls of `clean_up`. The last flood includes a
+# signal that must stop the daemon.
 _FLOODED_DAEMON = """
 import signal, sys
 from shelld.keeper.pool import RunnerPool

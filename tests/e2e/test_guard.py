@@ -1,4 +1,4 @@
-"""The guard in a real daemon. It refuses every dangerous command here, or only judges it."""
+"""The guard in a real daemon. No dangerous command here runs: each is refused or only judged."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_kill_leaves_no_process(daemon: RawDaemon, tmp_path: Path, command: str)
     assert result["survivors"] == []
     assert (result["status"], result["alreadyStopped"]) == ("killed", False)
     assert not [pid for pid in family if is_alive(pid)]
-    # Processes that escape bash are below its runner, so nothing new may be left there either.
+    # Processes that escape bash are below the runner, so no new process may be left there either.
     after = {pid for pid in descendants(daemon.pid) if is_alive(pid)}
     assert after <= before - set(family)
     names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in after}
@@ -139,7 +139,7 @@ def is_in_state(pid: int, state: str) -> bool:
 
 
 def test_kill_counts_leftovers_of_a_bash_just_ended(new_daemon: RawDaemon, tmp_path: Path) -> None:
-    """The daemon learns of bash's end together with the kill."""
+    """The daemon learns of the kill and of bash's end at the same time."""
     gate = Gate(tmp_path / "gate")
     bash_id = new_daemon.background(f"setsid sleep 300 & {gate.wait}")
     bash = family_of(new_daemon, bash_id)[0]
@@ -193,7 +193,8 @@ def test_unknown_shell_is_an_error() -> None:
 
 
 def test_hundreds_of_shells_start_and_end_together() -> None:
-    # More requests than the keeper takes at a time, and more than the usual limit of files.
+    # These are more requests than the keeper takes at a time, and the shells need more files than
+    # the usual limit allows.
     with raw_daemon("--max-shells", "400") as daemon:
         ids = [
             daemon.request("bash", {"command": "sleep 300", "run_in_background": True})

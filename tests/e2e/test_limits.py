@@ -89,7 +89,7 @@ def test_shells_exceed_usual_file_limit(tmp_path: Path) -> None:
         with raw_daemon() as daemon:
             for _ in range(100):
                 daemon.request("bash", {"command": "sleep 300", "run_in_background": True})
-            # Commands get the daemon's original limit, also those of a new keeper.
+            # Commands get the daemon's original limit, even after a new keeper has started.
             assert daemon.bash("ulimit -Sn")["stdout"] == "256\n"
             (keeper,) = children(daemon.pid)
             os.kill(keeper, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""``shelld mcp-config`` prints what starts the daemon, in the format of each host."""
+"""``shelld mcp-config`` prints a configuration that starts the daemon, in each host's format."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_cancelled_call_reports_no_progress_while_dying(
         pass
     daemon.notify("notifications/cancelled", {"requestId": request})
     messages_before(daemon, daemon.request("ping"))
-    # This takes longer than the interval of reports, as the command gets a second of grace.
+    # The command gets a second of grace, so its end takes longer than the interval of reports.
     wait_for(lambda: not running_below(daemon.pid, "3141"), "its end")
     assert messages_before(daemon, daemon.request("ping")) == []
 

@@ -82,7 +82,7 @@ def test_hundred_megabytes_without_line_end_cost_no_memory(new_daemon: RawDaemon
     new_daemon.send_raw(b"\n")
     assert new_daemon.receive()["error"]["code"] == -32600
     assert new_daemon.call("ping") == {}
-    # The limit is 64 MiB, and growing a buffer may hold the data twice.
+    # The limit is 64 MiB, and the data may be in memory twice while a buffer grows.
     assert peak_mb() - before < 160
 
 
@@ -157,7 +157,7 @@ def test_unread_flood_is_stopped_and_then_answered() -> None:
                 return in_a_row > 100
 
             wait_for(stays_blocked, "the daemon to stop reading")
-            # The daemon bounds queued answers to a fraction of what was requested.
+            # The daemon's queue holds only a fraction of the requested answers.
             assert resident_mb(daemon.pid) - before_mb < asked_for_mb / 2
             for _ in range(requests):
                 assert daemon.receive()["id"] == 1

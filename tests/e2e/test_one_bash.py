@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from support import RawDaemon, raw_daemon
 
-# Each changes only state that a session remembers.
+# Each of these commands changes only state that a session remembers.
 CHANGES = [
     "x=1",
     "x='two  words'",
@@ -86,7 +86,7 @@ CHANGES = [
     "POSIXLY_CORRECT=y",
     "true",
 ]
-# Each exits within a function. END stands for `exit` in the session and `return` in one bash.
+# Each command exits within a function. END is `exit` in the session, and `return` in one bash.
 EXITS = [
     "export x=global; f() { local x=inner IFS=, y=1; END; }; f",
     "x=global; f() { local x=outer y; local -r z=1; g; }; g() { local -r x=inner; y=set; END; }; f",
@@ -154,7 +154,7 @@ def place(
 
 
 def one_bash(place: Place, changes: list[str]) -> str:
-    """Return the probe's output in one bash that made all changes; "" if they ended it."""
+    """Make all changes in one bash; return the probe's output, or "" if a change ended bash."""
     done = subprocess.run(
         ["bash", "-c", "\n".join([*changes, PROBE])],
         executable="/bin/bash",
@@ -193,12 +193,12 @@ def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None
 def test_exit_in_function_leaves_no_local_variable(place: Place, command: str) -> None:
     expected = one_bash(place, [command.replace("END", "return")])
     assert "shopt" in expected
-    # Undo the difference in the texts of the functions.
+    # Undo the difference that END makes in the listed functions.
     expected = expected.replace(" return", " exit")
     check(place, [command.replace("END", "exit")], expected)
 
 
-# The same examples each time; the long test tries others.
+# The examples are the same each time; the long test tries others.
 @settings(
     max_examples=25,
     derandomize=True,

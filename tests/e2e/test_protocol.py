@@ -23,7 +23,7 @@ def error_of(answer: dict[str, Any]) -> tuple[int, str]:
         (b"[]", -32600, None),
         (b'[{"jsonrpc": "2.0", "method": "sum"}, {"jsonrpc": "2.0", "method"', -32700, None),
         (b'{"jsonrpc": "2.0", "method": "foobar", "id": "1"}', -32601, "1"),
-        # The answer to an invalid request has its id, if the id can be read.
+        # The answer to an invalid request has the id of the request, if that id can be read.
         (b'{"jsonrpc": "1.0", "method": "ping", "id": 7}', -32600, 7),
         (b'{"method": "ping", "id": 7}', -32600, 7),
         (b'{"jsonrpc": "2.0", "id": 7}', -32600, 7),

@@ -74,7 +74,7 @@ def test_screen_outlives_its_command(daemon: RawDaemon) -> None:
 
 
 def test_wait_for_change_ends_with_it(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, "stty -echo; echo ready; read; echo later; sleep 300")
+    screen = Screen(daemon, "stty -echo; printf ready; read; echo later; sleep 300")
     before = screen.until("ready")["version"]
     waiting = daemon.request(
         "read_screen",
@@ -83,7 +83,7 @@ def test_wait_for_change_ends_with_it(daemon: RawDaemon) -> None:
     screen.write("\n")
     changed = daemon.answer(waiting)["result"]
     assert changed["version"] > before
-    assert changed["lines"] == ["later"]
+    assert changed["lines"] == ["readylater"]
 
 
 def test_wait_for_change_returns_what_has_changed_already(daemon: RawDaemon) -> None:
@@ -124,6 +124,16 @@ def test_killed_helper_is_replaced(daemon: RawDaemon) -> None:
     after = screen.read(since=before["version"])
     assert after["lines"] == before["lines"]
     assert after["version"] > before["version"]
+
+
+def test_helper_ends_with_the_command(daemon: RawDaemon) -> None:
+    screen = Screen(daemon, "stty -echo; echo one; read; echo two")
+    screen.until("one")
+    assert running_below(daemon.pid, "screens/main.py")
+    screen.write("\n")
+    daemon.call("bash_output", {"bash_id": screen.bash_id, "wait": 600_000, "until": "exit"})
+    wait_for(lambda: not running_below(daemon.pid, "screens/main.py"), "the end of the helper")
+    assert screen.read()["lines"][:2] == ["one", "two"]
 
 
 def test_program_learns_where_its_cursor_is(daemon: RawDaemon) -> None:

@@ -265,7 +265,7 @@ def test_cwd_and_env_end_with_their_command(daemon: RawDaemon) -> None:
     assert shown == "gnew\n/tmp\n"
     assert out(daemon, "echo [$GIVEN]$OVER$KEPT$x; pwd") == "[]old11\n/usr\n"
     assert out(daemon, "echo ${HOME:+home}") == "home\n"
-    # What the command itself changes is kept in the session.
+    # The session keeps the changes that the command itself makes.
     daemon.bash("cd lib; export GIVEN=changed", cwd="/usr", env={"GIVEN": "g"})
     assert out(daemon, "echo $GIVEN; pwd") == "changed\n/usr/lib\n"
     assert out(daemon, "pwd", cwd="..") == "/usr\n"
@@ -293,7 +293,7 @@ def test_remote_directory_is_not_accessed_by_daemon(tmp_path: Path, spares: str)
         for _ in range(3):
             assert out(daemon, "pwd") == f"{remote}\n"
         assert daemon.call("server_info")["counters"]["sparesUsed"] <= 1
-        # So the daemon learns that the directory is gone only when a command fails there.
+        # The daemon therefore learns that the directory is gone only when a command fails there.
         remote.rmdir()
         assert daemon.call("get_session")["cwd"] == str(remote)
         error = daemon.fail("bash", {"command": "pwd"})
@@ -427,7 +427,7 @@ def test_a_variable_of_bash_stays_exported(daemon: RawDaemon, name: str) -> None
 
 
 def test_user_ids_of_the_daemons_environment_stay() -> None:
-    # Compose files set them; bash then has no readonly variables of these names.
+    # Compose files set these variables. Bash then does not make them readonly.
     with raw_daemon(env={"PATH": os.environ["PATH"], "UID": "1234", "EUID": "1235"}) as daemon:
         daemon.bash("x=1")
         assert out(daemon, "printenv UID EUID; UID=5; printenv UID") == "1234\n1235\n5\n"
@@ -441,7 +441,7 @@ def test_allexport_exports_only_user_variables(daemon: RawDaemon) -> None:
 
 
 def test_function_in_daemon_environment_may_change_session() -> None:
-    # `module` works this way on systems that choose programs with it.
+    # `module` works this way on systems where it selects programs.
     environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
     with raw_daemon(env=environment) as daemon:
         daemon.bash("module compiler")

@@ -1,4 +1,4 @@
-"""A shortage fails the request that met it; the daemon continues and recovers."""
+"""A shortage makes a request fail, but the daemon continues and recovers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_shortage_of_threads_fails_requests_needing_one() -> None:
             for number in range(8)
         ]
         with limited(daemon.pid, resource.RLIMIT_AS, limit):
-            # Send all at once: there may be one idle thread, and the others need new ones.
+            # Send all requests at once. There may be one idle thread; the other requests need new
+            # threads.
             daemon.send_raw(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
             answers = [daemon.receive() for _ in requests]
             errors = [answer["error"]["data"] for answer in answers if "error" in answer]
@@ -158,10 +159,11 @@ def test_large_message_is_answered_at_any_memory_limit(member: str) -> None:
             limit = address_space(daemon.pid) + (megabytes << 20)
             with limited(daemon.pid, resource.RLIMIT_AS, limit):
                 daemon.send_raw(message)
-                # It takes seconds even on a machine that has nothing else to do.
+                # The answer takes seconds even on an idle machine.
                 answer = daemon.receive(90)
             error = answer.get("error")
-            # Without a shortage, the method is unknown and the environment is too large.
+            # Some messages fail without a shortage, too: with an unknown method, or an environment
+            # that is too large.
             if error is not None and error["code"] not in (-32601, 1004):
                 assert error["data"] == {"kind": "resource_exhausted", "limit": "memory"}
             assert daemon.call("ping") == {}

@@ -37,7 +37,7 @@ STUBBORN = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
 
 
 def start_stubborn_family(daemon: RawDaemon) -> list[int]:
-    """Start shells that ignore SIGTERM or hide; return the pids of all processes."""
+    """Start processes that hide or ignore SIGTERM. Return the pids of the daemon's descendants."""
     bash_id = daemon.background(STUBBORN)
     daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
     daemon.bash("(setsid sleep 300 &) ; nohup sleep 300 >/dev/null 2>&1 & disown")
@@ -62,7 +62,7 @@ def test_end_of_input_ends_everything_before_the_daemon() -> None:
         family = start_stubborn_family(daemon)
         daemon.end_input()
         assert daemon.wait() == 0
-        # Keeper and runners have ended before the daemon.
+        # The keeper and the runners ended before the daemon.
         assert not [pid for pid in family if is_alive(pid)]
 
 
@@ -287,7 +287,7 @@ def test_unread_answers_are_reported_at_the_end() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         stdout = daemon.bash("head -c 200000 /dev/zero | tr '\\0' x")["stdout"]
         assert len(stdout) == 200_000
-        # An answer larger than the pipe, of which nobody reads a byte.
+        # The answer is larger than the pipe, and nobody reads any of it.
         daemon.request("bash", {"command": "head -c 200000 /dev/zero | tr '\\0' x"})
         daemon.end_input()
         assert daemon.wait() == STDOUT_FAILED

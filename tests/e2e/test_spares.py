@@ -26,7 +26,7 @@ from support import (
 
 @pytest.fixture
 def daemon(new_daemon: RawDaemon) -> RawDaemon:
-    """A new one: every test looks at its counters and its spare shells."""
+    """A new daemon for each test, which looks at the daemon's counters and spare shells."""
     return new_daemon
 
 
@@ -145,7 +145,7 @@ def kill(pid: int) -> None:
 def test_stuck_spare_shell_is_not_used(daemon: RawDaemon) -> None:
     daemon.bash("set -e")
     waiting = reading_spare(daemon)
-    # Each quote becomes four characters, so the lines exceed the size of the pipe.
+    # Each quote becomes four characters, so the lines for the spare shell do not fit into the pipe.
     with open(f"/proc/{waiting}/fd/3", "rb") as pipe:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4_096)
     os.kill(waiting, signal.SIGSTOP)
@@ -178,8 +178,8 @@ def test_dying_spare_shell_costs_at_most_its_command(
         used_before = used(daemon)
 
         def one_was_used_and_one_waits(session: str = session, before: int = used_before) -> bool:
-            # Unusable spare shells count as failures until one is used. On a busy machine, none may
-            # be ready, and the daemon starts none for a while.
+            # Unusable spare shells count as failures until one is used. On a busy machine, it can
+            # happen that none is ready, and that the daemon starts none for a while.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if used(daemon) > before and spares_of(daemon):
                     return True
@@ -326,7 +326,7 @@ def test_background_child_does_not_delay_spare_shell() -> None:
 
 
 def test_state_shows_no_trace_of_spare_shells(daemon: RawDaemon) -> None:
-    # Skip what the README lists, and what differs between any two bashes.
+    # Skip the variables that the README lists, and those that differ between any two bashes.
     listing = (
         "declare -p | grep -vE"
         " ' (SECONDS|BASH_ARGC|PIPESTATUS|_|PPID|BASHPID|S?RANDOM|EPOCH.*|PYTEST.*)(=|$)'"

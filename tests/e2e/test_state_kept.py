@@ -1,4 +1,4 @@
-"""A session keeps what a command leaves, or the answer says that it does not."""
+"""A session keeps the state that a command leaves, or the answer says that it was not kept."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def session(daemon: RawDaemon, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def reason_of(result: Json) -> str | None:
-    """Return why the state was not kept, or None; check that both members agree."""
+    """Return why the state was not kept, or None. Check that both members of the result agree."""
     assert result.get("stateKept", True) == ("stateReason" not in result)
     return result.get("stateReason")
 
@@ -129,8 +129,8 @@ def test_next_command_has_previous_state(
 @pytest.mark.parametrize("options", ["IFS=0", "IFS=12", "set +B", "set -k"])
 def test_traps_work_under_all_options(daemon: RawDaemon, session: str, options: str) -> None:
     command = f"{options}; trap 'echo usr' USR1; echo $?; trap 'echo bye' EXIT; trap x NO; trap"
-    # Reset ignored signals, as the daemon does: the caller of the tests may ignore some, and `trap`
-    # lists them.
+    # `trap` lists ignored signals, and the caller of the tests may ignore some. Reset them, as the
+    # daemon does.
     bash = ["env", "--default-signal", "bash", "-c", command]
     plain = subprocess.run(bash, capture_output=True, text=True, check=False)
     result = daemon.bash(f"{command}; X=1", session=session)
@@ -289,8 +289,8 @@ def test_directory_with_invalid_utf8_is_reported(
 
 UNSET = (
     "HOSTNAME HOSTTYPE IFS MACHTYPE OLDPWD OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL"
-    " SHLVL SRANDOM TERM LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME COMP_WORDBREAKS BASH_ARGV0"
-    " BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID"
+    " GROUPS SHLVL SRANDOM TERM LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME COMP_WORDBREAKS"
+    " BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID"
 )
 
 
@@ -385,7 +385,7 @@ def test_open_quote_in_trap_shows_no_internal_code(daemon: RawDaemon) -> None:
 def test_job_killed_at_once_writes_no_state(
     daemon: RawDaemon, session: str, own_trap: str, signal_name: str
 ) -> None:
-    # A child signalled before its exec runs its parent's trap.
+    # If a child gets a signal before it calls exec, it runs its parent's trap.
     for number in range(15):
         command = f"{own_trap}(sleep 100; echo late) & V={number}; kill -{signal_name} $!"
         result = daemon.bash(command, session=session)

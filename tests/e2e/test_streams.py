@@ -85,8 +85,8 @@ def test_flags_of_inherited_streams_are_left_alone() -> None:
 
 
 def test_only_the_protocol_reaches_stdout(tmp_path: Path) -> None:
-    # The daemon loads this module, which prints at exit, from Python and directly to the
-    # descriptor.
+    # The daemon loads this module. At exit, the module prints one line with Python's `print`, and
+    # writes another directly to the descriptor.
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os\n"
         "atexit.register(lambda: (print('printed'), os.write(1, b'written\\n')))\n"
@@ -121,7 +121,7 @@ def test_writes_to_device_files_miss_protocol_stdout() -> None:
 @pytest.mark.parametrize("size", [4096, 1 << 16])
 def test_unread_answers_never_stall_a_command(tmp_path: Path, size: int) -> None:
     read, write = os.pipe()
-    # The minimum and the default size of a pipe.
+    # `size` is the minimum or the default size of a pipe.
     import fcntl  # noqa: PLC0415
 
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, size)
@@ -163,7 +163,7 @@ def test_a_client_that_reads_slowly_gets_everything() -> None:
 
 
 def test_descriptors_threads_and_memory_do_not_grow() -> None:
-    # A spare shell holds descriptors, and may or may not exist.
+    # Spare shells hold descriptors, and their number varies.
     with raw_daemon("--spare-shells", "0") as daemon:
         _exercise_and_compare(daemon)
 
@@ -222,7 +222,7 @@ def test_a_nonblocking_socket_loses_no_answer() -> None:
             params = {"command": command, "session": None}
             request = {"jsonrpc": "2.0", "id": number, "method": "bash", "params": params}
             ours.sendall(json.dumps(request).encode() + b"\n")
-        # Until then the test reads nothing, so that the stream is full.
+        # The test reads nothing before there is an answer, so that the stream is full.
         wait_for(lambda: unread_bytes(ours) > 0, "an answer")
         lines = ours.makefile("rb")
         answers = [json.loads(lines.readline()) for _ in range(4)]

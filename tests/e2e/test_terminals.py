@@ -8,52 +8,11 @@ import os
 import signal
 import termios
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support import Json, RawDaemon, descendants, is_alive, raw_daemon, wait_for
-
-
-class Session:
-    """Types into one command, and collects its output."""
-
-    def __init__(self, daemon: RawDaemon, command: str, **params: Any) -> None:
-        params = {"tty": True, **params}
-        self.daemon = daemon
-        self.bash_id = daemon.background(command, **params)
-        self.output = ""
-
-    def write(self, text: str | None = None, **params: Any) -> Json:
-        result: Json = self.daemon.call(
-            "write_stdin", {"bash_id": self.bash_id, "text": text, **params}
-        )
-        self.output += result["stdout"]
-        return result
-
-    def refused(self, text: str | None = None, **params: Any) -> Json:
-        return self.daemon.fail("write_stdin", {"bash_id": self.bash_id, "text": text, **params})
-
-    def until(self, text: str) -> str:
-        """Wait until the output holds a text; return the output up to its end, and forget it."""
-
-        def shown() -> bool:
-            if text not in self.output:
-                read = self.daemon.call("bash_output", {"bash_id": self.bash_id, "wait": 1_000})
-                self.output += read["stdout"]
-            return text in self.output
-
-        wait_for(shown, f"{text!r} in the output")
-        before, _, self.output = self.output.partition(text)
-        return before + text
-
-    def end(self) -> Json:
-        result: Json = self.daemon.call(
-            "bash_output", {"bash_id": self.bash_id, "wait": 20_000, "until": "exit"}
-        )
-        self.output += result["stdout"]
-        return result
-
+from typing_session import Session
 
 # -- the terminal -----------------------------------------------------------------------------
 
@@ -154,7 +113,7 @@ def test_stopped_program_can_go_on(daemon: RawDaemon) -> None:
     # Bash does not let the terminal echo while it edits a line.
     wait_for(lambda: _echoes(daemon, typing.bash_id), "the end of bash's editing")
     typing.write("one\n")
-    # Cat has read it, so the key reaches cat and not bash.
+    # Cat has read the line, so the key reaches cat and not bash.
     typing.until("one\r\none\r\n")
     typing.write(keys=["C-z"])
     typing.until("Stopped")
@@ -218,6 +177,40 @@ def test_pipe_has_stdin_first_and_ends_with_eof(daemon: RawDaemon) -> None:
     assert (error["code"], error["data"]["reason"]) == (1008, "ended")
 
 
+@pytest.mark.parametrize("params", [{"open_stdin": True}, {"tty": True}])
+def test_first_input_that_fills_the_buffer_arrives(daemon: RawDaemon, params: Json) -> None:
+    content = "x\n" * 200_000
+    command = "stty -echo 2>&-; wc -c"
+    bash_id = daemon.background(command, stdin=content, **params)
+    write = {"bash_id": bash_id, "eof": True, "wait": 20_000, "until": "exit"}
+    ended = daemon.call("write_stdin", write)
+    # The terminal shows what was typed before the program could switch that off.
+    assert (ended["stdout"].rstrip()[-6:], ended["exitCode"]) == ("400000", 0)
+
+
+@pytest.mark.parametrize("params", [{"open_stdin": True}, {"tty": True}])
+def test_first_input_that_nobody_reads_does_no_harm(daemon: RawDaemon, params: Json) -> None:
+    ended = daemon.bash("true", stdin="x\n" * 200_000, **params)
+    assert (ended["status"], ended["exitCode"]) == ("completed", 0)
+
+
+def test_eof_counts_what_the_terminal_has_answered(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "printf '\\033[cready'; cat; echo END")
+    typing.until("ready")
+    # The answer is a part of a line.
+    wait_for(lambda: typing.write("", keys=["x"])["pendingBytes"] == 0, "the answer")
+    assert typing.write(eof=True)["written"] == 2
+    typing.until("END")
+
+
+def test_eof_after_a_quoting_key_ends_the_input(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "echo ready; cat; echo END")
+    typing.until("ready\r\n")
+    typing.write("\x16")
+    typing.write(eof=True)
+    typing.until("END")
+
+
 def test_closed_pipe_takes_nothing_more(daemon: RawDaemon) -> None:
     typing = Session(daemon, "cat; sleep 300", tty=False, open_stdin=True)
     typing.write(eof=True)
@@ -232,6 +225,29 @@ def test_eof_passes_on_a_partial_line(daemon: RawDaemon) -> None:
     assert typing.write(eof=True)["written"] == 2
     typing.end()
     assert typing.output == "partialended\r\n"
+
+
+@pytest.mark.parametrize(
+    "writes", [[{"text": "abc", "keys": ["C-d"]}], [{"text": "abc\x7f\x7f\x7f"}]]
+)
+def test_eof_is_typed_once_if_nothing_is_pending(daemon: RawDaemon, writes: list[Json]) -> None:
+    typing = Session(daemon, "stty -echo; echo one; cat; echo two; cat; echo three")
+    typing.until("one\r\n")
+    for write in writes:
+        typing.write(**write)
+    typing.write(eof=True)
+    typing.until("two\r\n")
+    # A second end of file would end the second program.
+    typing.write("still here\n")
+    typing.until("still here\r\n")
+
+
+def test_input_that_nobody_can_read_is_not_reported_as_written(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "exec <&-; echo ready; sleep 300", tty=False, open_stdin=True)
+    typing.until("ready\n")
+    error = typing.refused("hello")
+    assert (error["code"], error["data"]["reason"]) == (1008, "closed")
+    assert typing.refused("hello")["data"]["reason"] == "closed"
 
 
 def test_eof_needs_a_program_that_reads_lines(daemon: RawDaemon) -> None:
@@ -280,6 +296,16 @@ def test_line_too_long_for_a_terminal_is_refused(daemon: RawDaemon) -> None:
     assert typing.refused("x" * 96 + "\n")["code"] == -32602
     typing.write("x" * 95 + "\n")
     typing.until("4095\r\n")
+
+
+@pytest.mark.parametrize(
+    ("mode", "end"), [("igncr", "\r"), ("-icrnl", "\r"), ("echo", "\x16\x15"), ("noflsh", "\x03")]
+)
+def test_key_that_ends_no_line_does_not_shorten_it(daemon: RawDaemon, mode: str, end: str) -> None:
+    typing = Session(daemon, f"trap '' INT; stty {mode}; echo ready; cat")
+    typing.until("ready\r\n")
+    error = typing.refused("a" * 4_000 + end + "b" * 4_000 + "\n")
+    assert error["code"] == -32602
 
 
 def test_line_of_stdin_too_long_for_a_terminal_is_refused(daemon: RawDaemon) -> None:
@@ -333,13 +359,6 @@ def _echoes(daemon: RawDaemon, bash_id: str) -> bool:
     tty = os.readlink(f"/proc/{shell['pid']}/fd/0")
     with Path(tty).open("rb") as terminal:
         return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
-
-
-def test_refusal_does_not_quote_a_secret(daemon: RawDaemon) -> None:
-    typing = Session(daemon, "bash", tty=False, open_stdin=True)
-    error = typing.refused("rm -rf / # swordfish\n", secret=True)
-    assert error["data"]["kind"] == "blocked"
-    assert "swordfish" not in json.dumps(error)
 
 
 def test_paste_is_marked_if_the_program_asked(daemon: RawDaemon) -> None:
@@ -402,114 +421,6 @@ def test_shell_without_terminal_has_no_size(daemon: RawDaemon) -> None:
     assert (error["code"], error["data"]["what"]) == (1009, "tty")
     for bad in ({"rows": 0, "cols": 9}, {"rows": 9, "cols": 1_001}, {"rows": 9}):
         assert daemon.fail("resize_shell", {"bash_id": bash_id, **bad})["code"] == -32602
-
-
-# -- the guard --------------------------------------------------------------------------------
-
-SHELL = "PS1='ready> ' PS2='more> ' bash --norc --noprofile -i"
-
-
-@pytest.fixture
-def typing(daemon: RawDaemon) -> Session:
-    typing = Session(daemon, SHELL)
-    typing.until("ready> ")
-    return typing
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["rm -rf /\n"],
-        ["rm -r", "f /", "\r"],
-        ["ls; sudo rm -rf /\n"],
-        ["echo harmless\nrm -rf /\n"],
-        ["rm -rf \\\n", "/\n"],
-        ["for x in /; do\n", "rm -rf $x\n"],
-        ["lx\x7fs; rm -rf /\n"],
-        ["\x1b[200~rm -rf /\x1b[201~\n"],
-    ],
-)
-def test_dangerous_line_is_not_typed_into_a_shell(typing: Session, lines: list[str]) -> None:
-    for line in lines[:-1]:
-        typing.write(line)
-    error = typing.refused(lines[-1])
-    assert (error["code"], error["data"]["kind"]) == (1002, "blocked")
-    typing.output = ""
-
-    def prompts_again() -> bool:
-        # Bash drops an interrupt, or a key after it, that comes while it prepares its prompt.
-        typing.write(keys=["C-c"], wait=200)
-        typing.write("echo still $((40 + 2))\n", wait=200)
-        return "still 42\r\n" in typing.output
-
-    wait_for(prompts_again, "the shell's answer")
-    assert "harmless\r\n" not in typing.output
-
-
-@pytest.mark.parametrize(
-    "writes",
-    [
-        [{"text": "cat <<X\n"}, {"keys": ["C-c"]}, {"text": "rm -rf /\n"}],
-        [{"text": "echo ) <<X\n"}, {"text": "rm -rf /\n"}],
-        [{"text": "echo ) <<X\n"}, {"text": "rm -rf \\\n"}, {"text": "/\n"}],
-        [{"text": "rm -rf \\\n"}, {"keys": ["C-u"]}, {"text": "/\n"}],
-        [{"text": "ls"}, {"keys": ["C-w"]}, {"text": "rm -rf /\n"}],
-        [{"text": "ls"}, {"keys": ["C-a", "C-k"]}, {"text": "rm -rf /\n"}],
-        [{"keys": ["Right"]}, {"text": "rm -rf /\n"}],
-        [{"text": "\x1bOC"}, {"text": "rm -rf /\n"}],
-        [{"text": "rm -rf /"}, {"keys": ["Enter"]}],
-        [{"text": "rm -rf /"}, {"keys": ["C-o"]}],
-        [{"text": "rm -rf"}, {"base64": base64.b64encode(b" /\n").decode()}],
-    ],
-)
-def test_keys_do_not_hide_a_dangerous_line(typing: Session, writes: list[Json]) -> None:
-    for write in writes[:-1]:
-        typing.write(**write)
-    assert typing.refused(**writes[-1])["code"] == 1002
-
-
-@pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
-@pytest.mark.parametrize("command", ["bash --norc --noediting", "exec sh"])
-@pytest.mark.parametrize("first", ["written", "given"])
-def test_end_of_file_ends_a_dangerous_line(
-    daemon: RawDaemon, command: str, params: Json, first: str
-) -> None:
-    if first == "given":
-        typing = Session(daemon, command, **params, stdin="rm -r")
-    else:
-        typing = Session(daemon, command, **params)
-        typing.write("rm -r")
-    assert typing.refused("f /", eof=True)["code"] == 1002
-    if params["tty"]:
-        assert typing.refused("f /", keys=["C-d"])["code"] == 1002
-
-
-def test_long_line_in_pieces_is_judged_as_a_whole(daemon: RawDaemon) -> None:
-    typing = Session(daemon, "bash", tty=False, open_stdin=True)
-    for _ in range(3):
-        typing.write("x" * 10_000)
-    assert typing.refused("; rm -rf /\n")["code"] == 1002
-
-
-def test_other_programs_get_any_line(daemon: RawDaemon, typing: Session) -> None:
-    typing.write("cat\n")
-    typing.until("cat\r\n")
-    wait_for(lambda: "error" not in _try(daemon, typing.bash_id), "cat in the foreground")
-    typing.until("rm -rf /\r\n")
-    assert daemon.call("kill_shell", {"bash_id": typing.bash_id})["survivors"] == []
-
-
-def _try(daemon: RawDaemon, bash_id: str) -> Json:
-    request = daemon.request("write_stdin", {"bash_id": bash_id, "text": "rm -rf /\n"})
-    return daemon.answer(request)
-
-
-def test_shell_on_a_pipe_is_guarded_too(daemon: RawDaemon) -> None:
-    typing = Session(daemon, "bash", tty=False, open_stdin=True)
-    assert typing.refused("rm -rf /\n")["code"] == 1002
-    typing.write("echo fine\n", eof=True)
-    typing.end()
-    assert typing.output == "fine\n"
 
 
 def test_signals_of_keys_reach_the_foreground(daemon: RawDaemon) -> None:

@@ -324,7 +324,7 @@ def test_self_cancelling_tool_harms_no_later_call(plugged: RawDaemon, way: str) 
     job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
     for _ in range(3):
         assert call(plugged, "Ending", {"text": way})["output"] == "done"
-        # A worker that stays cancelled while idle would pass the cancellation on.
+        # A worker that stayed cancelled while idle would also cancel its next call.
         later = call(plugged, "Ending", {"text": "cancelled"})
         assert later["metadata"] == {"exception": "CancelledError"}
     assert is_alive(job["pid"])
@@ -399,7 +399,7 @@ OWN_TOOLS = ["Bash", "BashOutput", "KillShell"]
 
 @contextlib.contextmanager
 def daemon_with(directory: Path, plugin: str, **constants: float) -> Generator[RawDaemon]:
-    """Run a daemon with a plug-in of this source, whose entry point is `make`."""
+    """Run a daemon with a plug-in. `plugin`: its source, with the entry point `make`."""
     (directory / "odd_plugin.py").write_text(PLUGIN_HEADER + textwrap.dedent(plugin))
     info = directory / "odd_plugin-1.0.dist-info"
     info.mkdir()

@@ -1,7 +1,8 @@
-"""JSON-RPC 2.0 as its specification and its implementations test it, in both framings.
+"""JSON-RPC 2.0, tested in both framings with examples from its specification and implementations.
 
-Based on the examples of https://www.jsonrpc.org/specification#examples and on what the conformance
-suites of others add. Each vector lists what is sent, and all that comes back, in any order.
+Based on the examples of https://www.jsonrpc.org/specification#examples and on those that other
+projects' conformance suites add. Each vector lists the text that the test sends, and all messages
+that it receives, in any order.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ VECTORS: list[tuple[str, list[Any]]] = [
 
 
 def without_texts(message: Json | list[Any]) -> Any:
-    """Reduce a message to what vectors compare: an error to its code."""
+    """Return a message as vectors list it: only the code of an error is left."""
     if isinstance(message, list):
         return [without_texts(each) for each in message]
     if "error" in message:

@@ -148,7 +148,7 @@ async def test_new_keeper_keeps_directory_of_manager(
         running = await manager.manager()
         monkeypatch.chdir("/")
         for _ in range(2):
-            # More shells than idle runners.
+            # There are more shells than idle runners.
             shells = [await manager.run(running.start, StartRequest("pwd -P")) for _ in range(20)]
             for shell in shells:
                 process = manager.get_shell(shell.id)
@@ -254,7 +254,7 @@ def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
                 while not manager.list_running():
                     await anyio.sleep(0.005)
             tasks.cancel_scope.cancel()
-        # The manager waits for a cancelled call.
+        # The manager has waited for the cancelled call.
         assert manager.list_running() == []
 
     anyio.run(start_and_leave)
@@ -365,7 +365,7 @@ def test_reset_that_asyncio_cancels_ends_everything() -> None:
     async def start_and_reset() -> int | None:
         shell = await ShellManager().create_shell("sleep 300", "/")
         reset = asyncio.create_task(ShellManager.reset())
-        # The task takes its first steps.
+        # Let the task take its first steps.
         await asyncio.sleep(0)
         reset.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -422,7 +422,7 @@ def test_shell_found_during_scope_exit_can_be_awaited(
 
     def wait_for_end(bash_id: str) -> None:
         manager = ShellManager()
-        # The object that `create_shell` has returned is gone.
+        # Simulate that the object that `create_shell` returned is gone.
         manager._processes.clear()  # pyright: ignore[reportPrivateUsage]
         shell = manager.get_shell(bash_id)
         assert shell is not None
@@ -548,8 +548,8 @@ async def test_late_cancelled_start_leaves_no_command() -> None:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(manager.create_shell, "sleep 300", "/")
-                # The shell runs in the manager's own thread, and this thread does not know of it
-                # yet.
+                # Wait until the manager's own thread has started the shell. The thread of this test
+                # does not know of the shell yet.
                 while not any(shell.pid for shell in manager.list_running()):
                     time.sleep(0.001)  # noqa: ASYNC251 - on purpose
                     if not manager.list_running():
@@ -574,7 +574,7 @@ async def test_late_cancelled_tool_leaves_no_command(command: str, in_background
                     time.sleep(0.001)  # noqa: ASYNC251 - on purpose
                     if not manager.list_shells():
                         await anyio.lowlevel.checkpoint()
-                # The manager's own thread has produced the result, which has not arrived here.
+                # The manager's own thread then has the result, but this thread has not received it.
                 time.sleep(0.2)  # noqa: ASYNC251 - on purpose
                 scope.cancel()
         (shell,) = manager.list_shells()

@@ -205,7 +205,7 @@ async def test_killing_takes_the_whole_tree(manager: ShellManager, way: str) -> 
 async def test_killing_an_ended_shell_shows_its_end(manager: ShellManager, way: str) -> None:
     shell = await manager.create_shell("true", "/")
     await shell.wait_until(lambda: shell.record.is_empty)
-    # As after a start whose caller has not given way to the event loop since.
+    # This simulates a caller that has not yielded to the event loop since the start.
     shell.hide_end()
     await getattr(shell, way)()
     assert (shell.is_running, shell.status) == (False, ShellStatus.COMPLETED)

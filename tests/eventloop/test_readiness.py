@@ -178,7 +178,7 @@ async def test_failed_wait_gets_no_callbacks(
 async def test_deadline_of_wait_only_moves_earlier(pipe: tuple[int, int]) -> None:
     clock = anyio.current_time
     watch = Watch(pipe[0])
-    # No task waits.
+    # No task waits yet.
     watch.set_deadline(clock())
     began = clock()
     with anyio.fail_after(10):

@@ -47,7 +47,8 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 # Descriptors that come and go with idle runners: one socket per runner.
 _MAX_IDLE_RUNNERS = 8
-# The daemon keeps dump files for later commands: one more if a spare shell had one when it failed.
+# The daemon keeps dump files for later commands. If a spare shell fails while it has a dump file,
+# there is one more.
 _MAX_DUMP_FILES = 1
 # The daemon also keeps pollers for later commands.
 _MAX_IDLE_POLLERS = 8
@@ -71,8 +72,8 @@ class Point(NamedTuple):
 
 
 class Faulty:
-    """A daemon with an injector in it. With `record`, the injector writes points to that file and
-    injects nothing.
+    """A daemon with an injector in it. If `record` names a file, the injector writes points to that
+    file and injects nothing.
     """
 
     def __init__(self, folder: Path, record: Path | None = None) -> None:
@@ -109,7 +110,7 @@ class Faulty:
         return kinds
 
     def check(self) -> None:
-        """Check what must hold after a fault. Raise `ViolationError`."""
+        """Check the promises after a fault. Raise `ViolationError` if one is broken."""
         self.control.arm(None)
         again = Workload(self.daemon)
         again.run_shortly()
@@ -137,7 +138,7 @@ class Faulty:
 
 
 def record_points(folder: Path) -> list[Point]:
-    """Return every point that the workload reaches: its first time, and one later time."""
+    """Return every point that the workload reaches, at its first time and at one later time."""
     record = folder / "record"
     faulty = Faulty(folder, record)
     # The workload cannot trigger code that runs only at the daemon's start.
@@ -194,7 +195,7 @@ def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> I
     tried = 0
     try:
         for point in points:
-            # A keeper lives as long as its daemon, so faults in a helper get their own daemon.
+            # A keeper lives as long as its daemon, so each fault in a helper gets a new daemon.
             if faulty is not None and (tried >= per_daemon or point.role != "daemon"):
                 _end(faulty)
                 faulty = None

@@ -1,9 +1,9 @@
 """Make one call or one line of shelld's own code fail, in the process that installs this.
 
 `launcher` installs this in the daemon, its keeper and its runners. The test arms one *point* at a
-time, through a small file that all of these processes map: "the n-th time that this role gets to
-this line", or "makes this system call from this line". The first time that a process reaches the
-point, it raises an exception there.
+time, such as "the n-th time that this role gets to this line" or "the n-th time that it makes this
+system call from this line". The test does so through a small file that all of these processes map.
+The first process that reaches the point raises an exception there.
 
 This module imports nothing but the standard library, as the keeper does.
 """
@@ -33,8 +33,9 @@ _VERSION: Final = 0
 _FIRED: Final = 1
 _TEXT: Final = 8
 
-# The failures of each system call. EINTR is left out, as Python repeats the call (PEP 475); ECHILD,
-# as it is an answer and no failure; close(2), as it fails for none of our descriptors.
+# The failures of each system call. EINTR is left out because Python repeats the call (PEP 475), and
+# ECHILD because it is an answer and not a failure. close(2) is left out because it never fails for
+# our descriptors.
 FAILURES: Final[dict[str, tuple[int, ...]]] = {
     **dict.fromkeys(("read", "readv", "pread"), (errno.EIO, errno.ENOMEM, errno.EAGAIN)),
     **dict.fromkeys(
@@ -64,8 +65,8 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 }
 
 
-# Makes the injector trace again and collect garbage. A process that has no handler for it, or has
-# removed its handler because it ends, ignores the signal.
+# This signal makes the injector trace again and collect garbage. A process ignores the signal if it
+# has no handler for it, or has removed the handler because the process is ending.
 COLLECT: Final = signal.SIGURG
 
 # The originals, before any replacement.
@@ -203,7 +204,7 @@ class Injector:
         return self._trace_lines
 
     def _restart_tracing(self) -> None:
-        # This thread cannot do it itself: it is about to forget its trace function.
+        # Tracing cannot be restarted here, as Python is about to forget the trace function.
         if threading.current_thread() is threading.main_thread():
             timer = threading.Timer(0.02, os.kill, (os.getpid(), COLLECT))
             timer.daemon = True
@@ -216,7 +217,7 @@ class Injector:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         sys.settrace(self.trace)
-        # Free what only a traceback refers to, above all that of the injected error.
+        # Free what only tracebacks refer to, above all the traceback of the injected error.
         gc.collect()
 
     # -- system calls -----------------------------------------------------------------------
@@ -267,7 +268,7 @@ class _Epoll:
 
 
 class _OursOnly:
-    """`select.epoll`: the wrapped one for shelld's code, the real one for others."""
+    """`select.epoll`: the wrapped one for shelld's code, the real one for all other code."""
 
     def __init__(self, ours: Any, real: Any, injector: Injector) -> None:
         self._ours, self._real, self._injector = ours, real, injector

@@ -1,4 +1,4 @@
-"""`python launcher.py [options]`: run the daemon with a fault injector in it and its helpers."""
+"""`python launcher.py [options]`: run the daemon with fault injectors in it and in its helpers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ sys.path.insert(0, TESTS)
 
 from fault_injection.inject import install  # noqa: E402
 
-# The keeper's own start, preceded by the injector. A runner is a fork of the keeper, and learns
-# that it is a runner when its main function is called.
+# The keeper's usual start, preceded by the start of the injector. A runner is a fork of the keeper.
+# Its injector learns that it is in a runner when the runner's main function is called.
 BOOT = f"""
 import sys
 sys.path.insert(0, {TESTS!r})

@@ -9,7 +9,7 @@ import pytest
 
 from fault_injection.campaign import Point, record_points, try_points
 
-# Each fault in a helper needs a new daemon, so these are fewer.
+# Each fault in a helper needs a new daemon, so the sample has fewer of these.
 CALLS, LINES, IN_HELPERS = 15, 15, 4
 
 

@@ -1,7 +1,7 @@
 """The workload of a faulty daemon: everything once, one request after the other.
 
-Each step knows its right answer. A step hit by a fault may be answered with an error or a lost
-shell; what depends on it is then not checked.
+Each step knows its right answer. If a fault hits a step, the answer may be an error or a lost
+shell; later steps that depend on that step are then not checked.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 from support import Json, RawDaemon
 
-# Appears in the command line of every process that a command starts and that would live on.
+# This is in the command line of each process that would go on running if nothing killed it.
 MARK = "3141.59"
 
 # More than a pipe or a terminal takes at once.
 LINES = "".join(f"{number:099}\n" for number in range(700))
 
-# The guard's reason when its own code fails; it never refuses a command for that reason.
+# The guard's reason when its own code fails. It never refuses a command because of such a failure.
 GUARD_FAILED = "it cannot be followed"
 
 ANSWER_S = 20.0
@@ -181,13 +181,14 @@ class Workload:
             shell = {"bash_id": started["bash_id"]}
             if "tty" in params:
                 size = {**shell, "rows": 10, "cols": 40}
-                self.ask("resize_shell", size, lambda result: result["cols"] == 40)
+                if self.ask("resize_shell", size, lambda result: result["cols"] == 40):
+                    self.ask("read_screen", shell, lambda result: len(result["lines"]) == 10)
             write = {**shell, "text": LINES, "wait": 10_000}
             end = {**shell, "eof": True}
             if (
                 self.ask("write_stdin", write, lambda result: result["written"] == len(LINES))
                 and self.ask("write_stdin", end, lambda result: result["written"] < 2)
-                # Without input, it waits for more.
+                # Without input, the command waits for more.
             ):
                 read = {**shell, "wait": 10_000, "until": "exit", "stdout_offset": 0}
                 self.ask("bash_output", read, lambda result: "got" in result["stdout"])

@@ -1,4 +1,4 @@
-"""Filters: matching lines, fair engines, and patterns that are refused or cost too much."""
+"""Filters: which lines match, whether other tasks run, and patterns refused or too costly."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_only_matching_lines_are_returned(
     filters: Filters, pattern: str, text: str, expected: str
 ) -> None:
     assert await matching(filters, pattern, text) == (expected, "re2")
-    # Repeat the text, so that it is searched in a thread.
+    # Repeat the text until it is long enough to be searched in a thread.
     many = 5000
     separate = "" if text.endswith("\n") else "\n"
     assert await matching(filters, pattern, (text + separate) * many) == (
@@ -239,7 +239,7 @@ async def test_large_compiled_pattern_leaves_next_filter_working(
         await matching(filters, pattern, "aab\n")
     except RpcError as error:
         assert str(error).startswith("Invalid filter regex: ")
-    # Whatever became of it, the next filter works.
+    # Whatever happened to this filter, the next one works.
     assert await matching(filters, "a(?=b)", "ab\nb\n") == ("ab\n", "re")
     wait_for(lambda: not helpers(), "the end of the processes")
 
@@ -334,7 +334,7 @@ async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
     words = "|".join(f"needle{number}[0-9]" for number in range(50))
     found = "a" * 8_000_000 + "needle377\n"
     assert await matching(filters, words, "few\n" + found + MEGABYTES) == (found, "re2")
-    # The helper process compiles this pattern, because its program is too large.
+    # The helper process compiles this pattern, because the compiled program is too large.
     assert await matching(filters, r"\pL{200}\d", f"ä\n{'ä' * 200}1\n") == (
         "ä" * 200 + "1\n",
         "re2",
@@ -372,7 +372,7 @@ async def test_cancelled_search_is_stopped(
         with anyio.CancelScope() as scope:
             tasks.start_soon(give_up, scope)
             await matching(filters, "a+", MEGABYTES)
-        # Otherwise the number of running searches would be unbounded.
+        # If searches went on after their calls, any number of searches could run at once.
         assert ended.is_set()
 
 

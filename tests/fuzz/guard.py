@@ -17,7 +17,7 @@ LIMIT_S = 2.0
 
 
 def check(data: bytes) -> None:
-    """Judge the command in `data`. Raise AssertionError."""
+    """Judge the command in `data`. Raise AssertionError if a promise is broken."""
     command = data.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode()
     began = time.thread_time()
     verdict = judge(command, HERE, traces=True)

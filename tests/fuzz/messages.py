@@ -1,6 +1,6 @@
 """Framing and decoding of any bytes, in any pieces.
 
-They never raise, never hold more than they may, and give the same result for any pieces.
+They never raise, never hold more data than they may, and give the same result whatever the pieces.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PARAMS: list[type[Params]] = [
 
 
 def check(data: bytes) -> None:
-    """Decode `data`, whose first byte gives the size of the pieces. Raise AssertionError."""
+    """Decode `data`, split as its first byte says. Raise AssertionError if a promise is broken."""
     piece = (data[0] if data else 0) + 1
     stream = data[1:]
     events = _events(stream, piece)

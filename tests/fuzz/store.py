@@ -18,7 +18,7 @@ _PATTERN = bytes(range(1, 251)) * (_MAX_BYTES // 250 + 2)
 
 
 def check(program: bytes) -> None:
-    """Run the program in `program`. Raise AssertionError."""
+    """Run `program`. Raise AssertionError if a promise is broken."""
     with mock.patch.object(store_module, "BLOCK_BYTES", BLOCK_BYTES):
         _run(program)
 
@@ -44,7 +44,7 @@ def _run(program: bytes) -> None:
 
 
 def _check_reads(store: StreamStore, step: int) -> None:
-    """Check that kept data is what was written at its offset, and that the rest is counted."""
+    """Check that kept data equals the data written at its offset, and that the rest is counted."""
     assert store.kept + store.dropped == store.written
     position = found = dropped = 0
     while position < store.written:

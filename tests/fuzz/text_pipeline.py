@@ -21,7 +21,7 @@ _SETTINGS = 4
 
 
 def check(program: bytes) -> None:
-    """Run the program in `program`. Raise AssertionError."""
+    """Run `program`. Raise AssertionError if a promise is broken."""
     settings, data = program[:_SETTINGS].ljust(_SETTINGS, b"\1"), program[_SETTINGS:]
     arriving, reading, limit = (max(1, number) for number in settings[:3])
     strip = bool(settings[3] & 1)

@@ -1,4 +1,4 @@
-"""Arithmetic yields and assigns the same as in bash, compared with bash itself."""
+"""Arithmetic yields and assigns the same values as in bash. The tests compare it with bash."""
 
 from __future__ import annotations
 

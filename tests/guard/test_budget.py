@@ -1,4 +1,4 @@
-"""The limit of a judgement on the event loop, and the thread that takes over after it."""
+"""The limit of a judgement on the event loop, and the thread that takes over at the limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shelld.methods.guard import verdict_on
 from shelld.process import faults
 from shelld_protocol.shell_methods import BashParams
 
-# Each takes much longer than its length suggests.
+# Judging each of these commands takes much longer than its length suggests.
 SLOW = {
     "doubling": "x=aaaaaaaaaa; " + "x=$x$x; " * 20 + "rm -rf /$x",
     "many at once": "x=aaaaaaaaaa; " + "x=$x$x; " * 12 + "echo " + "$x" * 1_000,
@@ -35,7 +35,7 @@ SLOW = {
     "pipes": "echo " + "a" * 2_000 + " | sed s/a/b/g" * 100,
     "evals": "eval " * 800 + "ls",
 }
-# Several times what a judgement takes on an idle machine.
+# Several times as long as a judgement takes on an idle machine.
 MAX_PROCESSOR_SECONDS = 0.1
 
 

@@ -48,7 +48,7 @@ HOSTILE = {
 def test_hostile_input_takes_little_time(name: str) -> None:
     began = time.process_time()
     assert judge(HOSTILE[name][: 1 << 20], HERE).verdict in ("allow", "unresolved")
-    # Several times what a judgement takes on an idle machine.
+    # Several times as long as a judgement takes on an idle machine.
     assert time.process_time() - began < 5
 
 
@@ -62,7 +62,7 @@ def test_hostile_input_takes_little_time(name: str) -> None:
 )
 def test_large_value_hides_nothing_after_it(large: str) -> None:
     assert judge(f"{large}; rm -rf /".replace("; ;", ";"), HERE).verdict == "block"
-    # The end of the value is unknown, so it could be empty.
+    # The value may be unknown here, so it could be empty.
     assert judge(f"{large}; rm -rf /$x".replace("; ;", ";"), HERE).verdict != "block"
 
 

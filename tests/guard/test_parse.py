@@ -64,7 +64,7 @@ def command_in(script: str) -> parse.Node:
         ("rm$IFS-rf$IFS/", ["rm$IFS-rf$IFS/"]),
         ("a>b c", ["a"]),
         (">b a c", ["a", "c"]),
-        # This word touches the redirection before it, and no word comes before that.
+        # This word touches the redirection before it, and no word comes before the redirection.
         ("m|<b>(c)|", [">(c)"]),
     ],
 )
@@ -77,7 +77,7 @@ def test_words_of_command_are_whole(script: str, words: list[str]) -> None:
     [
         ("cat <<E\na\nb\nE\n", "a\nb\n"),
         ("cat <<'E' | sh\na\nE\n", "a\n"),
-        # The parser takes this body for words.
+        # The parser treats this body as words.
         ("cat <<E\n\\! a b\nE\n", "\\! a b\n"),
     ],
 )

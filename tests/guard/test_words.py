@@ -1,4 +1,4 @@
-"""Words expand as in bash, compared with bash itself."""
+"""Words expand as in bash. The tests compare the fields with those of bash itself."""
 
 from __future__ import annotations
 

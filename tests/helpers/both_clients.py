@@ -1,4 +1,4 @@
-"""One interface to `Client` and `AsyncClient`, for tests that hold for both, and fake peers.
+"""Test `Client` and `AsyncClient` through one interface, and against fake peers.
 
 A peer is a short script that replaces the daemon. Pytest's own timeout ends a test that hangs.
 """
@@ -78,7 +78,7 @@ class _Awaited:
 async def _spawn_sync(
     command: Sequence[str] | None = None, **options: Any
 ) -> AsyncGenerator[Shell, None]:
-    # Enter and leave on the event loop's thread: no other task has to run meanwhile.
+    # Enter and leave the client on the event loop's thread: no other task has to run meanwhile.
     with Client.spawn(command, **options) as client:
         yield cast("Shell", _Awaited(client))
 

@@ -501,8 +501,8 @@ true a b; echo $_
 
 COMMANDS: Final = [line.replace(NEWLINE, "\n") for line in _LINES.strip("\n").splitlines()]
 
-# In a session, these commands also show what bash runs before or after them; the documentation of
-# sessions says so.
+# In a session, the output of these commands also shows what bash runs before or after them, as the
+# documentation of sessions says.
 EXPECTED_DIFFERENCES: Final = frozenset(
     {
         "trap '(' EXIT",

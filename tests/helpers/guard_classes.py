@@ -1,6 +1,7 @@
-"""Lines in classes, dangerous or harmless by what they do, not by their looks. None is run.
+"""Dangerous and harmless command lines, grouped into classes. None of them is run.
 
-Each class lists the dangerous lines first, then the harmless ones. ``␤`` is a line end.
+What counts is what a line does, not how it looks. Each class lists the dangerous lines first, then
+the harmless ones. ``␤`` is a line end.
 """
 
 from __future__ import annotations

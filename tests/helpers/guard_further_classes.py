@@ -1,4 +1,4 @@
-"""Lines of further classes, in the format of `guard_classes`. None is run."""
+"""Command lines of further classes, in the format of `guard_classes`. None of them is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lines that the guard blocks, by rule, and lines that only resemble them. None is run."""
+"""Command lines that the guard blocks, by rule, and lines that only resemble them.
+
+None of them is run.
+"""
 
 from __future__ import annotations
 

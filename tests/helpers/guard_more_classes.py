@@ -1,4 +1,4 @@
-"""More lines for the classes of `guard_classes`, worded differently. None is run."""
+"""More command lines for the classes of `guard_classes`, worded differently. None is run."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ META_VERSION = "io.modelcontextprotocol/protocolVersion"
 HEADER_MISMATCH = -32020
 # HTTP status by JSON-RPC error code; any other error is sent with 200.
 STATUS = {-32700: 400, -32600: 400, -32602: 400, -32022: 400, HEADER_MISMATCH: 400, -32601: 404}
-# The parameter that has a header of its own, by method.
+# The parameter that the header `Mcp-Name` repeats, by method.
 NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 

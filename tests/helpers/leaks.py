@@ -17,7 +17,7 @@ from support import children, is_alive, wait_for
 
 
 class Resources(NamedTuple):
-    """The resources of this process. A descriptor is its number and its target."""
+    """The resources of this process. Each descriptor is recorded as its number and target."""
 
     descriptors: frozenset[str]
     threads: frozenset[str]
@@ -49,7 +49,7 @@ def _threads() -> list[str]:
 def _descriptors() -> frozenset[str]:
     found: set[str] = set()
     for name in os.listdir("/proc/self/fd"):
-        # The listing's own descriptor is already closed.
+        # The list includes the descriptor that `os.listdir` used, which is closed by now.
         with contextlib.suppress(OSError):
             found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
     return frozenset(found)

@@ -34,7 +34,10 @@ _numbers = itertools.count(1)
 
 
 class Cgroup:
-    """A throw-away cgroup. `prefix` is a command line that runs another one inside it."""
+    """A throw-away cgroup.
+
+    `prefix` is the beginning of a command line that runs the rest of it inside the cgroup.
+    """
 
     @staticmethod
     def is_possible() -> bool:
@@ -72,7 +75,7 @@ class Cgroup:
 
 
 class Witness:
-    """A FIFO that a command opens for writing before it starts others: ``exec 9> path``."""
+    """A FIFO that a command opens for writing before it starts processes: ``exec 9> path``."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -126,7 +129,7 @@ class Heartbeat:
 class Freezer:
     """A throw-away cgroup v1 freezer.
 
-    A process inside neither runs nor dies, as in an uninterruptible system call.
+    A process inside it neither runs nor dies, like one in an uninterruptible system call.
     """
 
     _ROOT = Path("/sys/fs/cgroup/freezer")

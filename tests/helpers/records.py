@@ -1,4 +1,4 @@
-"""Output that can be checked byte by byte, because each byte tells its own offset."""
+"""Output in records that contain their own offset, so that every byte can be checked."""
 
 from __future__ import annotations
 

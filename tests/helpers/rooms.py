@@ -1,7 +1,7 @@
 """Map tests to rooms, from the table in CONTRIBUTING.md.
 
-As a program, print the tests of the rooms named as arguments; without arguments, print those of
-the rooms in which files differ from the last commit.
+Run as a program, it prints the tests of the rooms that its arguments name. Without arguments, it
+prints the tests of the rooms with files that differ from the last commit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
-# Tests of a few seconds each, run whatever has changed.
+# Tests that take a few seconds each, and that run whatever has changed.
 ALWAYS = ("tests/test_architecture.py",)
 
 

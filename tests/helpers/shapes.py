@@ -1,7 +1,7 @@
 """The ways in which commands try to escape, or to stay alive.
 
-Each shape is a script that runs with fd 9 open on a witness (see `oracles`), and with the paths
-BEAT, a heartbeat file, and FIFO, a named pipe that nobody writes to.
+Each shape is a script. Its fd 9 is open on a witness (see `oracles`). Its variable BEAT is the path
+of a heartbeat file, and FIFO is the path of a named pipe that nobody writes to.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ PYTHON = f"{sys.executable} -S"
 
 
 class Shape(NamedTuple):
-    """`script` writes the line "ready" to fd 9, `ready` times in all, once its processes have
-    hidden. `waits`: bash then waits for its children, and sleeps.
+    """A script whose processes hide, then write the line "ready" to fd 9.
+
+    They write `ready` lines in all. If `waits`, bash then waits for its children and sleeps.
     """
 
     script: str

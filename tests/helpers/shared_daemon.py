@@ -1,5 +1,6 @@
-"""One daemon for many tests: each test finds it in its initial state, except for its ids and
-counters.
+"""One daemon for many tests.
+
+Each test finds the daemon in its initial state, except for ids and counters.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import Any
 
 from support import RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
-# The processes of the daemon itself: the keeper and its runners, searches for filters, and spare
-# shells, some of which remain after commands without a session.
+# Parts of the command lines of the daemon's own processes: the keeper and its runners, the helpers
+# for filters and screens, and spare shells. Some spare shells remain after commands without a
+# session.
 _OWN_PROCESSES = (b"\0-I\0-S\0-c\0", b"filters/main.py", b"screens/main.py", b"# shelld ")
 
 

@@ -1,11 +1,12 @@
-"""Make many calls of all kinds and check for leaks: a long run, and a short one in the tests.
+"""Make many calls of all kinds and check for leaks.
 
-Commands end, fail, hang, hide, write much output and are killed, in sessions that come and go. The
-client also reads output, cancels, sends nonsense, sometimes stops reading for a moment, and kills
-processes below the daemon. Every request gets exactly one answer. The run samples the daemon's
-memory, descriptors, threads, processes and files again and again; they must not grow.
+The tests make a short run, and `make soak` makes a long one. Commands end, fail, hang, hide, write
+much output and are killed, in sessions that come and go. The client also reads output, cancels,
+sends nonsense, sometimes stops reading for a moment, and kills processes below the daemon. Every
+request gets exactly one answer. The run samples the daemon's memory, descriptors, threads,
+processes and files again and again. They must not grow.
 
-Usage: python -m soak [--calls N] [--seed N], with tests/helpers on the path; `make soak` does so.
+Usage: python -m soak [--calls N] [--seed N], with tests/helpers on the path, as in `make soak`.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from support import Json, RawDaemon, children, descendants, spares_of, wait_for
 OPTIONS = ["--grace", "50", "--max-retained", "200", "--log-level", "error"]
 IN_FLIGHT = 24
 SESSIONS: list[str | None] = ["main", "a", "b", "c", "d", None]
-# The daemon grows from its start until it retains as many shells as it may.
+# The daemon grows until it retains the maximum number of shells.
 WARM_UP_CALLS = 5_000
 MAX_GROWTH_MB = 5.0
-# The descriptors that the daemon holds for one spare shell, which may exist at any moment.
+# The descriptors that the daemon holds per spare shell. A spare shell may exist at any moment.
 SPARE_DESCRIPTORS = 12
 
-# JSON-RPC's internal error, and `shutting_down`, which nothing here may cause.
+# Nothing here may cause these errors: JSON-RPC's internal error and `shutting_down`.
 UNEXPECTED = {-32603, 1006}
 
 COMMANDS = [
@@ -252,7 +253,7 @@ ACTIONS: dict[Callable[[Soak], None], float] = {
 def run(
     calls: int, seed: int, *, every: int, say: Callable[[str], None], rest_s: float = 0.0
 ) -> list[Sample]:
-    """Make `calls` calls; return one sample per `every` calls. Raise AssertionError.
+    """Make `calls` calls; return one sample per `every` calls. Raise AssertionError on a problem.
 
     `rest_s` is how long the daemon rests before the first and the last sample.
     """

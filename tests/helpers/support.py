@@ -111,7 +111,7 @@ def started_at(pid: int) -> int:
 class Gate:
     """A moment that a command waits for: `wait` in the command, `open` in the test.
 
-    A gate works once: one writer can serve two successive readers of a FIFO.
+    Use a gate only once: one `open` could let two successive `wait`s through.
     """
 
     def __init__(self, path: Path) -> None:
@@ -292,7 +292,7 @@ class RawDaemon:
         return self.process.wait(seconds)
 
     def close(self) -> None:
-        """End the daemon by any means, and all that it started."""
+        """End the daemon, by any means, and all that it started."""
         with contextlib.suppress(OSError):
             if self.process.stdin is not None:
                 self.process.stdin.close()
@@ -309,7 +309,7 @@ class RawDaemon:
 
 @contextlib.contextmanager
 def raw_daemon(*args: str, stderr_is_silent: bool = True, **options: Any) -> Generator[RawDaemon]:
-    """Run a daemon for the block. If `stderr_is_silent`, it must write nothing there."""
+    """Run a daemon for the block. If `stderr_is_silent`, it must not write to stderr."""
     daemon = RawDaemon(*args, **options)
     try:
         yield daemon

@@ -1,4 +1,4 @@
-"""Terminal output, valid and broken, and the text that it becomes when read at once."""
+"""Valid and broken terminal output, and the text that it becomes when read in one piece."""
 
 from __future__ import annotations
 

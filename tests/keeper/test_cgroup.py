@@ -202,7 +202,7 @@ def test_cgroups_of_killed_runners_are_removed(
     for _ in range(3):
         keeper = daemon.bash("cut -d' ' -f4 /proc/$PPID/stat")["stdout"].strip()
         assert daemon.bash(f"kill -9 {keeper} $PPID; sleep 300")["reason"] == "lost"
-    # The next keeper removes it at once.
+    # The next keeper removes the stale cgroup at once.
     wait_for(lambda: not stale.exists(), "its removal")
 
 

@@ -145,8 +145,8 @@ def test_command_abandoned_before_its_runner_never_runs(
 def test_late_kill_spares_the_next_command(pool: RunnerPool) -> None:
     run = Run(pool, b"true")
     run.until_empty()
-    # Stop the keeper, too: it would continue a stopped runner. So the kill and the next command
-    # arrive together.
+    # Stop the keeper too, because it would continue a stopped runner. The kill and the next command
+    # then arrive together.
     stopped = [parent_of(run.runner), run.runner]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
@@ -188,7 +188,7 @@ def test_all_but_two_unneeded_runners_end(pool: RunnerPool) -> None:
     def are_left(count: int) -> bool:
         return sum(map(is_alive, runners)) == count
 
-    # First all were needed, then three, then none.
+    # First, six runners are needed, then three, then none.
     for needed, left in ((6, 6), (3, 5), (0, 2), (0, 2)):
         channels = [pool.acquire() for _ in range(needed)]
         for channel in channels:
@@ -237,7 +237,7 @@ def test_command_missing_descriptors_is_not_started(pool: RunnerPool) -> None:
         messages = channel.receive()
         assert messages is not None
         received += [message for message, _ in messages]
-    # The runner takes no further command: it may have too few descriptors for good.
+    # The runner takes no further command, because its lack of descriptors may be permanent.
     assert received == [(RETIRES,), (FAILED, errno.EMFILE, "exec")]
     channel.close()
 
@@ -423,7 +423,7 @@ def test_closed_socket_ends_the_tree(pool: RunnerPool, command: bytes) -> None:
 
 
 # Escapes like a daemon: a double fork into a new session, with every descriptor closed and no
-# environment. It writes its pid before its parent continues.
+# environment. The escaped process writes its pid before its parent continues.
 ESCAPE = """
 import os, sys, time
 if os.fork() == 0:
@@ -482,7 +482,7 @@ def _take_over_from_a_keeper() -> None:
     runner, (_, bash, *_) = run.runner, run.until(STARTED)
     keeper = parent_of(runner)
     os.kill(keeper, signal.SIGKILL)
-    # On a busy machine, any process may stall this way between closing its sockets and its end.
+    # On a busy machine, any process may stall like this after closing its sockets, before it ends.
     os.kill(runner, signal.SIGSTOP)
     assert pool.is_dying(runner)
     wait_for(lambda: parent_of(runner) == os.getpid(), "the end of the keeper")
@@ -564,7 +564,7 @@ def test_script_dies_before_it_sees_killed_children(pool: RunnerPool, tmp_path: 
 
 # -- more processes end than are reaped at once ---------------------------------------------------
 
-# As long as there is a child, `wait` reports another ended process.
+# As long as there is a child, each `wait` reports yet another ended process.
 _ENDLESS_ENDS = """
 import os
 def endless(wait):
@@ -575,7 +575,8 @@ def endless(wait):
 os.wait4, os.waitpid = endless(os.wait4), endless(os.waitpid)
 """
 _ONE_AT_A_TIME = "import shelld.keeper.orphan_reaper as s; s.REAPED_AT_ONCE = 1"
-# Once one process has ended, all end before the reaper looks again: they share one signal.
+# Once one process has ended, the reaper waits until all have ended before it looks again. So one
+# signal stands for them all.
 _ALL_TOGETHER = f"""
 {_ONE_AT_A_TIME}
 import os
@@ -669,7 +670,7 @@ tree.Descendants.kill = weak(tree.Descendants.kill)
 @pytest.mark.parametrize(
     ("altered_pool", "is_told"),
     [
-        # The second round kills; 18 rounds of a second each are left to notice it.
+        # The second round kills. Then 18 rounds of a second each are left in which to notice this.
         (_LATE_AND_WEAK.format(rounds=1, interval=1_000), False),
         (_LATE_AND_WEAK.format(rounds=ROUNDS_BEFORE_GIVING_UP, interval=1), True),
     ],

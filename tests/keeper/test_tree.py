@@ -87,7 +87,7 @@ def test_zombies_have_no_descendants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reused_pid_is_not_signalled() -> None:
-    # Its parent differs from the process below which it was found.
+    # The parent of this process is not the process below which its pid was found.
     script = "sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
         wait_for(lambda: len(below()) == 2, "the processes")
@@ -105,8 +105,8 @@ def test_signal_reaches_each_process_once(tmp_path: Path) -> None:
         f"trap 'echo >> {tmp_path}/count' TERM; echo >> {tmp_path}/ready\n"
         "while :; do sleep 0.01; done\n"
     )
-    # One in the command's process group, one in another session, one in another group of its
-    # session.
+    # Three processes: one in the command's process group, one in another session, and one in the
+    # command's session but in another process group.
     script = f"bash {counting} & setsid bash {counting} & set -m; bash {counting} & exec sleep 300"
 
     def lines(name: str) -> int:
@@ -158,7 +158,7 @@ def test_unreadable_process_counts_as_alive(
             tree.Descendants().signal(signal.SIGCONT, None)
             assert tree.kill_descendants() == [process.pid]
         wait_for(lambda: not is_alive(process.pid), "its end")
-        # Its child is now a child of this process, and is found.
+        # The child of the killed process is now a child of this process, and is found.
         tree.kill_descendants()
         wait_for(lambda: not tree.living_descendants(), "the end of all")
 
@@ -191,7 +191,7 @@ def test_unlistable_children_are_unknown(
     assert tree.Descendants().remaining(childless=False) is None
     assert tree.Descendants().kill(None) is False
     tree.Descendants().signal(signal.SIGTERM, None)
-    # Having no child is proof enough.
+    # To have no child is proof enough that nothing is left.
     assert tree.Descendants().remaining(childless=True) == []
 
 

@@ -43,7 +43,7 @@ class EverythingPasses:
 
 
 class Text(str):
-    """A text that supports weak references, to tell whether it is still referenced."""
+    """A string that supports weak references, to tell whether it is still referenced."""
 
 
 class NotingReader(StreamReader):
@@ -138,7 +138,7 @@ async def test_shell_is_kept_while_it_is_read(is_cancelled: bool) -> None:
             with anyio.CancelScope() as scope:
                 await run_for_answer(context, BashParams("true"), look)
             with anyio.fail_after(20):
-                # A shell may be answered before it is released.
+                # A call may be answered before its shell is released.
                 while manager.list_shells() != [shell]:
                     await checkpoint()
         await bash(context, BashParams("true"))

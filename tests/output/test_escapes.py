@@ -1,4 +1,4 @@
-"""Units and escape sequences are found from the bytes alone, however the bytes were cut."""
+"""The bytes alone decide what is a unit or an escape sequence, however they were cut."""
 
 from __future__ import annotations
 

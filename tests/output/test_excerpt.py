@@ -53,7 +53,7 @@ async def test_output_dropped_after_reading_stays_in_excerpt() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(look)
-        # The reader has read the text, and lets other tasks run before it returns.
+        # Meanwhile, the reader reads the text. It lets other tasks run before it returns.
         await anyio.lowlevel.checkpoint()
         output.forget()
     assert (len(reads[0].text), reads[0].dropped) == (100_000, 0)
@@ -112,7 +112,7 @@ async def test_no_escape_sequence_is_cut_in_two(limit: int) -> None:
     text, _ = await excerpt(data, limit)
     head, start, end, tail = re.split(r"\n<(\d+) (\d+)>\n", text)
     assert (head + tail).strip("X") == ""
-    # The omitted part fits between them.
+    # The omitted part fits between the head and the tail.
     assert len(head) + data[int(start) : int(end)].count(b"X") + len(tail) == 1_000
 
 

@@ -226,7 +226,7 @@ def test_gap_does_not_count_toward_max_bytes() -> None:
 
 
 async def turns_during(action: Callable[[], Awaitable[object]]) -> int:
-    """Return how often other tasks ran meanwhile."""
+    """Return how often other tasks ran during `action`."""
     turns = 0
 
     async def count() -> None:
@@ -364,7 +364,7 @@ async def test_unfinished_line_is_held_until_its_end(
 async def test_only_max_bytes_cuts_a_line(everything: LineFilter) -> None:
     stream = stream_of(b"x" * 50 + b"\ny\nz\n")
     assert await take_lines(stream, everything, max_bytes=20) == ("x" * 20, 0, 20, 0, True)
-    # This line fits in the next call.
+    # The rest of this line fits in the next call.
     assert await take_lines(stream, everything, max_bytes=35) == (
         "x" * 30 + "\ny\nz\n",
         20,

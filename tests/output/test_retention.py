@@ -44,10 +44,10 @@ def test_both_streams_of_a_shell_share_its_room(
         output.append(output.stdout if to_stdout else output.stderr, b"x" * size)
         kept = [store.kept for store in stores]
         total = sum(store.written for store in stores)
-        # They keep as much as there is room for, and not a byte more.
+        # The streams together keep as much as there is room for, and not a byte more.
         assert sum(kept) == min(total, limit)
         for store in stores:
-            # Neither loses its fair share.
+            # Neither stream loses its fair share.
             assert store.kept >= min(store.written, limit // 4)
 
 
@@ -70,7 +70,7 @@ def test_replaced_stream_has_only_the_new_text() -> None:
     store = output.stdout.store
     assert (store.written, store.dropped, store.read(0, 100).data) == (3, 0, b"new")
     assert output.stored_blocks == 1
-    # It shares the room as before, and again keeps a quarter of it for its head.
+    # The stream shares the room as before, and again keeps a quarter of the room for its head.
     output.append(output.stdout, bytes(5 * BLOCK_BYTES))
     assert store.kept + output.stderr.store.kept == 4 * BLOCK_BYTES + 2
     assert store.read(0, MANY).data == b"new" + bytes(BLOCK_BYTES - 3)
@@ -192,7 +192,7 @@ def test_largest_running_shell_gives_up_room_next(spool_directory: str) -> None:
     fill(large, 24)
     fill(small, 8)
     fill(small, 1)
-    # The large shell gives up an eighth.
+    # The large shell gives up an eighth of its blocks.
     assert [output.stored_blocks for output in (large, small)] == [21, 9]
     fill(small, 100)
     assert large.stored_blocks + small.stored_blocks <= 32
@@ -218,7 +218,7 @@ def test_forgotten_output_frees_disk_space(
     assert [reference() for reference in forgotten] == [None, None]
     other = retention.open()
     fill(other, 11)
-    # No other shell is asked for room, so all its output stays on the disk.
+    # No forgotten shell is asked for room, so the new shell can fill the whole spool.
     assert (other.stored_blocks, other.stdout.store.kept) == (10, 10 * BLOCK_BYTES)
     retention.close()
 

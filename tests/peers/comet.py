@@ -3,7 +3,7 @@
 It writes to fd 9 once when it starts, and ends by itself after 30 s.
 
 On a machine without a spare processor, no process can reap as fast as comets end. So the argument
-limits how often one forks: together they must not use all pids of the machine.
+limits how often one comet forks: all comets together must not use up the machine's pids.
 """
 
 import os

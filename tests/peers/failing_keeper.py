@@ -1,8 +1,8 @@
-"""A daemon whose keeper or runners have one function that fails once, on demand.
+"""A daemon in which one function of the keeper or of the runners fails once, on demand.
 
 Arguments: "keeper" or "runner", the name of a function such as "os.open", a directory, and the
-daemon's own. The function fails when the directory contains a file "armed", whose content names an
-exception or an errno. The process that has failed renames the file to "fired".
+arguments of the daemon. The function fails when the directory contains a file "armed", whose
+content names an exception or an errno. The process in which it fails renames the file to "fired".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def break_function(process: str, function: str, directory: str) -> None:
             descriptor = open_(armed, os.O_RDONLY)
             name = read(descriptor, 100).decode()
             close(descriptor)
-            # Only one of several processes succeeds.
+            # Of several processes, only one can rename the file.
             rename(armed, fired)
         except OSError:
             return
@@ -84,7 +84,7 @@ def main() -> int:
     boot = BOOT.format(
         here=str(Path(__file__).parent), process=process, function=function, directory=directory
     )
-    setattr(pool, "_BOOT", boot)  # noqa: B010 - private, and of this peer alone
+    setattr(pool, "_BOOT", boot)  # noqa: B010 - private, and set only by this peer
     sys.argv[1:] = sys.argv[4:]
     return __main__.main()
 

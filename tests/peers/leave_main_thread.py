@@ -1,6 +1,7 @@
 """A process whose first thread has ended while another runs: ps(1) shows it as a zombie.
 
-The second thread waits for that, writes the PID to the file named by the argument, and sleeps.
+The second thread waits until the first has ended. Then it writes the PID to the file named by the
+argument, and sleeps.
 """
 
 import ctypes
@@ -9,8 +10,8 @@ import sys
 import threading
 import time
 
-# Unlike pthread_exit(3), which would unwind the interpreter's frames, this only ends the calling
-# thread.
+# Unlike pthread_exit(3), which would unwind the interpreter's frames, this system call only ends
+# the calling thread.
 SYS_EXIT = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
 FIRST_THREAD = f"/proc/self/task/{os.getpid()}/stat"
 

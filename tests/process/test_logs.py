@@ -1,4 +1,4 @@
-"""Log lines on stderr are whole and in order, and nothing waits for them."""
+"""Log lines on stderr are whole and in order, and writing them never blocks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_unread_lines_are_dropped_and_counted(
         emitted += 1
     for _ in range(4):
         handler.emit(record("unread"))
-    # The last line read may have been cut.
+    # The last line that was read may be incomplete.
     whole = read_all(read)[: emitted - 1]
     assert whole == [f"{number} " + "x" * size for number in range(emitted - 1)]
     handler.emit(record("read again"))

@@ -1,4 +1,4 @@
-"""Bytes in, messages out: tables, every split, and the input after a bad message."""
+"""Bytes become messages, however they are split, and also after a bad message."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_messages_after_a_wrong_frame_are_read(
 
 
 def events_of(data: bytes, size: int) -> list[object]:
-    """Return what a reader yields for a stream in pieces of `size`."""
+    """Return what a reader yields for a stream that arrives in pieces of `size` bytes."""
     reader = FrameReader(1 << 20)
     events: list[object] = []
     for start in range(0, len(data), size):

@@ -1,4 +1,4 @@
-"""Envelopes, without I/O: the kinds of messages, and the form of answers."""
+"""JSON-RPC envelopes, tested without I/O: the kinds of messages, and the form of answers."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_promised_nesting_is_accepted_on_deeper_stack(
     # The message and its params are two of the levels.
     nest = bracket[0] * (MAX_LEVELS - 2) + b"1" + bracket[1] * (MAX_LEVELS - 2)
     request = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b}}' % nest
-    # A deeper stack than the daemon's, and small enough for the tests' own stack.
+    # This stack is deeper than the daemon's, and still fits on top of the tests' own stack.
     assert isinstance(_call_deeper(40, lambda: decode_message(request)), Request)
 
 

@@ -1,4 +1,4 @@
-"""The OpenRPC document: complete, and every schema in it valid."""
+"""The OpenRPC document is complete, and every schema in it is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters, results and contexts: pure values, and the messages about them."""
+"""Parameters, results and contexts of tools: pure values, and the error messages about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal shows, from output in pieces."""
+"""What a terminal shows when output arrives in pieces."""
 
 from __future__ import annotations
 
@@ -85,6 +85,13 @@ def test_title_is_the_last_one(output: bytes, title: str) -> None:
 def test_alternate_screen_is_followed(output: bytes, alternate: bool, first: str) -> None:
     found = view(shown(output))
     assert (found.alternate, found.lines[0]) == (alternate, first)
+
+
+def test_titles_without_an_end_take_little_time() -> None:
+    # Looking at the rest of the output for each of them would take many minutes.
+    emulator = Emulator(3, 20, 0)
+    emulator.feed("\x9d0;".encode() * 1_000_000)
+    assert emulator.title == ""
 
 
 def test_only_changed_rows_are_returned() -> None:

@@ -1,12 +1,15 @@
-"""Screens and their helper processes: what is shown, and what becomes of a lost process."""
+"""Screens and their helper processes: what a screen shows, even after a process is lost."""
 
 from __future__ import annotations
 
 import os
 import signal
+import tty
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from shelld.helpers.helper import Helper
@@ -24,14 +27,21 @@ from support import running_below, wait_for
 class Terminal:
     """A terminal whose output the test writes."""
 
-    def __init__(self, screens: Screens, head_limit: int = 1 << 20) -> None:
+    def __init__(
+        self, screens: Screens, descriptor: int = -1, *, head_limit: int = 1 << 23
+    ) -> None:
         self.output = StreamStore(head_limit)
-        self.input = TerminalInput(-1, Size(3, 20))
+        self.input = TerminalInput(descriptor, Size(3, 20))
         self._screens = screens
 
     @property
     def screen(self) -> Screen:
         return self._screens.of(self.input, self.output)
+
+    def write(self, output: bytes) -> None:
+        """Write what may ask the terminal something."""
+        self.output.append(output)
+        self.input.see(memoryview(output))
 
     async def lines(self) -> list[str]:
         return (await self.screen.look()).lines
@@ -161,6 +171,21 @@ async def test_number_of_processes_is_limited(
             wait_for(lambda: len(helpers()) <= 2, "the end of the oldest process")
 
 
+async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
+    terminals = [Terminal(screens) for _ in range(screen_module.MAX_PROCESSES + 8)]
+    most = 0
+
+    async def look(terminal: Terminal) -> None:
+        nonlocal most
+        assert await terminal.lines() == ["", "", ""]
+        most = max(most, sum(each.screen.has_process for each in terminals))
+
+    async with anyio.create_task_group() as tasks:
+        for terminal in terminals:
+            tasks.start_soon(look, terminal)
+    assert 0 < most <= screen_module.MAX_PROCESSES
+
+
 async def test_unused_process_is_ended(screens: Screens, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(screens)
     await terminal.lines()
@@ -177,6 +202,88 @@ async def test_forgotten_screen_ends_its_process(screens: Screens) -> None:
     await terminal.lines()
     screens.forget(terminal.input)
     wait_for(lambda: not helpers(), "the end of the process")
+
+
+async def test_size_after_much_output_changes_nothing_before(screens: Screens) -> None:
+    terminal = Terminal(screens)
+    # Fed at once, this would need more memory than the process may have.
+    terminal.output.append(b"".join(b"%d\r\n" % number for number in range(600_000)))
+    terminal.resize(4, 20)
+    assert await terminal.lines() == ["599998", "599999", "", ""]
+
+
+async def test_slow_output_is_shown_in_several_looks(
+    screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen_module, "LOOK_TIMEOUT_S", 0)
+    terminal = Terminal(screens)
+    terminal.output.append(b"one")
+    with pytest.raises(RpcError) as error:
+        await terminal.lines()
+    assert error.value.data["limit"] == "screen"
+    (helper,) = helpers()
+    monkeypatch.undo()
+    assert await terminal.lines() == ["one", "", ""]
+    assert helpers() == [helper]
+
+
+async def test_position_of_the_cursor_is_that_at_each_question(screens: Screens) -> None:
+    master, slave = os.openpty()
+    try:
+        tty.setraw(slave)
+        os.set_blocking(master, False)
+        terminal = Terminal(screens, master)
+        screens.watch(terminal.input, terminal.output)
+        terminal.write(b"\x1b[2;3H\x1b[6n\x1b[5n\x1b[99;99H\x1b[6n\x1b[H")
+        expected = b"\x1b[2;3R\x1b[0n\x1b[3;20R"
+        answers = b""
+        while len(answers) < len(expected):
+            answers += await anyio.to_thread.run_sync(os.read, slave, 1000)
+        assert answers == expected
+        assert terminal.input.questions == []
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+async def test_look_at_a_forgotten_screen_ends(screens: Screens) -> None:
+    terminal = Terminal(screens)
+    await terminal.lines()
+    (helper,) = helpers()
+    os.kill(helper, signal.SIGSTOP)
+    refused = list[ErrorKind]()
+
+    async def look() -> None:
+        with pytest.raises(RpcError) as error:
+            await terminal.lines()
+        refused.append(error.value.kind)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        while not terminal.screen.is_in_use:
+            await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+        screens.forget(terminal.input)
+    assert refused == [ErrorKind.SHUTTING_DOWN]
+    wait_for(lambda: not helpers(), "the end of the process")
+
+
+async def test_process_of_a_forgotten_screen_ends_after_a_good_answer(
+    screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(screens)
+    ask = Helper.ask
+
+    async def then_forget(self: Helper, data: bytes) -> bytes:
+        answer = await ask(self, data)
+        if data.startswith(b"V"):
+            screens.forget(terminal.input)
+        return answer
+
+    monkeypatch.setattr(Helper, "ask", then_forget)
+    screen = terminal.screen
+    assert (await screen.look()).lines == ["", "", ""]
+    assert not screen.has_process
 
 
 async def test_without_the_emulator_there_is_no_screen(

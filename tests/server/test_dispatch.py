@@ -32,7 +32,7 @@ assert asyncio.run(dispatch(methods, "context", "x", b"{}")) == "context"
 
 @pytest.mark.parametrize("script", [USE_OURS + USE_IT + USE_OURS, USE_IT + USE_OURS + USE_IT])
 def test_jsonrpcserver_works_imported_before_or_after_dispatch(script: str) -> None:
-    # Its own import warns on some versions of Python.
+    # On some versions of Python, importing jsonrpcserver itself causes warnings.
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=30)
 
 

@@ -32,7 +32,7 @@ from support import is_alive
 def fails_once(
     method: Callable[..., Any], when: Callable[..., bool] = lambda *_, **__: True
 ) -> Callable[..., Any]:
-    """Return a method that raises at its first call, or its first call for which `when` is true."""
+    """Return a method that raises at the first call for which `when` is true."""
     calls = iter((True,))
 
     def failing(*args: Any, **options: Any) -> Any:
@@ -72,7 +72,7 @@ async def test_a_failed_supervision_ends_its_own_shell_only(
         other = await start_shell(manager, "sleep 300", "/")
         with monkeypatch.context() as patch:
             patch.setattr(*place, fails_once(getattr(*place), is_not_other))
-            # The shell needs a deadline that it can meet.
+            # Give the shell a deadline that passes during the test.
             timeout = TimeoutPolicy(100, "background", 1_000)
             request = StartRequest("sleep 300 & echo $!; sleep 300", cwd="/", timeout=timeout)
             shell = await manager.start(request)

@@ -150,7 +150,7 @@ class Peer:
 async def served(
     max_in_flight: int = 4096, drain_s: float = 0.05, large: Body | None = None
 ) -> AsyncGenerator[Peer]:
-    """Run a server over pipes. When the block ends, its input ends, and it must stop."""
+    """Run a server over pipes. When the block ends, the server's input ends, and it must stop."""
     stdin, stdin_end = os.pipe()
     stdout, stdout_end = os.pipe()
     peer = Peer(stdin_end, stdout)
@@ -167,7 +167,7 @@ async def served(
 
                 async def serve() -> None:
                     await server.read_requests()
-                    # Tasks that wait for this run once the time of the drain has begun.
+                    # Tasks that wait for this event run only after the time of the drain has begun.
                     draining.set()
                     await server.drain(drain_s)
                     server.refuse_in_flight()
@@ -302,7 +302,7 @@ async def test_full_batch_refuses_more_large_answers(
     async with served(large=large) as peer:
         peer.send([request("large", number) for number in range(made + 2)])
         answers = await peer.receive()
-        # The next message has room again.
+        # There is room again for the next message.
         peer.send(request("large", "alone"))
         assert len((await peer.receive())["result"]) == LARGE_BYTES
     assert large.made == made + 1
@@ -323,7 +323,7 @@ async def test_batch_member_failing_in_server_is_answered(
             return False
 
     class Response(metaclass=Unsure):
-        """Stands for the class that is checked first."""
+        """Replaces the first class in the server's `isinstance` checks."""
 
     monkeypatch.setattr("shelld.server.serve.Response", Response)
     async with served() as peer:

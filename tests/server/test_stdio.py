@@ -1,4 +1,4 @@
-"""Output never blocks, whatever it writes to, and keeps the order."""
+"""Writing output never blocks, whatever the file, and keeps the order."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ DUMPED = subprocess.run(
 ).stdout
 
 MOUNTS = Mounts()
-# Open the mount list here, as it stays open.
+# Open the mount list outside the tests, since it stays open.
 MOUNTS.may_hang(b"/")
 
 

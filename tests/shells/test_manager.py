@@ -202,7 +202,7 @@ async def test_starts_that_fail_make_room_for_others(tmp_path: Path) -> None:
             for _ in range(MAX_STARTING + 1):
                 with pytest.raises(RpcError):
                     await start_and_wait(manager, missing)
-            # Start more commands at once than the manager starts at a time.
+            # Request more starts at once than the manager makes at a time.
             async with anyio.create_task_group() as tasks:
                 for _ in range(2 * MAX_STARTING):
                     tasks.start_soon(start_and_wait, manager, StartRequest("true"))
@@ -312,7 +312,7 @@ async def test_command_starts_although_keeper_died(
 
 @contextlib.contextmanager
 def next_runner(monkeypatch: pytest.MonkeyPatch) -> Generator[Channel]:
-    """Yield the peer of the next command's runner channel. No runner is forked."""
+    """Yield the runner's end of the next command's channel. No runner is forked."""
     ours, theirs = Channel.pair()
 
     def acquire(_pool: RunnerPool) -> Channel:
@@ -338,7 +338,7 @@ async def test_command_killed_before_start_never_runs(
             shell = await manager.start(StartRequest(f"touch {tmp_path}/ran"))
             assert shell.killer is not None
             shell.killer.begin_kill(signal.SIGTERM, 60_000, event)
-        # Its runner is gone, and another one would be available.
+        # The command's runner is gone. Another one is available, but must not start the command.
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.is_empty)
         assert (shell.status, shell.pid, shell.failure) == (status, None, None)
@@ -426,14 +426,14 @@ async def test_unread_exit_message_prevents_timeout(monkeypatch: pytest.MonkeyPa
             life.deadlines.set(Event.TIMEOUT_DUE, 0)
             vars(Supervisor)["_meet_deadlines"](Supervisor(life, manager.runtime.pool))
             assert not shell.released
-            # The waiting task has not noticed yet.
+            # The message has been read here, so the waiting task sees none. Wake that task.
             life.links.wake_at(0)
             await shell.wait_until(lambda: shell.is_empty)
         assert shell.status is ShellStatus.COMPLETED
 
 
 def stopped_keeper(killed: list[int]) -> int:
-    """Stop the new keeper before it can do anything; `killed` are the pids of earlier ones."""
+    """Stop the new keeper before it can do anything; `killed` are the pids of earlier keepers."""
 
     def keeper() -> list[int]:
         found = set(children(os.getpid())) - set(killed)
@@ -461,8 +461,8 @@ async def test_leftovers_are_named_or_reported_lost() -> None:
 async def test_killed_runner_and_keeper_end_the_session(
     tmp_path: Path,
 ) -> None:
-    # This program adopts no orphans, so it can kill only the session of the bash whose pid it
-    # knows.
+    # This program adopts no orphans, and knows only the pid of bash. So it can kill only the
+    # session of that bash.
     gate = Gate(tmp_path / "gate")
     command = (
         f"sleep 300 & echo $! > {tmp_path}/pid; {gate.wait}; "

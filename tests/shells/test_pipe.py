@@ -86,7 +86,7 @@ def test_only_full_pipes_are_enlarged(pipes: list[Piped]) -> None:
     os.write(loud.write_end, b"x" * USUAL)
     loud.pipe.pump()
     assert (quiet.size, loud.size) == (USUAL, PUMP_BYTES)
-    # One read takes all of it.
+    # One read empties the whole pipe.
     content = os.urandom(PUMP_BYTES)
     assert os.write(loud.write_end, content) == PUMP_BYTES
     loud.pipe.pump()

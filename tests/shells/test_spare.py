@@ -121,7 +121,7 @@ async def start_slowly(manager: Manager) -> None:
 async def test_slow_starts_pause_spare_shells() -> None:
     async with Manager() as manager:
         await start_slowly(manager)
-        # Fewer if a spare shell was not ready in time.
+        # The number is lower if a spare shell was not ready in time.
         assert 0 < manager.spares_used <= manager.runtime.spares.policy.max_slow_starts
         manager.runtime.spares.policy.pause_s = 0
         await run(manager, "true")
@@ -134,7 +134,7 @@ async def test_slow_starts_are_tried_again_later() -> None:
         manager.runtime.spares.policy.retry_s = 0
         await run(manager, "true")
         await wait_for_waiting(1)
-        # This start was slow again.
+        # The last start was slow again.
         manager.runtime.spares.policy.retry_s = 60
         await run(manager, "true")
         await wait_for_waiting(0)
@@ -185,7 +185,7 @@ def test_pending_signals_of_process_are_detected(number: int) -> None:
             file.seek(0)
             return has_signals(file.read())
 
-    # Bash may have handled the signal before the test looks.
+    # The signal may have ended the process before the test looks.
     assert any(were_seen() for _ in range(500))
 
 

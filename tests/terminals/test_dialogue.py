@@ -12,7 +12,7 @@ from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, pasted
 def fed(*outputs: bytes) -> tuple[bytes, Dialogue]:
     """Return the answers, with "?" for the position of the cursor."""
     dialogue = Dialogue()
-    answers = [answer for output in outputs for answer in dialogue.feed(memoryview(output))]
+    answers = [answer for output in outputs for answer, _ in dialogue.feed(memoryview(output))]
     return b"".join(b"?" if answer is None else answer for answer in answers), dialogue
 
 
@@ -24,7 +24,8 @@ def fed(*outputs: bytes) -> tuple[bytes, Dialogue]:
         (b"\x1b[>c", b"\x1b[>0;0;0c"),
         (b"\x1b[>0c", b"\x1b[>0;0;0c"),
         (b"text\x1b[5n\x1b[5n", b"\x1b[0n\x1b[0n"),
-        # The size of the window, its title, a setting, the clipboard, the answer itself.
+        # Not answered: requests for the window's size or title, a setting or the clipboard, and an
+        # answer itself.
         (b"\x1b[18t", b""),
         (b"\x1b[21t", b""),
         (b"\x1bP$qm\x1b\\", b""),
@@ -36,6 +37,12 @@ def fed(*outputs: bytes) -> tuple[bytes, Dialogue]:
 )
 def test_only_fixed_questions_are_answered(output: bytes, answer: bytes) -> None:
     assert fed(output)[0] == answer
+
+
+def test_place_of_a_question_is_told() -> None:
+    dialogue = Dialogue()
+    assert dialogue.feed(memoryview(b"ab\x1b[6ncd\x1b[5n\x1b[")) == [(None, 6), (b"\x1b[0n", 12)]
+    assert dialogue.feed(memoryview(b"6nrest")) == [(None, 2)]
 
 
 def test_answers_to_one_output_are_limited() -> None:

@@ -1,4 +1,4 @@
-"""Key names become what xterm sends."""
+"""Key names become the bytes that xterm sends."""
 
 from __future__ import annotations
 

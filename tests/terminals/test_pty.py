@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shelld.terminals.pty import Pty, Size, foreground_group, modes, open_pty, resize
+from shelld.terminals.pty import NEW_MODES, Pty, Size, foreground_group, modes, open_pty, resize
 from shelld_protocol.errors import ErrorKind, RpcError
 
 
@@ -26,20 +26,21 @@ def test_new_terminal_has_its_size_and_echoes_lines(pty: Pty) -> None:
     assert os.get_terminal_size(pty.slave) == (80, 24)
     assert not os.get_blocking(pty.master)
     found = modes(pty.master)
-    assert (found.echo, found.line_mode, found.end_of_file) == (True, True, b"\x04")
-    assert found.kill == b"\x15"
-    assert found.interrupts == {b"\x03", b"\x1c", b"\x1a"}
+    assert found == NEW_MODES
     assert foreground_group(pty.master) is None
 
 
 def test_modes_follow_the_program(pty: Pty) -> None:
     attributes = termios.tcgetattr(pty.slave)
-    attributes[3] &= ~(termios.ECHO | termios.ICANON | termios.ISIG)
+    attributes[0] = termios.ISTRIP | termios.IGNCR | termios.INLCR
+    attributes[3] &= ~(termios.ECHO | termios.ICANON | termios.ISIG | termios.IEXTEN)
+    attributes[3] |= termios.NOFLSH
     attributes[6][termios.VEOF] = b"\0"
     termios.tcsetattr(pty.slave, termios.TCSANOW, attributes)
     found = modes(pty.master)
-    assert (found.echo, found.line_mode, found.end_of_file) == (False, False, b"")
-    assert found.interrupts == frozenset()
+    assert (found.echo, found.line_mode, found.eof, found.flushes) == (False, False, b"", False)
+    assert (found.erase, found.werase, found.lnext, found.intr) == (b"\x7f", b"", b"", b"")
+    assert (found.istrip, found.igncr, found.icrnl, found.inlcr) == (True, True, False, True)
 
 
 def test_size_can_be_changed(pty: Pty) -> None:

@@ -24,7 +24,7 @@
   (jsonrpc-request connection method params :timeout 20))
 
 (defun start (method params)
-  "Send a request; return a cons whose car will be what came of it."
+  "Send a request; return a cons whose car will hold the result or the error."
   (let ((box (list nil)))
     (jsonrpc-async-request connection method params
                            :success-fn (lambda (result) (setcar box (or result :null)))
@@ -58,7 +58,7 @@
   (report 'killed (plist-get (call :kill_shell :shell_id id) :status))
   (report 'waited (plist-get (await waiting) :status)))
 
-;; This library cannot cancel, but it can notify; its ids count from 1.
+;; This library cannot cancel, but it can notify.  Its request ids count from 1.
 (let ((slow (start :bash '(:command "sleep 300"))))
   (jsonrpc-notify connection :$/cancelRequest (list :id (jsonrpc--next-request-id connection)))
   (report 'cancelled (plist-get (await slow) :code)))

@@ -29,16 +29,16 @@ pytestmark = pytest.mark.long
 
 FETCH_TIMEOUT_S = 180
 SCRIPT_TIMEOUT_S = 120
-# Some scripts differ between two runs of plain bash, so they may differ here, too.
+# Some outputs differ between two runs of plain bash, so they may differ here, too.
 ATTEMPTS = 4
 WORKERS = 4
 
-# Differences only within a session; docs/sessions.md explains them.
+# These scripts differ only in a session; docs/sessions.md explains why.
 DOCUMENTED_DIFFERENCES = frozenset(
     (
         # The script lists BASH_ARGC, which a bash with a startup file has from its start.
         "array as text",
-        # A DEBUG trap with `set -T` runs in the function that stands for `trap`, too.
+        # With `set -T`, a DEBUG trap also runs in the function that replaces `trap`.
         "dbg-support sourced",
         "dbg-support as text",
         "dbg-support2 sourced",
@@ -182,7 +182,7 @@ def equal(one: Outcome, other: Outcome) -> bool:
 
 
 def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, list[str]]:
-    """Return the names of scripts with a different outcome, without a session and in one."""
+    """Return the names of the scripts whose outcome differs, without a session and in one."""
     found: dict[str, list[str]] = {"none": [], "session": []}
     waiting: queue.SimpleQueue[Script] = queue.SimpleQueue()
     for script in scripts:
@@ -199,7 +199,7 @@ def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, lis
                 return False
             with contextlib.suppress(CommandTimedOut):
                 found.append(place.by_daemon(client, script.command, session))
-            # Some scripts are races in plain bash too, so accept any of its outcomes.
+            # Some scripts are races in plain bash too, so accept any outcome that plain bash had.
             if any(equal(one, other) for one in expected for other in found):
                 return False
         return True
@@ -230,7 +230,7 @@ def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, lis
 
 
 def reap() -> None:
-    """Reap what plain bash has left behind, which became children of this process."""
+    """Kill and reap what plain bash left behind: processes that became children of this one."""
     for pid in children(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

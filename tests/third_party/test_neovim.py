@@ -23,7 +23,7 @@ def report_of(tmp_path: Path, *scripts: Path) -> Any:
         [program("nvim"), "--headless", "-u", "NONE", *commands, "-c", "qa!"],
         env={
             **os.environ,
-            # Neovim writes there.
+            # Neovim writes to these directories.
             "XDG_CACHE_HOME": str(tmp_path),
             "XDG_STATE_HOME": str(tmp_path),
             "DAEMON": json.dumps(DAEMON_COMMAND),

@@ -5,7 +5,7 @@ import { spawn } from "node:child_process";
 import rpc from "vscode-jsonrpc/node";
 
 const [command, ...args] = process.argv.slice(2);
-// As vscode-languageclient starts a server.
+// Start the daemon as vscode-languageclient starts a server.
 const daemon = spawn(command, [...args, "--stdio", `--clientProcessId=${process.pid}`]);
 const ended = new Promise((resolve) => daemon.on("exit", (code) => resolve(code)));
 let stderr = "";

@@ -22,14 +22,22 @@ from tool_samples import Tools
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    """The same for all tests of a module, whatever event loop they have."""
-    with Client.spawn() as client:
+def interactive() -> bool:
+    """Whether models may type. A module can replace this fixture."""
+    return False
+
+
+@pytest.fixture(scope="module")
+def client(interactive: bool) -> Iterator[Client]:
+    """One client for all tests of a module, whatever event loop they use."""
+    with Client.spawn(args=["--interactive-tools"] if interactive else []) as client:
         yield client
 
 
 @pytest.fixture(params=["in the program", "over the wire"])
-async def call(request: pytest.FixtureRequest, client: Client) -> AsyncIterator[Tools]:
+async def call(
+    request: pytest.FixtureRequest, client: Client, interactive: bool
+) -> AsyncIterator[Tools]:
     """Executes a tool and returns its result."""
     if request.param == "over the wire":
 
@@ -45,7 +53,7 @@ async def call(request: pytest.FixtureRequest, client: Client) -> AsyncIterator[
             client.close_session(session.session)
         return
 
-    register_execution_tools(ToolRegistry())
+    register_execution_tools(ToolRegistry(), interactive=interactive)
     executor = ToolExecutor()
 
     async def in_the_program(name: str, /, *, context: Any = None, **params: Any) -> ToolResult:

@@ -165,7 +165,7 @@ async def test_long_output_shows_head_tail_and_next_offset(
         middle += "".join(line for line in lines if not line.startswith("["))
     whole = "".join(f"{number:04}\n" for number in range(10_000))
     assert head + middle[:size] + tail == whole
-    # A later read does not repeat it.
+    # A later read does not repeat the text.
     assert ok(await call("BashOutput", bash_id=bash_id)).startswith("(no new output)")
 
 

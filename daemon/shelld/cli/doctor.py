@@ -2,7 +2,8 @@
 
 Runs a few harmless commands as the daemon would, with the daemon's options, and checks limits and
 files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not, 2 for bad
-arguments, or if stdout cannot be written. A note is worth knowing, but no promise is broken.
+arguments, or if stdout cannot be written. A note reports something worth knowing that breaks no
+promise.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def _files(options: Options) -> list[Diagnosis]:
     for name, path in (("audit log", options.audit_log), ("log file", options.log_file)):
         if path is None:
             continue
-        exists = os.path.lexists(path)
+        exists = os.path.exists(path)
         try:
             os.close(open_log(path, 0o600, os.O_NOFOLLOW if name == "audit log" else 0))
         except OSError as error:
@@ -204,14 +205,15 @@ def _files(options: Options) -> list[Diagnosis]:
             diagnoses.append(Diagnosis(name, "problem", found, "the daemon does not start"))
         else:
             if not exists:
-                os.unlink(path)
+                # A log file may be a link.
+                os.unlink(os.path.realpath(path))
     return diagnoses
 
 
 def _environment() -> list[Diagnosis]:
     if "BASH_ENV" not in os.environ:
         return []
-    # Unset it for the other checks, or its output would mix with theirs.
+    # Unset it for the other checks, or the output of the file that it names would mix with theirs.
     path = os.environ.pop("BASH_ENV")
     meaning = "every bash reads it first, and there are no spare shells"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]
@@ -248,7 +250,7 @@ async def _spare_shells(patient: Patient) -> Diagnosis:
 
 
 async def _containment(patient: Patient) -> Diagnosis:
-    # A process in a session of its own, and without a parent.
+    # A process in its own session, whose parent has ended.
     result = await patient.run("(setsid sleep 300 & echo $!)")
     try:
         pid = int(result.stdout)

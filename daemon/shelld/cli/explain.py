@@ -34,7 +34,7 @@ def explain(arguments: Sequence[str]) -> int:
         description="Show the guard's verdict on a command, in this directory and environment.",
         epilog="exit codes: 0 allow, 1 block, 3 unresolved",
     )
-    # The words of the command may look like options of ours.
+    # The words of the command may look like options of this program.
     parser.add_argument(
         "command",
         metavar="COMMAND",

@@ -36,7 +36,7 @@ def _json(value: Any) -> str:
 
 
 def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
-    """Return a function that makes the usual entry: under `key`, with further members."""
+    """Return a function that makes the usual entry under `key`. `more`: further members."""
 
     def snippet(command: list[str]) -> str:
         return _json({key: {NAME: {**more, "command": command[0], "args": command[1:]}}})
@@ -71,7 +71,7 @@ HOSTS: Final = {
 }
 # Options whose value is a path.
 _FILES: Final = frozenset({"--audit-log", "--bash", "--guard-rules", "--log-file", "--spool-dir"})
-# Most other hosts read this.
+# Most hosts that are not in the list read this.
 _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 
 
@@ -110,11 +110,16 @@ def _absolute(options: Sequence[str]) -> list[str]:
     for word in options:
         option, equals, value = word.partition("=")
         if equals and option in _FILES:
-            absolute.append(f"{option}={os.path.abspath(value)}")
+            absolute.append(f"{option}={_absolute_path(value)}")
         else:
             names_file = bool(absolute) and absolute[-1] in _FILES
-            absolute.append(os.path.abspath(word) if names_file else word)
+            absolute.append(_absolute_path(word) if names_file else word)
     return absolute
+
+
+def _absolute_path(path: str) -> str:
+    # An empty path stays what it is: a mistake.
+    return os.path.abspath(path) if path else path
 
 
 def _this_program() -> list[str]:

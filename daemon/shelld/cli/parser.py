@@ -28,7 +28,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
     options.
     """
     if not arguments:
-        # Harnesses start it like this. argparse alone would take a tenth of the start-up time.
+        # Harnesses start the daemon without options. argparse alone would take a tenth of the
+        # start-up time.
         return Options()
     parser = option_parser()
     if not arguments[0].startswith("-"):
@@ -39,6 +40,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def _no_such_command(name: str) -> str:
+    if name in SUBCOMMANDS:
+        return f"{name} is a command, and only options may stand here"
     from difflib import get_close_matches  # noqa: PLC0415
 
     similar = get_close_matches(name, SUBCOMMANDS, 1)
@@ -131,7 +134,11 @@ def option_parser() -> argparse.ArgumentParser:
     def option(flag: str, *more: str, help: str, **settings: object) -> None:  # noqa: A002
         name = flag.removeprefix("--").replace("-", "_")
         value = getattr(default, name)
-        shown = "" if value is None else f" (default: {_shown(value, settings.get('metavar'))})"
+        shown = (
+            ""
+            if value in (None, False)
+            else f" (default: {_shown(value, settings.get('metavar'))})"
+        )
         parser.add_argument(
             flag,
             *more,
@@ -213,5 +220,10 @@ def option_parser() -> argparse.ArgumentParser:
     )
     option(
         "--max-in-flight", type=count, metavar="N", help="maximum number of requests in progress"
+    )
+    option(
+        "--interactive-tools",
+        action="store_true",
+        help="let models give commands a terminal, type into them, and see their screens",
     )
     return parser

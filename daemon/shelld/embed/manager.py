@@ -1,9 +1,10 @@
 """The manager of a program that embeds shelld.
 
-``ShellManager()`` always returns the same object. It *runs* inside ``async with``; without that,
-from the first call until `reset` or the end of the program. Then, or if the program's loop is not
-asyncio, the manager runs its own event loop in a thread. So shells outlive the event loop of the
-caller, and can be used from others. In a daemon, it stands for the daemon's manager: see `adopt`.
+``ShellManager()`` always returns the same object. It *runs* inside ``async with``. Otherwise, it
+runs from the first call until `reset` or the end of the program. In that case, or if the program's
+loop is not asyncio, the manager runs its own event loop in a thread. So shells outlive the caller's
+event loop, and other event loops can use them. In a daemon, the object stands for the daemon's
+manager: see `adopt`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ShellManager:
     _instance: ClassVar[ShellManager | None] = None
     _making: ClassVar[threading.Lock] = threading.Lock()
 
-    # No __init__, because each call would run it.
+    # No __init__, because each ``ShellManager()`` would run it.
     def __new__(cls, options: ManagerOptions | None = None) -> ShellManager:
         with cls._making:
             if cls._instance is None:
@@ -59,7 +60,7 @@ class ShellManager:
         self._manager = manager
         # None while it does not run.
         self._owner: OwnerLoop | None = None
-        # Where its shells live, even while it ends and afterwards.
+        # The event loop of its shells, also while the manager ends and afterwards.
         self._last_owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
         # Set if it runs in a thread.
@@ -124,7 +125,7 @@ class ShellManager:
                     await one._owner.call(one._manager.kill_all, 0)
 
     def _begin_end(self) -> None:
-        """Have everything killed, without waiting: asyncio can cancel any wait."""
+        """Start to kill everything, without waiting: asyncio can cancel any wait."""
         self._is_over = True
         if self._thread is not None:
             self._thread.begin_stop()
@@ -132,7 +133,10 @@ class ShellManager:
             self._owner.call_soon(self._discard_all)
 
     def _stop_thread(self) -> bool:
-        """Return False if there is no thread. Another thread may be about to open it."""
+        """Stop the manager's thread; return False if it has none.
+
+        Waits for a caller that is just starting the thread.
+        """
         with self._opening:
             thread = self._thread
         if thread is not None:
@@ -189,7 +193,7 @@ class ShellManager:
                 self._enter_owner()
                 yield
         finally:
-            # Only now: while the manager ends, calls are refused and must not start it again.
+            # Not earlier: while the manager ends, calls are refused, and must not start it again.
             self._owner = self._thread = None
 
     @asynccontextmanager
@@ -226,7 +230,7 @@ class ShellManager:
         await self.manager()
         owner = self._owner
         if owner is None:
-            # It has ended meanwhile.
+            # The manager has ended meanwhile.
             raise shutting_down()
         return await owner.call(function, *args, discard=discard)
 
@@ -238,7 +242,7 @@ class ShellManager:
             try:
                 self._check_open()
             except RpcError:
-                # `reset` could not see the thread.
+                # `reset` could not see the thread, and so did not stop it.
                 if self._thread is not None:
                     self._thread.stop()
                 raise
@@ -261,7 +265,7 @@ class ShellManager:
         check_text(command, working_dir, env)
         request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         process = await self.run(self._start, request, discard=ShellProcess.discard)
-        # Postponed until the caller waits for something else.
+        # Show the end only once the caller waits for something else.
         call_threadsafe(current_token(), process.show_end)
         return process
 
@@ -308,7 +312,10 @@ class ShellManager:
         return 0 if owner is None else await owner.call(self._manager.kill_all, grace_ms)
 
     def cleanup_completed(self, max_age_seconds: float = 3_600) -> int:
-        """Forget shells that ended before that and left no processes. Return their number."""
+        """Forget shells that ended more than `max_age_seconds` ago and left no processes.
+
+        Returns their number.
+        """
         owner, forget = self._owner, self._manager.forget_older_than
         if owner is None:
             return forget(max_age_seconds)
@@ -316,7 +323,7 @@ class ShellManager:
 
 
 def _on_asyncio() -> bool:
-    """Whether the running event loop is asyncio, on which shells can live."""
+    """Whether the running event loop is asyncio's. Shells can live only on that."""
     return isinstance(current_token().native_token, asyncio.AbstractEventLoop)
 
 

@@ -1,7 +1,7 @@
 """The event loop of the shells, and calls to it from other threads and event loops.
 
-Shells are not thread-safe, so calls from elsewhere run here. Cancelling the caller cancels the call
-here, and waits for it.
+Shells are not thread-safe, so calls from elsewhere run here. If the caller is cancelled, the call
+here is cancelled too, and the caller waits until it has ended.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ STOP_TIMEOUT_S: Final = 3.0
 
 
 class OwnerLoop:
-    """Made on the event loop that it stands for. `tasks` runs the calls."""
+    """Create it on the event loop that it stands for. `tasks` runs the calls."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self._tasks = tasks
         self._token = current_token()
         self._thread = threading.get_ident()
-        # Guards both members below. After `close`, nothing is added.
+        # Guards the next two members. After `close`, no call is added.
         self._lock = threading.Lock()
         self._to_do: deque[Callable[[], object]] = deque()
         self._closed = False
@@ -68,9 +68,10 @@ class OwnerLoop:
         return call.result()
 
     def call_sync(self, function: Callable[..., T], *args: object) -> T:
-        """Return the result of ``function(*args)`` here. It must be quick, because both sides wait.
+        """Return the result of ``function(*args)`` here.
 
-        If this event loop has ended, calls it in the caller's thread.
+        `function` must be quick, because both sides wait. If this event loop has ended, calls
+        `function` in the caller's thread.
         """
         if threading.get_ident() == self._thread:
             return function(*args)
@@ -168,7 +169,8 @@ class _Call(Generic[T]):
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            # A condition of the caller may raise anything. That ends the caller, not this loop.
+            # A condition of the caller may raise anything. The error ends the caller, not this
+            # loop.
             self._error = error
         finally:
             # The caller's event loop may have ended without waiting.
@@ -196,7 +198,7 @@ class _Call(Generic[T]):
 class LoopThread:
     """Keeps a scope open on an event loop in a new thread, until `stop` or the exit.
 
-    Returns when the scope is open, or raises the error that prevents it.
+    The constructor returns when the scope is open, or raises the error that prevented this.
     """
 
     def __init__(self, scope: Callable[[], AbstractAsyncContextManager[None]]) -> None:

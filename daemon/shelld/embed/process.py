@@ -105,7 +105,7 @@ class ShellProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether its bash runs; also false before the start."""
+        """Whether its bash runs. False before the start."""
         return self.status is ShellStatus.RUNNING
 
     @property
@@ -172,7 +172,7 @@ class ShellProcess:
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds. Checks it after each event of the shell.
 
-        Calls it on the event loop of the shells.
+        Calls `condition` on the event loop of the shells.
         """
         await self._run_on_owner(self.record.wait_until, condition)
 
@@ -206,7 +206,7 @@ class ShellProcess:
     # -- output -----------------------------------------------------------------------------
 
     async def read_output(self) -> bool:
-        """Let written output arrive. Return whether there is unread output."""
+        """Give written output time to arrive. Return whether there is unread output."""
         return await self._run_on_owner(self._read_output)
 
     async def _read_output(self) -> bool:
@@ -217,8 +217,8 @@ class ShellProcess:
     def get_new_output(self, include_stderr: bool = True) -> str:
         """Return the output since the last read, by this or another call.
 
-        The text of stderr follows a line ``[stderr]``. An incomplete character or escape sequence
-        of a running shell stays for later, as in `bash_output`.
+        The text of stderr comes after a line ``[stderr]``. An incomplete character or escape
+        sequence of a running shell stays for later, as in `bash_output`.
         """
         return self._here(self._new_output, include_stderr)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 
-# In objects; a few hundred requests in flight use fewer.
+# A number of objects. A few hundred requests in flight use fewer.
 GARBAGE_THRESHOLD: Final = 20_000
 # How long the daemon may hold the memory of a large output.
 GIVE_BACK_S: Final = 15.0
@@ -31,12 +31,12 @@ def collect_rarely() -> None:
 async def give_back_regularly() -> None:
     """Return freed memory to the system every `GIVE_BACK_S`.
 
-    When a program frees a large allocation, glibc keeps the room for more (mallopt(3),
-    M_MMAP_THRESHOLD). That speeds up the next large output, but allocations above the room can long
-    delay its return. malloc_trim(3) takes some milliseconds if much was freed, and almost none
-    otherwise.
+    When a program frees a large allocation, glibc keeps the memory for later allocations
+    (mallopt(3), M_MMAP_THRESHOLD). That speeds up the next large output. But allocations at higher
+    addresses can delay the return of the memory to the system for a long time. malloc_trim(3) takes
+    some milliseconds if much was freed, and almost none otherwise.
     """
-    # Other C libraries neither keep such room nor have this function.
+    # Other C libraries neither keep such memory nor have this function.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await anyio.sleep(GIVE_BACK_S)

@@ -2,8 +2,8 @@
 
 `anyio.wait_readable` registers with the kernel and unregisters for each wait, and wakes the task
 one turn of the event loop after the event. An `anyio.Event` and a scope with a deadline look up the
-running event loop several times. For a request, each of these three takes as long as decoding it.
-`Watch` registers once, and the event loop calls it directly. All three waits use asyncio itself.
+running event loop several times. Each of these three takes as long as decoding a request. `Watch`
+registers once, and the event loop calls it directly. The waits in this module use asyncio itself.
 """
 
 from __future__ import annotations

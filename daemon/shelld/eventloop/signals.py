@@ -35,9 +35,9 @@ class Arrivals:
         self._arrived.set()
 
     async def wait(self) -> int:
-        """Wait for a signal; return how many have arrived since the last call, or one less.
+        """Wait for a signal; return how many have arrived since the last call, or one fewer.
 
-        The caller's next step comes after every signal, even an uncounted one.
+        After every signal, even after an uncounted one, the caller gets a turn.
         """
         await self._arrived.wait()
         self._arrived = anyio.Event()
@@ -64,8 +64,8 @@ def received(*numbers: signal.Signals) -> Generator[Arrivals]:
 def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:
     """Have Python write to a socket of the event loop when a signal arrives.
 
-    asyncio does that only for its own handlers. If the socket is full, Python drops the byte: the
-    bytes in the socket wake the event loop anyway.
+    asyncio does that only for its own handlers. If the socket is full, Python drops the byte. That
+    does no harm: the bytes in the socket wake the event loop anyway.
     """
     before = signal.getsignal(signal.SIGURG)
     loop.add_signal_handler(signal.SIGURG, _tell_nobody)

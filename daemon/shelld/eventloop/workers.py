@@ -66,8 +66,8 @@ class Worker(Generic[J]):
 
 
 class Workers(Generic[J]):
-    """`work` does a job. If `work` raises, `on_fault` gets the job and the error; it reports the
-    error and does what is left to do.
+    """`work` does a job. If `work` raises, `on_fault` gets the job and the error. `on_fault`
+    reports the error and does what remains to be done for the job.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Workers(Generic[J]):
         with suppress(Exception, anyio.get_cancelled_exc_class()):
             if _has_cancelled_itself(task):
                 # asyncio may not have delivered the cancellation yet. A task that ends before that
-                # counts as cancelled, and its task group then cancels all others.
+                # counts as cancelled, and its task group then cancels all its other tasks.
                 await anyio.lowlevel.checkpoint()
 
     def _fail(self, worker: Worker[J], error: BaseException) -> None:

@@ -24,23 +24,26 @@ from shelld_protocol.structs import FilterEngine
 
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
-# The helper process compiles patterns that are longer, or whose program is larger: compiling can
-# take a tenth of a second, in which no other thread of the daemon could run.
+# The helper process compiles patterns that are longer than this, or whose program is larger than
+# this. Compiling them can take a tenth of a second, and no other thread of the daemon could run
+# meanwhile.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
 
-# Concurrent RE2 searches in threads, because each takes a core; further searches wait. A text of at
-# most `_INLINE_CHARACTERS` is searched inline, because the way to a thread and back takes longer.
+# The maximum number of RE2 searches in threads at the same time. Each takes a core, so further
+# searches wait. A text of at most `_INLINE_CHARACTERS` is searched inline, because handing it to a
+# thread takes longer.
 _THREADS: Final = 2
 _INLINE_CHARACTERS: Final = 4 * 1024
 
-# Characters times instructions of the pattern: the maximum inline, and for one call in a thread. At
-# worst, RE2 does a few hundred million a second.
+# The work of a search is the number of characters times the number of instructions of the pattern.
+# These are the maximum for a search inline, and the maximum for one call in a thread. At worst, RE2
+# does a few hundred million units of work a second.
 _INLINE_WORK: Final = 400_000
 _THREAD_WORK: Final = 100_000_000
 
-# Helper processes, searching or idle.
+# The maximum number of helper processes, searching or idle.
 MAX_PROCESSES: Final = 16
 
 # A pattern without any of these characters is a literal.
@@ -62,9 +65,9 @@ class LineFilter(Protocol):
     async def lines(self, text: str) -> str:
         """Return the lines of `text` that match, each with its line end.
 
-        A line ends only at "\\n". The pattern does not see "\\r" before that or at the start of the
-        line. Raises `RpcError` (invalid_params) if the pattern needs more time or memory than
-        allowed.
+        A line ends only at "\\n". The pattern does not see "\\r" before that "\\n", or at the start
+        of the line. Raises `RpcError` (invalid_params) if the pattern needs more time or memory
+        than allowed.
         """
         ...
 
@@ -140,7 +143,7 @@ def _is_unicode(text: str) -> bool:
 
 
 class _LiteralFilter:
-    """A literal word. Searching it directly is faster than calling any engine."""
+    """A literal word. Searching for it directly is faster than calling any engine."""
 
     engine: FilterEngine = "re2"
 
@@ -169,7 +172,7 @@ class _LinearFilter:
     """RE2, run where the work fits: inline, in a thread, or in the helper process.
 
     A thread cannot be stopped, so it never gets work that could take long. A cancelled request
-    waits for its thread, so no more threads than the limit ever run.
+    waits for its thread, so the number of running threads stays within the limit.
     """
 
     engine: FilterEngine = "re2"

@@ -3,8 +3,8 @@
 Pure. The helper process imports it as well, so it imports nothing else of shelld. See
 https://github.com/google/re2/wiki/Syntax.
 
-In Python, a call of RE2 costs more than the bytes it examines. So one call searches many lines for
-the next match. No match can contain a line end, so the result is the same as with one call for each
+In Python, calling RE2 costs more than examining the bytes. So one call searches many lines for the
+next match. No match can contain a line end, so the result is the same as with one call for each
 line.
 """
 

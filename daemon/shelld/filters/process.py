@@ -1,6 +1,6 @@
 """Matches patterns that could take long, in a helper process with a budget.
 
-Owns that process for the length of one read.
+Owns that process while one read lasts.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
-# The limit for all texts of one look at a stream together. A pattern without catastrophic
-# backtracking needs a tenth of it for the largest read.
+# The total time for matching in one look at a stream, however many texts the look matches. A
+# pattern without catastrophic backtracking needs a tenth of this time for the largest read.
 TIME_BUDGET_S: Final = 2.0
-# For an interpreter to start while many others start, and to compile the pattern.
+# Enough time for an interpreter to start while many others start, and then to compile the pattern.
 START_TIMEOUT_S: Final = 10.0
-# Enough for the largest read, decoded, and the lines found in it.
+# Enough for the decoded text of the largest read, and for the lines found in it.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
 _PROGRAM: Final = Path(__file__).with_name("main.py")

@@ -1,9 +1,11 @@
-"""The guard judges whether a command is dangerous: before it runs, or instead of it in a dry run.
+"""The guard judges whether a command is dangerous.
+
+A command is judged before it runs. In a dry run, it is judged but does not run.
 
 Pure: a verdict depends only on the text of the command and the state of its shell. The guard runs
 nothing and looks nothing up. It follows what bash would do, not what the text looks like: it
-expands words, strips wrappers and follows scripts within scripts. Text that is only data stays
-data.
+expands words, strips wrappers and follows scripts within scripts. It does not treat text that is
+only data as a command.
 """
 
 from __future__ import annotations

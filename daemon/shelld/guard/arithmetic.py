@@ -1,7 +1,7 @@
 """Arithmetic evaluation, including assignments.
 
 Reference: bash(1), ARITHMETIC EVALUATION. An expression that is too long, or that uses an unknown
-value, evaluates to `UNKNOWN`, and so do the variables that it assigns.
+value, evaluates to `UNKNOWN`. The variables that it assigns become `UNKNOWN` too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from shelld.guard.markers import UNKNOWN, plain
 
 # Characters. A longer expression evaluates to `UNKNOWN`.
 MAX_EXPRESSION: Final = 200
-# A value can be another expression, such as the name of a variable, and so on.
+# How deeply values may nest: the value of a variable can be another expression, such as the name of
+# another variable.
 _MAX_NESTED: Final = 8
 
 
@@ -32,7 +33,7 @@ _TOKEN: Final = re.compile(
     r"|[-+*/%&|^]=|.)",
     re.S,
 )
-# Without backtracking, and with one attempt for each name: the text may be long.
+# The text may be long, so this pattern does not backtrack, and tries to match each name only once.
 _ASSIGNED: Final = re.compile(
     r"(?<!\w)([A-Za-z_]\w*+)\s*+(?:\[[^]\[]*+\]\s*+)?(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
     r"|(?:\+\+|--)\s*+([A-Za-z_]\w*+)"

@@ -15,11 +15,11 @@ MAX_STEPS: Final = 3_000
 # Processing this many characters takes as long as one step: about ten microseconds.
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
-# The part of `MAX_SECONDS` for parsing one script. If parsing takes longer, the rest is left for
-# finding its commands without the parser. Valid scripts take a tenth of this.
+# The part of `MAX_SECONDS` for parsing one script. If parsing takes longer, the guard has the rest
+# of `MAX_SECONDS` to find commands without the parser. A valid script takes a tenth of this part.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# Reading the clock takes a tenth of a step.
+# Reading the clock takes a tenth of the time of a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 
@@ -70,7 +70,10 @@ class Budget:
         self._traces = traces
 
     def take(self) -> bool:
-        """Count a step. Return whether steps, time and depth allow it. Raises `Exhausted`."""
+        """Count a step. Return whether the limits on steps, time and depth allow it.
+
+        Raises `Exhausted`.
+        """
         self.steps -= 1
         if self.steps <= 0 and self._gives_up:
             raise Exhausted

@@ -26,7 +26,7 @@ _MAX_ROUNDS: Final = 64
 # Iterations of ``for ((...))``.
 _MAX_COUNTED: Final = 16
 _STATUS: Final = {"true": True, ":": True, "false": False}
-# Tests of a constant: true with `_CONSTANT`, false with `_EMPTY`.
+# Tests of a constant. A test that matches `_CONSTANT` is true. One that matches `_EMPTY` is false.
 _CONSTANT: Final = re.compile(r"(?:test|\[\[?)\s+\w+(?:\s+\]\]?)?|\(\(\s*[1-9]\d*\s*\)\)")
 _EMPTY: Final = re.compile(r"\[\s*\]|test|\(\(\s*0\s*\)\)")
 
@@ -202,7 +202,7 @@ class Compounds(Programs):
         return output
 
     def _function(self, node: Node, _stdin: str, more: Sequence[Node] = ()) -> str:
-        """Define a function; `more` are redirections that the parser puts outside its node."""
+        """Define a function. `more` are redirections that the parser puts outside of `node`."""
         name = parse.text_of(node.named_children[0])
         redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
         bodies = [each for each in node.named_children[1:] if each not in redirects]

@@ -30,7 +30,7 @@ _ESCAPE: Final = re.compile(
 
 
 def ansi_c(text: str, *, octal_zero: bool = False) -> str:
-    """Return the value of ``$'...'``; `octal_zero`: also accept ``\\0nnn``, as ``echo -e`` does."""
+    """Return the value of ``$'...'``. `octal_zero` also allows ``\\0nnn``, as in ``echo -e``."""
 
     def replaced(match: re.Match[str]) -> str:
         simple, octal, *hexes, control = match.groups()

@@ -1,4 +1,4 @@
-"""A shell that runs nothing: it follows a command to the programs that it would start.
+"""A shell that runs nothing: it follows a command to the programs that the command would start.
 
 It keeps the state of a shell (`names`) and checks every program (`programs`) against `rules`. It
 raises `Blocked` at the first program that must not run.
@@ -23,10 +23,10 @@ from shelld.guard.rules import Place, normalized, overwrites
 from shelld.guard.units import ExpansionError, joined_lines
 from shelld.guard.words import expand_heredoc, expand_text
 
-# Below this depth, no script or alias starts. Statements count towards the depth too.
+# The guard follows no script or alias below this depth. Statements count towards the depth too.
 MAX_SCRIPT_DEPTH: Final = 24
-# Characters. The guard drops the here-documents of a longer script. If it is still too long, the
-# guard only searches its beginning for commands.
+# Characters. The guard drops the here-documents of a longer script. If the script is still too
+# long, the guard only searches its beginning for commands.
 MAX_PARSED: Final = 64 * 1024
 # How many characters to search for commands if a script cannot be parsed.
 _MAX_FRAGMENTS_TEXT: Final = 32 * 1024
@@ -54,11 +54,11 @@ class Evaluation(Compounds):
             if len(text) > MAX_PARSED:
                 text = without_heredocs(text)
             if len(text) > MAX_PARSED:
-                # The parser can take more than a second on it.
+                # The parser can take more than a second for text of this length.
                 self.unresolved("it is too long to be followed")
                 self._run_fragments(text)
                 return UNKNOWN
-            # Do not charge for dropped text: it must not use up the budget for the rest.
+            # Do not charge for dropped text: it must not use up the budget of the remaining text.
             self.spend(len(text) * _PARSING)
             try:
                 root = parse.parse(text, self.budget.parse_seconds)
@@ -191,7 +191,7 @@ class Evaluation(Compounds):
                 elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdecimal():
                     self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
                     if self.is_for_each:
-                        # Overwriting every file below a directory is like removing it.
+                        # Overwriting every file below a directory is like removing the directory.
                         place = Place(self.cwd, self.home)
                         self.report(rules.check("rm", ["-r", "--", path], place))
                     self._truncate(node, operator, path)

@@ -1,7 +1,7 @@
 """Finds the simple commands in text that the parser cannot parse.
 
 Pure. Used for scripts with errors, whose beginning bash may still run, and for the few constructs
-that the parser does not know. Treats everything that could be a command as one.
+that the parser does not know. Treats everything that could be a command as a command.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def without_heredocs(text: str) -> str:
 
 
 def simple_commands(text: str) -> list[SimpleCommand]:
-    """Split text at command separators. Return the commands, their words not yet expanded."""
+    """Split text at command separators. Return the commands, with unexpanded words."""
     text = without_heredocs(text)
     commands: list[SimpleCommand] = []
     words: list[str] = []

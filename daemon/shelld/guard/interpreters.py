@@ -93,7 +93,7 @@ _FOREVER: Final = (
 )
 _ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last|return)\b"
 _FORK: Final = r"(?:\b|pcntl_)fork\b"
-# Loops that start programs are common, but a harmless one waits for something.
+# Loops that start programs are common, but a harmless loop waits for something.
 _STARTS: Final = r"\b(?:Popen|Process|spawn\w*)\s*\("
 _PAUSES: Final = (
     r"\b(?:sleep|join|communicate|poll|recv\w*|read\w*|input|get|select|accept|listen|await|run"
@@ -146,7 +146,7 @@ def _is_fork_bomb(code: str) -> bool:
 
 
 def _given(code: str, calls: str) -> Iterator[list[str]]:
-    """Yield the known string arguments of each call that has any; `calls` is a pattern."""
+    """Yield the known string arguments of each call that has any. `calls` is a pattern."""
     # Match literals first: text in quotes is not a call.
     pattern = _compiled(rf"{_LITERAL}|({calls})(?!\s*[:=])")
     for match in pattern.finditer(code):
@@ -165,7 +165,7 @@ def _given(code: str, calls: str) -> Iterator[list[str]]:
 
 
 def _values_in(text: str) -> list[str]:
-    # Join literals around ``+``; ``qw`` is a list of words.
+    # Join literals around ``+``. Turn ``qw``, a list of words, into literals.
     joined = _compiled(r"(['\"])\s*\+\s*\1").sub("", text)
     joined = _compiled(r"\bqw\s*[(\[{/|]([^)\]}|]*)[)\]}|]").sub(_quoted_words, joined)
     return [_text(match[0]) for match in _compiled(_LITERAL).finditer(joined)]
@@ -180,7 +180,7 @@ def _text(literal: str) -> str:
 
 
 def _end_of_arguments(code: str, position: int) -> int:
-    """Return where the arguments of a call end: at its parenthesis, or with the statement."""
+    """Return the end of a call's arguments: a closing parenthesis, or the end of the statement."""
     depth = 0
     token = _compiled(rf"{_LITERAL}|[()\[\]{{}};\n]")
     while (match := token.search(code, position)) is not None:

@@ -47,7 +47,10 @@ def judge_at_once(
     *,
     traces: bool = False,
 ) -> Verdict | None:
-    """Return the verdict if that takes at most a few milliseconds; None: call `judge` instead."""
+    """Return the verdict, or None if that takes more than a few milliseconds.
+
+    If it is None, call `judge` instead.
+    """
     script = start.script
     known = len(script) if script and not is_prepared(script) else 0
     if len(command) + len(start.stdin) + known > MAX_CHARACTERS_AT_ONCE:

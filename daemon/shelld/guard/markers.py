@@ -23,8 +23,9 @@ _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
 
 
 def cleaned(text: str) -> str:
-    """Return text from outside with markers replaced by ``?``, so that they have no special
-    meaning.
+    """Return text from outside the guard, with any markers replaced by ``?``.
+
+    Markers must have no special meaning in such text.
     """
     return _ALL.sub("?", text)
 

@@ -1,7 +1,7 @@
 """The state of a shell: variables, arrays, functions, aliases, the working directory, and the files
 that the command itself has written.
 
-Nothing runs to find a value. An unknown value is `UNKNOWN`.
+No code runs to find out a value. An unknown value is `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Node = Any
 # may have expected the variable to be set. Removing everything is blocked even then.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
-# The cost of expanding a word, in copied characters, and how many words to expand between two looks
-# at the clock.
+# The cost of expanding a word, as a number of copied characters.
 _EXPANDING: Final = 300
+# How many words to expand between two looks at the clock.
 _WORDS_PER_LOOK: Final = 32
 # The limit of bash for chains of namerefs (``declare -n``).
 _MAX_REFERENCES: Final = 8
@@ -56,7 +56,7 @@ _SPECIAL: Final = {
     "HOSTTYPE": UNKNOWN,
 }
 
-# Names that bash itself sets to a value unknown here. `nounset` never stops at them.
+# Names that bash itself sets. Their values are unknown here, but `nounset` never stops at them.
 _SET_BY_BASH: Final = re.compile(
     "[@*]|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|FUNCNAME|GROUPS|HIST.*|OPT.*|PATH|PIPESTATUS|PS[0-9]"
     "|SHELLOPTS|SHLVL|SRANDOM|TERM|COLUMNS|LINES|COPROC.*|MAPFILE|READLINE_.*|REPLY|OLDPWD"
@@ -64,7 +64,7 @@ _SET_BY_BASH: Final = re.compile(
 
 
 # In a test, bash evaluates subscripts after -v, and both sides of a comparison of numbers. The text
-# may be long, so nothing here backtracks.
+# may be long, so these patterns do not backtrack.
 _SUBSCRIPT: Final = re.compile(r"-v\s++[\"']?+\w++\[([^]\s]*+)\]")
 _COMPARED: Final = re.compile(r"(?<!\S)(\S++)\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++(\S++))")
 
@@ -82,7 +82,8 @@ class Names(abc.ABC):
         # The targets of namerefs (``declare -n``), by name.
         self.references: dict[str, str] = {}
         self.functions: dict[str, Any] = {}
-        # The commands that each function runs, and whether several copies of one run in parallel.
+        # The commands that each function runs, and for each command whether several copies of it
+        # run in parallel.
         self.calls: dict[str, list[tuple[str, bool]]] = {}
         self.aliases: dict[str, str] = {}
         # Contents of files that the command itself has written, by path.
@@ -102,7 +103,10 @@ class Names(abc.ABC):
         self.is_for_each = False
 
     def copy(self, budget: Budget | None = None) -> Self:
-        """Return a copy of this shell, like a subshell: its changes do not affect this one."""
+        """Return a copy of this shell, like a subshell.
+
+        Changes to the copy do not affect this shell.
+        """
         other = type(self)(budget or self.budget, dict(self.variables), self.cwd, self.home)
         other.exported = self.exported
         other.arrays = dict(self.arrays)
@@ -206,7 +210,7 @@ class Names(abc.ABC):
         return ""
 
     def _member(self, name: str, field: str) -> str:
-        """Return the value of an array member; also store ``[key]=value`` by its key."""
+        """Return the value of an array member. For ``[key]=value``, also store the value by key."""
         match = re.match(r"\ue003?\[?([^\]]*)\]=(.*)", field, re.S)
         if match is None:
             return field
@@ -282,7 +286,10 @@ class Names(abc.ABC):
         return ""
 
     def test(self, node: Node, stdin: str) -> str:
-        """Follow the substitutions in ``[[``, and the assignments in its numbers and subscripts."""
+        """Follow the substitutions in ``[[``.
+
+        Also follow the assignments in its numeric operands and subscripts.
+        """
         self.substitutions(node, stdin)
         text = parse.text_of(node)
         evaluated = [match[1] for match in _SUBSCRIPT.finditer(text)]

@@ -16,10 +16,11 @@ class Option(NamedTuple):
 def options_of(
     argument: str, following: list[str], letters: str, names: Container[str], attached: str = ""
 ) -> list[Option]:
-    """Return the options in one argument. Remove a separate value from `following`.
+    """Return the options in one argument.
 
-    `letters` and `names` are the options that take a value; `attached` are letters whose value must
-    be in the same argument.
+    If the value of an option is the next argument, remove that argument from `following`. `letters`
+    and `names` are the options that take a value. `attached` are the letters of options whose value
+    must be in the same argument.
     """
     if argument.startswith("--"):
         name, equals, value = argument[2:].partition("=")

@@ -24,7 +24,7 @@ MAX_OUTPUT: Final = 64 * 1024
 
 
 class Inputs:
-    """What a program reads: stdin (None: unknown), files of known content, and its directory."""
+    """The stdin of a program (None: unknown), files of known content, and the working directory."""
 
     def __init__(self, stdin: str | None, files: Mapping[str, str], cwd: str) -> None:
         self.stdin = stdin
@@ -32,7 +32,7 @@ class Inputs:
         self._files = files
 
     def read(self, operands: Sequence[str]) -> str | None:
-        """Return what a filter reads: its operands, or stdin. None if unknown."""
+        """Return what a filter reads: the files in its operands, or else stdin. None if unknown."""
         names = list(operands) or ["-"]
         contents = [self._content(name) for name in names]
         known = [content for content in contents if content is not None]
@@ -101,7 +101,7 @@ def _filter(change: Callable[[str], str]) -> Output:
     def output(arguments: Sequence[str], inputs: Inputs) -> str | None:
         parsed = parse_arguments(arguments)
         if parsed.flags:
-            # Options change what it writes.
+            # Options change what the program writes.
             return None
         text = inputs.read(parsed.operands)
         return None if text is None or UNKNOWN in text else change(text)
@@ -311,7 +311,7 @@ def _ls(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     return None
 
 
-# More numbers count as unknown.
+# Numbers. The guard treats a longer sequence as unknown.
 _MAX_SEQ: Final = 1000
 
 

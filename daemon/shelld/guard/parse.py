@@ -24,7 +24,7 @@ _MAX_SHORT: Final = 1024
 
 @cache
 def _language() -> Any:
-    # Imported here, because it takes 20 ms and no first answer should wait for it.
+    # Imported here, because the import takes 20 ms and no first answer should wait for it.
     import tree_sitter  # noqa: PLC0415
     import tree_sitter_bash  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ def parse(text: str, seconds: float = math.inf) -> Node:
         # Parsing can only be cancelled if the parser reads the text through a callback.
         tree = parser.parse(read, progress_callback=is_too_slow)
     except ValueError as error:
-        # Without a reset, the next call would resume the cancelled text.
+        # Without a reset, the next call would resume parsing the cancelled text.
         parser.reset()
         raise TooSlow from error
     return tree.root_node
@@ -284,8 +284,8 @@ def heredoc_body(redirect: Node) -> str | None:
 def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
     """Return the nodes that the parser puts below a here-document although they belong beside it.
 
-    These are the command's redirections and further words, and all text after ``|``, ``&&`` and the
-    like.
+    These are further redirections and words of the command, and everything after ``|``, ``&&`` and
+    the like.
     """
     inner: list[Node] = []
     tails: list[Node] = []
@@ -300,7 +300,7 @@ def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], li
                 inner.append(child)
             elif child.type in _WORDS:
                 if text_of(child).startswith("\n"):
-                    # The parser takes the body for words.
+                    # The parser treats the body as words.
                     break
                 words.append(text_of(child))
             else:

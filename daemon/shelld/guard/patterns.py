@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
 
-# Characters of a value to match. The result for a longer value is `UNKNOWN`.
+# Characters. If the value to match is longer, the result is `UNKNOWN`.
 MAX_MATCHED: Final = 4 * 1024
 
 

@@ -34,7 +34,7 @@ class PolicyError(Exception):
 def load(path: Path) -> Policy:
     """Return the policy in a file. Raises `PolicyError` if it is invalid or unreadable."""
     try:
-        # A FIFO may never end, and a device never does.
+        # Reading a FIFO or a device may never end.
         if not path.is_file():
             raise PolicyError("the rules of the guard are not in a file")
         text = path.read_text(encoding="utf-8")

@@ -29,14 +29,14 @@ from shelld.guard.vocabulary import (
 )
 from shelld.guard.wrappers import Inner, unwrapped
 
-# Where to look up a pattern that stands for a program, and how many of its matches to follow.
+# Where to look for programs whose paths match a pattern, and how many of them to follow.
 _BIN_DIRECTORIES: Final = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
 _MAX_CANDIDATES: Final = 32
 # The cost of searching text for commands, relative to copying it.
 _SEARCHING: Final = 20
-# The dynamic loader, ld.so(8): the beginnings of its names.
+# The beginnings of the names of the dynamic loader, ld.so(8).
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
-# Programs that give a file the content of another.
+# Programs that give a file the content of another file.
 _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
 # How many nested calls of a recursive function to follow.
 _MAX_RECURSION: Final = 2
@@ -70,7 +70,7 @@ class Programs(Shell):
     def _execute(self, program: str, argv: list[str], stdin: str) -> str:
         inner = _named_builtin(program, argv)
         if inner:
-            # It changes this shell, and a function cannot replace it.
+            # The builtin changes this shell, and a function cannot replace it.
             program, argv = inner[0], inner
         elif (function := self.functions.get(argv[0])) is not None:
             return self._call(function, argv[1:], stdin)
@@ -102,7 +102,7 @@ class Programs(Shell):
             self.positional = before
 
     def _start(self, program: str, argv: list[str], stdin: str) -> str:
-        # A shell that a program starts does not inherit the options of this one.
+        # A shell that a program starts does not inherit the options of this shell.
         before, self.nounset = self.nounset, False
         try:
             return self._follow(program, argv, stdin)
@@ -321,7 +321,7 @@ def _named_builtin(program: str, argv: list[str]) -> list[str]:
 
 
 def _paths_like(pattern: str) -> Iterator[str]:
-    """Yield the paths that a pattern matches, among the programs that matter to the guard."""
+    """Yield the paths that a pattern matches. Tries only programs that matter to the guard."""
     names = (*JUDGED, *WRITERS, *SHELLS, *WRAPPERS, *STARTERS, "mkfs.ext4", "mkfs.xfs", "mkfs.vfat")
     directories = [each for each in _BIN_DIRECTORIES if matches(pattern.rpartition("/")[0], each)]
     found = 0

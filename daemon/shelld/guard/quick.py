@@ -1,4 +1,7 @@
-"""A quick check that suffices for most commands: nothing in them can matter to the guard. Pure."""
+"""A quick check for commands that contain nothing that can matter to the guard. Pure.
+
+This check suffices for most commands.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from shelld.guard.vocabulary import (
     WRAPPERS,
 )
 
-# More would block the event loop for too long. The guard follows long commands in a thread.
+# A longer command would block the event loop for too long. The guard follows it in a thread.
 _MAX_CHARACTERS: Final = 4 * 1024
 
 # A command of only these characters has no quotes, expansions or redirections.
 _SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
-# An assignment of an arithmetic expansion. Its evaluation may run code in the value of a variable,
-# which the guard does not follow either.
+# An assignment of an arithmetic expansion. Evaluating the expansion may run code in the value of a
+# variable, but the full guard does not follow that code either.
 _CALCULATED: Final = re.compile(r"=\$\(\([\w +*/%-]*\)\)(?=[\s;&|]|$)")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
-# Unlike `_SEPARATORS`, these leave ``=`` in words: a function name is a whole word.
+# Unlike `_SEPARATORS`, these leave ``=`` in words, because the name of a function may contain it.
 _ENDS_OF_WORDS: Final = re.compile(r"[\s;&|]+")
 # The function that bash runs in place of a program that does not exist.
 _NOT_FOUND: Final = b"command_not_found_handle"

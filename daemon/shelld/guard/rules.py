@@ -1,7 +1,7 @@
 """Decides which programs must not run with which arguments.
 
-Pure: takes the argument list that bash would pass to a program, and the `Place` where the program
-would run; returns a `Finding`. Words are already expanded, and wrappers removed.
+Pure. Takes the argument list that bash would pass to a program, and the `Place` where the program
+would run. Returns a `Finding`. Words are already expanded, and wrappers are removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     stdin: str = ""
 
 
-# Directories that must not be removed as a whole. What is below them is up to the user.
+# Directories that must not be removed as a whole. The files below them are up to the user.
 SYSTEM_DIRECTORIES: Final = frozenset(
     f"/{name}"
     for name in (
@@ -169,7 +169,7 @@ def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
         if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
             return Finding("rm-system", "it removes a system directory or a home as a whole")
         if path and may_be_everything(path):
-            # A later operand may lead to a certain finding.
+            # A later operand may lead to a finding that is certain.
             possible = Finding("rm-root", "what it removes is not known before it runs", False)
     return possible
 
@@ -261,7 +261,8 @@ def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
 def _front_end(arguments: Sequence[str]) -> list[str] | None:
     """Return the operands of mkfs(8), None if it makes no file system.
 
-    From the first option that mkfs does not know, it passes everything on to another program.
+    mkfs passes the first option that it does not know, and everything after that option, on to
+    another program.
     """
     options, operands = all_options(arguments, "t", ("type",))
     known = ("V", "verbose", "t", "type", "h", "help", "version")

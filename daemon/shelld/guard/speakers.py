@@ -1,8 +1,8 @@
 """Finds the commands in the languages of editors, pagers, git, databases and similar programs.
 
-Pure: takes the arguments and input of such a program; returns the scripts that it would pass to a
-shell. `vocabulary.SPEAKERS` says where a program reads text in its language; `_COMMANDS` says which
-parts of that text are commands.
+Pure. Takes the arguments and input of such a program. Returns the scripts that the program would
+pass to a shell. `vocabulary.SPEAKERS` says where a program reads text in its language. `_COMMANDS`
+says which parts of that text are commands.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def scripts_of(
 ) -> Iterator[str]:
     """Yield the scripts that a program passes to a shell.
 
-    `exported` returns the value of an environment variable, `content_of` the content of a file.
+    `exported` returns the value of an environment variable. `content_of` returns the content of a
+    file.
     """
     spec = specification(SPEAKERS[program])
     said, scripts, operands = _taken_apart(spec, arguments, content_of)
@@ -116,7 +117,7 @@ def _taken_apart(
     said = [value for name, value in given if spec.has("says", name)]
     files = [value for name, value in given if spec.has("file", name)]
     for name in () if files else spec.options.get("default", ()):
-        # A default file is usually on disk, and its content unknown.
+        # A default file is usually on disk, and its content is unknown.
         if content_of(name) != UNKNOWN:
             files = [name]
             break

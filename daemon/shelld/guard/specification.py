@@ -1,4 +1,4 @@
-"""Parses the lines of `vocabulary`; see there for their words. Pure."""
+"""Parses the lines of `vocabulary`, which explains the words in them. Pure."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Specification(Struct, frozen=True):
         return name in self.options.get(kind, ())
 
 
-# All operands come before the program: ``+all``.
+# The value for ``+all``: all operands come before the program.
 ALL_OPERANDS: Final = 99
-# The kinds (before the colon) of names that take no value.
+# The kinds (the parts before the colon) whose names take no value.
 _WITHOUT_VALUE: Final = frozenset({"idle", "if", "sub", "order", "env", "default"})
 
 
 @cache
 def specification(line: str) -> Specification:
-    """Return the specification in a line. The number of lines bounds the cache."""
+    """Return the specification in a line. The cache holds at most one entry for each line."""
     letters, *words = line.split()
     letters = letters.strip("-")
     names: set[str] = set()

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-# Limits for the brace expansion of one word: fields, and characters in all of them together.
+# Limits for the brace expansion of one word: the number of fields, and the number of characters in
+# all fields together.
 MAX_FIELDS: Final = 1024
 _MAX_CHARACTERS: Final = 256 * 1024
 _MAX_NESTED_BRACES: Final = 64
-# Characters of a sequence such as ``{1..100}``, whose numbers have only a few digits.
+# Characters. A sequence such as ``{1..100}`` is never longer: its numbers have only a few digits.
 _MAX_SEQUENCE: Final = 64
 # The cost of finding the parts of a word, relative to copying it.
 _SCANNING: Final = 30
@@ -35,7 +36,8 @@ def _spend_nothing(_characters: int) -> None: ...
 def expand_braces(word: str, spend: Callable[[int], None] = _spend_nothing) -> list[str]:
     """Return the words to which the braces of a word expand: ``{a,b}`` and ``{1..3}``.
 
-    Braces come before all other expansions. `spend` counts processed characters. Raises `TooLarge`.
+    Bash expands braces before anything else. `spend` counts processed characters.
+    Raises `TooLarge`.
     """
     if "{" not in word:
         return [word]
@@ -99,7 +101,7 @@ class _Braces:
 
 
 def _marks_of(word: str) -> dict[int, list[int]]:
-    """Map the position of each opening brace to those of its pair and its commas."""
+    """Map the position of each opening brace to the positions of both braces and their commas."""
     marks: dict[int, list[int]] = {}
     open_braces: list[list[int]] = []
     position = 0

@@ -8,14 +8,15 @@ from msgspec import Struct
 
 from shelld_protocol.structs import GuardVerdict
 
-# How many characters to quote of a command or a part of one.
+# How many characters to quote of a command, or of a part of it.
 MAX_SEGMENT: Final = 200
 
 
 class Finding(NamedTuple):
-    """`rule` is a stable name, `reason` a sentence. If not `is_certain`, it may be harmless.
+    """`rule` is a stable name, and `reason` is a sentence.
 
-    `suggests_allowing`: the refusal quotes the line for ``--guard-rules`` that allows the command.
+    If `is_certain` is false, the program may be harmless. If `suggests_allowing` is true, the
+    refusal quotes the line for ``--guard-rules`` that allows the command.
     """
 
     rule: str
@@ -27,8 +28,8 @@ class Finding(NamedTuple):
 class Verdict(Struct, frozen=True):
     """`rule`, `segment` (the matched text) and `reason` are set if the command is blocked.
 
-    "unresolved" means that the guard cannot know what would run; `reason` says why. `trace` is
-    filled on request: the commands that the guard found, as they would run.
+    "unresolved" means that the guard cannot know what would run; `reason` says why. On request,
+    `trace` lists the commands that the guard found, as they would run.
     """
 
     verdict: GuardVerdict

@@ -1,10 +1,12 @@
 """The programs that the guard knows, as plain data: one entry per program and table.
 
-`quick` passes a command that names none of them, so the guard never judges a program that is in no
-table here. This module imports nothing but `typing`, because the first command waits for it.
+`quick` allows a command that names none of these programs, so the guard never judges a program that
+is in no table here. This module imports nothing but `typing`, because the first command waits for
+the import.
 
 The value of a program says how to judge it. For wrappers, writers and speakers, the value is a list
-of words. The first word holds the letters of the options that take a value ("-": none). The others:
+of words. The first word holds the letters of the options that take a value ("-": none). The
+other words are:
 
     name=           a long option that takes a value
     cd:NAME         an option whose value is the directory to run in
@@ -32,8 +34,8 @@ of words. The first word holds the letters of the options that take a value ("-"
     says:operands   all operands are in the program's language
     says:input      the input is in the program's language
     file:NAME       an option whose value is a file in the program's language
-    default:NAME    a file in the program's language that it reads without a file:NAME option
-    appends         the words after the subcommand follow the command too, as with an alias
+    default:NAME    a file in its language that the program reads if no file:NAME option is given
+    appends         the words after the subcommand are added to the command, as with an alias
     env:NAME        an environment variable whose value is a shell script
 """
 
@@ -55,7 +57,7 @@ JUDGED: Final = {
     "mke2fs": "mkfs",
 }
 
-# Options that take a value, for some of these and for programs in several tables.
+# The options that take a value, for some programs in `JUDGED` and for programs in several tables.
 OPTIONS: Final = {
     "chown": "- from= reference=",
     "mv": "tS target-directory= suffix=",
@@ -68,7 +70,7 @@ OPTIONS: Final = {
 }
 
 _EXT: Final = "bCdeEgGiIJLlmMNoOrRstTUz idle:n idle:h idle:V"
-# These take a number after ``-h``.
+# The programs for FAT take a number after ``-h``.
 _FAT: Final = "bDfFghilmMnrRsS codepage= variant= offset="
 
 # The options of programs that make file systems, by suffix of the name. "" stands for all others:
@@ -99,8 +101,8 @@ MKFS: Final = {
 # Programs that destroy a tree if they run on each of its files.
 DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"})
 
-# Programs that can write to a disk. Their arguments name the disk, so they only matter if a command
-# contains "/dev/" or runs there.
+# Programs that can write to a disk. Their arguments name the disk, so these programs matter only if
+# the command contains "/dev/" or its working directory is below "/dev".
 WRITERS: Final = {
     "dd": "- key=of",
     "dcfldd": "- key=of",
@@ -359,7 +361,7 @@ SPEAKERS: Final[dict[str, str]] = {
     "ansible": "imMuefBPtl script:a script:args",
 }
 
-# The speakers that run what they read, which may not be among the words of the command.
+# The speakers that run their input. The input may name programs that the command does not name.
 LISTENERS: Final = frozenset(
     {"ex", "ed", "psql", "mysql", "mariadb", "sqlite3", "gdb", "lldb", "expect", "tclsh"}
 )

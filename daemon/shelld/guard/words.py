@@ -1,7 +1,7 @@
 """Expands words as bash would, as far as the result can be known before anything runs.
 
 Pure, except for what it asks its `Scope`: the value of a name, the output of a substitution. A word
-expands to fields, strings that can contain the characters of `markers`: `UNKNOWN` stands for any
+expands to fields: strings that can contain the characters of `markers`. `UNKNOWN` stands for any
 text, and `ANY`, `ONE` and `SET` stand for ``*``, ``?`` and ``[`` that bash would match against file
 names. Quoted or escaped globs stay ordinary characters.
 
@@ -35,7 +35,7 @@ from shelld.guard.units import (
 
 # Characters. A longer word with special characters expands to `UNKNOWN`.
 MAX_WORD: Final = 32 * 1024
-# Characters of all values in a word; further values become `UNKNOWN`.
+# Characters of all values in a word together. Values beyond this limit become `UNKNOWN`.
 MAX_EXPANDED: Final = 256 * 1024
 # Characters. Values up to this length count towards no limit.
 _SHORT: Final = 200
@@ -171,7 +171,7 @@ class _Scanner:
         self._position = match.end()
 
     def read_quoted(self, end: str | None) -> None:
-        """Read up to the double quote `end`. None: read a here-document, where quotes are text."""
+        """Read up to the double quote `end`. None: a here-document, in which quotes are text."""
         text = self._text
         while self._position < len(text):
             character = text[self._position]
@@ -253,7 +253,7 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
         raise ExpansionError
     prefix, name, index, rest = match["prefix"], match["name"], match["index"], match["rest"]
     if index is not None and ("$" in index or "`" in index):
-        # Bash runs the substitutions in an index in any case.
+        # Bash always runs the substitutions in an index.
         index = expand_text(index, scope)
     if (name in "@*" or index in ("@", "*")) and re.match(r":(?![-=+?])", rest):
         return _sliced(name, index, rest[1:], scope, quoted=quoted)

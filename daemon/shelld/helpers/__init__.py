@@ -1,1 +1,1 @@
-"""Helper processes: programs of ours for work that could harm the daemon or hold it up."""
+"""Helper processes: programs of shelld for work that could harm or delay the daemon."""

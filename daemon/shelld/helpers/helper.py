@@ -1,8 +1,8 @@
 """The daemon's side of a helper process.
 
-A runner starts the process, as it starts commands. So the runner kills it, with everything below
-it, when its channel is closed or the daemon is gone. The two sides exchange frames over a socket:
-see `program`.
+A runner starts the process in the same way as a command. So the runner kills the process, with
+everything below it, when the runner's channel is closed or the daemon is gone. The daemon and the
+program exchange frames over a socket: see `program`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ import anyio
 from shelld.keeper.channel import RUN
 from shelld.keeper.pool import RunnerPool
 
-# Where a program finds `shelld`.
+# The directory in which a program finds `shelld`.
 _OURS: Final = str(Path(__file__).parents[2])
 _READ_BYTES: Final = 256 * 1024
 
@@ -52,6 +52,11 @@ class Helper:
     def close(self) -> None:
         """End the process."""
         self._resources.close()
+
+    def hang_up(self) -> None:
+        """Let whoever waits for the process get EOFError."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     async def wait_until_it_runs(self) -> None:
         """Raises EOFError and ConnectionError if the runner or the program did not start."""

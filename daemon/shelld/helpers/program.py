@@ -2,9 +2,9 @@
 
 The program reads and writes frames on its standard input, which is a socket. A frame is a length in
 four bytes, big-endian, and that many bytes. First, the program writes an empty frame to report that
-it runs. Then it answers each frame with one. It may be killed at any moment.
+it runs. Then it answers each frame with another. It may be killed at any moment.
 
-Imports nothing but the standard library, because an import costs each start.
+Imports nothing but the standard library, because every import slows down each start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import TracebackType
 
 
 class Frames:
-    """The frames, and the limits of this process. Each read starts a new `cpu_seconds`."""
+    """The frames, and the limits of this process. Each read restarts the limit of `cpu_seconds`."""
 
     def __init__(self, memory_bytes: int, cpu_seconds: int) -> None:
         self._cpu_seconds = cpu_seconds
@@ -62,7 +62,7 @@ class Frames:
 def _limit_time(seconds: int) -> None:
     """Limit the processor time that this process may use from now on.
 
-    The daemon measures the time as well, but the daemon may be stopped.
+    The daemon measures the time as well, but a signal may have stopped the daemon.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     limit = math.ceil(time.process_time()) + seconds

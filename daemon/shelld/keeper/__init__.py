@@ -12,10 +12,11 @@ All three are child subreapers (prctl(2), Linux). When a process of a command lo
 however it detached, the kernel reparents it to the runner; to the keeper if the runner was killed;
 to the daemon if both were. If ``waitpid`` fails with ECHILD in a runner, that *proves* that nothing
 is left; a scan of /proc never could. Keeper and daemon have other children, so they scan until two
-scans in a row find nothing (`orphan_reaper`). Both continue a keeper or runner that a command has
-stopped, and the kernel continues keeper and runners when their parent ends. Where a runner can have
-its own cgroup (`cgroup`), the kernel kills a command's processes all at once. Without subreapers
-(`tree.SessionMembers`), runner, keeper and daemon do the same with what they can still find.
+scans in a row find nothing (`orphan_reaper`). If a command has stopped the keeper or a runner, its
+parent continues it. The kernel continues the keeper and the runners when their parent ends. Where a
+runner can have its own cgroup (`cgroup`), the kernel kills a command's processes all at once.
+Without subreapers (`tree.SessionMembers`), the runner, the keeper and the daemon kill the processes
+that they can still find.
 
 This package imports neither anyio nor the rest of the daemon, only the standard library: the
 keeper must stay small, because every runner is a fork of it. `pool` is the one exception, because
@@ -29,14 +30,16 @@ daemon -> keeper
     ``(SPAWN_RUNNER,)`` + [socket]   fork a runner that serves this socket. There is no answer:
                                      messages sent into the other end wait there for the runner.
     ``(STOP_RUNNER, pid)``           SIGKILL an unresponsive runner and, if the keeper is a
-                                     subreaper, everything below it: a process there may trace it.
+                                     subreaper, everything below the runner: a process there may
+                                     trace the runner.
 
 daemon -> runner
     ``(RUN, program, argv, env, cwd, count, has_terminal)`` + [stdin, stdout, stderr, *extra]
                                      start a command; extra descriptors become 3, 4, ... All strings
                                      are bytes; an empty `cwd` is the daemon's own; `count` is the
                                      number of descriptors sent. `has_terminal`: the first three
-                                     are one terminal, which becomes the controlling one.
+                                     are one terminal, which becomes the command's controlling
+                                     terminal.
     ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace.
 
 runner -> daemon
@@ -50,9 +53,11 @@ runner -> daemon
                                      `leftover`: pids of the leftover processes, None if they
                                      cannot be listed; `empty`: this message implies EMPTY.
     ``(STOPPED,)``                   a signal has stopped bash.
-    ``(LEFTOVER, pids)``             the list has changed.
-    ``(SURVIVORS, pids)``            not empty `KILL_DEADLINE_MS` after the grace; still trying.
-    ``(RETIRES,)``                   this command is the runner's last. Before the last message.
+    ``(LEFTOVER, pids)``             the list of leftover processes has changed.
+    ``(SURVIVORS, pids)``            these are left `KILL_DEADLINE_MS` after the grace. The runner
+                                     still tries to kill them.
+    ``(RETIRES,)``                   this command is the runner's last. Sent before the last message
+                                     about the command.
     ``(EMPTY,)``                     nothing is left; the runner takes the next command.
 
 keeper -> daemon, on the socket of a runner that has died
@@ -61,7 +66,7 @@ keeper -> daemon, on the socket of a runner that has died
                                      as above; then end of file.
 
 End of file on a runner's socket means that the daemon is gone or has given up the command: the
-runner kills the tree, then ends. It never starts a command that it has not started by then. After
+runner kills the tree, then ends. If it has not started its command by then, it never will. After
 end of file on its own socket, the keeper ends once its last runner has ended; if it is a subreaper,
 it kills runners that cannot end, with everything they started. End of file on the daemon's side,
 without EMPTY, means that the keeper is gone too, could not fork, or cannot know what a runner left.
@@ -73,8 +78,8 @@ Any system call may fail, and any line may raise MemoryError. Each owner has one
 `tree`      Raises no OSError. A process that cannot be inspected counts as alive. If not even its
             own children can be listed, it returns None; no caller takes that for "none are left".
 `Channel`   After a message was sent in part, both ends see the end of the channel. A message
-            whose file did not arrive becomes FILE_LOST: a runner answers FAILED, the daemon gives
-            up the channel.
+            whose file did not arrive becomes FILE_LOST. A runner answers it with FAILED; the daemon
+            gives up the channel.
 runner      Catches only errors that it expects. Any other error ends it, wherever it was raised
             (`Keeper._become_runner`). The keeper treats it like a killed runner: the command is
             LOST, the keeper kills its tree, and another runner takes its place. A runner also ends
@@ -82,8 +87,8 @@ runner      Catches only errors that it expects. Any other error ends it, wherev
             command's end.
 keeper      Catches every error within one turn of its loop, and checks all its children again. It
             records a dead runner as lost before it tries anything else, so it never forgets one.
-            It ends with an error only if it fails `_MAX_FAILURES` times in a row, or if it cannot
-            list what it must kill and the daemon could. Then the daemon adopts its runners, kills
-            the rest, and starts another keeper; no command is lost.
+            It ends with an error in two cases only: it fails `_MAX_FAILURES` times in a row; or it
+            cannot list what it must kill, and the daemon can. Then the daemon adopts its runners,
+            kills the rest, and starts another keeper; no command is lost.
 `pool`      Only `prepare` and `acquire` raise OSError: for the one command that needs a runner.
 """

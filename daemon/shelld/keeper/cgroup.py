@@ -4,7 +4,7 @@
 scan can find them and processes that have changed their user. It proves nothing, because a
 privileged command can leave its cgroup: only having no child left is proof.
 
-A runner enters its cgroup, and its commands start there. To kill them, the runner leaves first.
+A runner enters its cgroup, and its commands start there. To kill them, the runner first leaves it.
 
 This module uses a directory only if nobody else manages it (under systemd, it must be delegated)
 and it has no limits. Programs look for limits in their own cgroup, and would not find them in the
@@ -96,7 +96,7 @@ class Cgroup:
             return None
         cgroup = cls(parent, path)
         if not os.path.exists(f"{path}/cgroup.kill"):
-            # Linux before 5.14 has no cgroup.kill, so the cgroup would gain nothing.
+            # Linux before 5.14 has no cgroup.kill, so the cgroup would be useless.
             cgroup.remove()
             return None
         return cgroup

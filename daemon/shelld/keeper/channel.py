@@ -176,7 +176,8 @@ class Channel:
             if message[0] == READY:
                 self.peer = RunnerInfo(*message[1:])
                 continue
-            # The kernel never merges data across descriptors: the last frame of a read owns them.
+            # The kernel ends a read after data that came with descriptors, so they belong to the
+            # last frame of the read.
             messages.append((message, []))
         if messages and self._descriptors:
             messages[-1][1].extend(self._descriptors)

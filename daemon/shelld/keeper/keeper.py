@@ -5,8 +5,9 @@ interpreter, which imported only what it needs, so a fork is cheap and inherits 
 daemon.
 
 It keeps every runner's socket open. When a runner is killed, the keeper kills what the runner left.
-When nothing is left, it tells the daemon on the same socket with the same messages. Without
-subreapers it cannot know what a runner left, so it closes the socket, and the daemon does the work.
+When nothing is left, it tells the daemon as the runner would: on that socket, with the same
+messages. Without subreapers it cannot know what a runner left, so it closes the socket, and the
+daemon does the work.
 
 No failure of one message or one runner ends the keeper. If it fails again and again, or cannot list
 what it must kill, it ends with an error, and the daemon takes its place.
@@ -86,7 +87,7 @@ class _Runner:
         self.reported = False
 
     def tell(self, message: Message) -> bool:
-        """Return whether the message was sent. A daemon that misses it sees end of file later."""
+        """Send a message; return whether that worked. If not, the daemon sees end of file later."""
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=self.socket)
         except OSError:
@@ -181,7 +182,7 @@ class Keeper:
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = now + _GIVE_UP_INTERVAL_S
             for pid, each in self._runners.items():
-                # A daemon that has another keeper may still use its runners.
+                # A daemon that has started another keeper may still use the runners of this one.
                 if each.is_abandoned:
                     self._give_up(pid)
 
@@ -197,7 +198,8 @@ class Keeper:
         try:
             messages = self._channel.receive()
         finally:
-            # Also on an error: nobody knows how much was read. The daemon starts another keeper.
+            # Close the channel after an error too: nobody knows how much was read. The daemon then
+            # starts another keeper.
             if messages is None:
                 self._poll.unregister(self._channel.fileno())
                 self._channel.close()
@@ -225,7 +227,8 @@ class Keeper:
             os.kill(pid, signal.SIGKILL)
         given_up = self._runners[pid]
         if not self._subreaper:
-            # Let the daemon see end of file now, even if a tracer keeps the runner unreaped.
+            # Let the daemon see end of file now, even if a tracer keeps the runner from being
+            # reaped.
             given_up.close()
         elif not given_up.is_given_up:
             given_up.is_given_up = True
@@ -304,8 +307,8 @@ class Keeper:
 
     def _bury(self, ended: _Runner, status: int) -> None:
         if status == 0 or not self._subreaper:
-            # The runner has proved that nothing is left, or the keeper cannot know what is left:
-            # the daemon sees end of file, and knows the session.
+            # The runner has proved that nothing is left, or the keeper cannot know what is left.
+            # The daemon sees end of file, and it knows the command's session.
             ended.close()
         else:
             # First, so that the daemon is told even if a later step fails.

@@ -18,10 +18,11 @@ KILL_INTERVAL_MS: Final = 2
 # Between two rounds after the deadline: survivors wait for a disk or belong to another user.
 SURVIVOR_INTERVAL_MS: Final = 500
 
-# Processes that a parent reaps before it does anything else. While processes fork and end, there
-# may always be one more.
+# The maximum number of processes that a parent reaps before it does anything else. While processes
+# fork and end, there may always be one more to reap.
 REAPED_AT_ONCE: Final = 1_000
-# Rounds needed besides the deadline, which may pass on a busy machine before much was done.
+# Nobody gives up before this many rounds, even after the deadline: on a busy machine, the deadline
+# may pass before much was done.
 ROUNDS_BEFORE_GIVING_UP: Final = 20
 
 _CLEAN_ROUNDS: Final = 2

@@ -4,8 +4,8 @@ Owns the keeper process and the channels of idle runners; an acquired channel be
 that it was acquired for. Every call is synchronous, so that nothing can happen between taking a
 runner and owning what it starts.
 
-Only `prepare` and `acquire` raise OSError. The error concerns only the one command: the next
-command tries everything again.
+Only `prepare` and `acquire` raise OSError. The error concerns only one command: the next command
+tries everything again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class RunnerPool:
         self.adopts = adopts
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
-        # When the keeper started (time.monotonic()), and how many in a row had a short life.
+        # When the keeper started (time.monotonic()), and how many keepers in a row had a short
+        # life.
         self._keeper_started_at = 0.0
         self._short_lives = 0
         # The most recently used runner is last, and is used next.
@@ -75,20 +76,22 @@ class RunnerPool:
         # Children of this process: runners whose keeper was killed, and keepers that no longer
         # listen.
         self._adopted: set[int] = set()
-        # Replaced keepers. Each has led the session of its runners.
+        # Replaced keepers. Each led the session of its runners.
         self._replaced: set[int] = set()
         # Keepers and adopted runners that have ended. The runners of such a keeper must be adopted.
         self._ended: set[int] = set()
         self._orphan_reaper = OrphanReaper()
         self._next_clean_up_ms: int | None = None
-        # Each keeper starts here, wherever this process has gone by then.
+        # Each keeper starts in this directory, even if this process has changed to another one by
+        # then.
         self._directory: int | None = None
 
     @property
     def directory(self) -> str:
-        """A path to the directory in which commands start by default: ours at the first use.
+        """A path to the directory in which commands start by default.
 
-        It leads there even if that directory was renamed or deleted. "." if there is no such path.
+        It is the directory in which this process was when the property was first used. The path
+        leads there even if the directory was renamed or deleted. "." if there is no such path.
         """
         if self._directory is None:
             with contextlib.suppress(OSError):
@@ -135,8 +138,8 @@ class RunnerPool:
     def close(self) -> None:
         """End the idle runners and, once the last runner has ended, the keeper.
 
-        Waits at most `CLOSE_TIMEOUT_MS` for orphans, and as long for the keeper: a runner that is
-        still killing continues alone.
+        Waits at most `CLOSE_TIMEOUT_MS` for orphans, and as long again for the keeper: a runner
+        that is still killing processes continues alone.
         """
         for channel in self._idle:
             channel.close()
@@ -170,12 +173,14 @@ class RunnerPool:
     def stop_runner(self, pid: int) -> None:
         """SIGKILL an unresponsive runner.
 
-        The runner's parent does it: this process, or the keeper, which then finishes the work. If
-        the keeper has ended or no longer listens, this process does it.
+        The runner's parent sends the signal. That is this process, or the keeper, which then
+        finishes the runner's work. If the keeper has ended or no longer listens, this process sends
+        the signal.
         """
         with contextlib.suppress(OSError):
             if pid in self._adopted:
-                # Kill everything below it too: a tracer there would keep it from being reaped.
+                # Kill everything below the runner too: a tracer there would keep the runner from
+                # being reaped.
                 self._adopted.discard(pid)
                 self._orphan_reaper.start_round()
                 self.clean_up()
@@ -224,7 +229,8 @@ class RunnerPool:
                     os.kill(pid, signal.SIGCONT)
 
     def _continue_keeper(self) -> None:
-        # Only `_reap` sees that the keeper was stopped, and it runs only if this process adopts.
+        # Only `_reap` sees that the keeper was stopped, and `_reap` runs only if this process
+        # adopts orphans.
         if not self.adopts and self._keeper_pid is not None:
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
@@ -243,7 +249,8 @@ class RunnerPool:
         if runner is None:
             return False
         process = look(runner)
-        # A zombie has no children, but a keeper that is its parent may have adopted them.
+        # A dead runner has no children any more. But if its parent is a keeper, the keeper may have
+        # adopted them.
         return process.state != "X" and (not process.is_dead or process.parent != os.getpid())
 
     def expect_orphans(self) -> None:
@@ -275,7 +282,7 @@ class RunnerPool:
         return self._next_clean_up_ms
 
     def _clean_up_once(self) -> bool:
-        """Return whether there may be more to reap."""
+        """Do one round of `clean_up`; return whether there may be more to reap."""
         has_more = self._reap()
         if self._orphan_reaper.interval_ms is not None:
             self._adopt_runners()
@@ -285,7 +292,7 @@ class RunnerPool:
         return has_more
 
     def _reap(self) -> bool:
-        """Return whether there may be more to reap."""
+        """Reap children that have ended; return whether there may be more to reap."""
         for _ in range(REAPED_AT_ONCE):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -310,8 +317,8 @@ class RunnerPool:
         return True
 
     def _is_ours(self, pid: int) -> bool:
-        # Between any two lines, a keeper may be killed and leave its runners to this process.
-        # They are in its session, which no command can join.
+        # At any moment, a keeper may be killed and leave its runners to this process. The runners
+        # are in the keeper's session, which no command can join.
         if pid in self._adopted:
             return True
         session = session_of(pid)
@@ -379,7 +386,8 @@ class RunnerPool:
         if self.adopts:
             self._reap()
         if self._keeper is silent and self._keeper_pid is not None:
-            # It has not ended yet, but will: at once if it was killed, else with its last runner.
+            # The old keeper has not ended yet, but will: at once if it was killed, else with its
+            # last runner.
             self._adopted.add(self._keeper_pid)
             self._replace_keeper()
         if self._keeper is None:

@@ -1,13 +1,14 @@
 """A runner: starts one command at a time and proves that nothing of it is left.
 
 Owns the process tree of its command. Never reads output (the daemon owns the pipes) and never
-decides when to kill (an order or the end of the daemon does). Single-threaded: one poll over the
-socket and SIGCHLD.
+decides when to kill (it kills on an order, or when the daemon ends). Single-threaded: one poll over
+the socket and SIGCHLD.
 
 Invariants:
 
-* `_leader` is bash's pid from its start until this runner, and nobody else, reaps it. The runner
-  uses it as a process group only in between, so the number cannot belong to another group.
+* `_leader` is bash's pid from the start of bash until it is reaped, which only this runner can do.
+  The runner uses the pid as a process group only during that time, so the number cannot belong to
+  another group.
 * The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must
   also find nothing.
 * The runner starts a command only when the last tree is empty, and never after it has seen the end
@@ -121,7 +122,7 @@ class Runner:
         self._arrivals = select.poll()
         self._arrivals.register(self._channel.fileno(), select.POLLIN)
         self._home = _open_working_directory()
-        # A command chose the working directory; there may be no way back from it.
+        # Whether this process is in a directory that a command chose. There may be no way back.
         self._is_away = False
         # What each command is to inherit. A command can change it.
         self._inherited = inherited()
@@ -134,7 +135,7 @@ class Runner:
         # Monotonic seconds; None while no kill is under way.
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
-        # The grace is over.
+        # Whether the grace is over.
         self._killing = False
         self._rounds = 0
         self._must_reap = False
@@ -145,7 +146,8 @@ class Runner:
         """Run commands until no more can come and nothing of the last one is left."""
         while self._is_needed or self._busy:
             events = self._wait()
-            # Reap first: a kill that arrives after the command's end must find that it has ended.
+            # Reap first: a kill that arrives after the command's end must find that the command has
+            # ended.
             if self._busy:
                 self._reap()
             if self._wake.fileno() in events:
@@ -240,12 +242,12 @@ class Runner:
         failure = self._spawn(message, descriptors)
         if failure is not None:
             self._go_home()
-            # Perhaps only this process lacks room, for good.
+            # Perhaps only this process is short of the resource, and remains so.
             self._retire_if_spoilt(is_short=failure[0] in _SHORTAGES)
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
-            # First: if this process is killed before it sends this, nobody knows the pid.
+            # Send this first: if this process is killed before that, nobody knows the pid.
             self._send((STARTED, self._leader))
             self._tree.begin(self._leader)
             self._busy = True
@@ -256,7 +258,7 @@ class Runner:
 
     def _go_home(self) -> None:
         # This fails if the user may not, or may no longer, enter the directory in which the daemon
-        # was started. Then this command is the last.
+        # was started. Then this command is the runner's last.
         if self._is_away and self._home is not None:
             with contextlib.suppress(OSError):
                 os.fchdir(self._home)
@@ -307,7 +309,8 @@ class Runner:
             number = error.errno or errno.EIO
             return number, "bash" if number in _BASH_ERRORS else "exec"
         except ValueError:
-            # A NUL, or a name with "=": the daemon checks both, and the runner must survive both.
+            # A string with a NUL, or a variable's name with "=". The daemon checks for both, and
+            # the runner must survive both.
             return errno.EINVAL, "exec"
         return None
 

@@ -3,7 +3,7 @@
 Two classes know what a command has started. They have the same methods:
 
 * `Descendants`, if this process is a child subreaper (prctl(2), Linux): everything that was forked
-  below it, however it detached. To have no child left proves that nothing is left.
+  below it, however it detached. Having no child left proves that nothing is left.
 * `SessionMembers`, without subreapers: everything that is still in the session of the command, or
   that living parents link to it. Weaker: it misses a process that left the session *and* lost its
   parent before anybody looked.
@@ -75,7 +75,7 @@ class ProcessInfo(NamedTuple):
 
     parent: int
     state: str
-    # In state Z, more than one thread means that only the first one has ended.
+    # In state Z, more than one thread means that only the first thread has ended.
     threads: int = 1
 
     @property
@@ -286,10 +286,11 @@ def living_descendants() -> list[int] | None:
 def signal_process(pid: int, number: int, parent: int) -> None:
     """Signal a process below this one that was found as a child of `parent`.
 
-    Does nothing if it is no longer a child of `parent` or of this process.
+    Does nothing if the parent of the process is now neither `parent` nor this process.
     """
     us = os.getpid()
-    # It is gone or has another uid (then it becomes a survivor), or no descriptor is left.
+    # Errors mean that the process is gone or has another uid (then it becomes a survivor), or that
+    # no descriptor is left.
     with contextlib.suppress(OSError):
         if parent == us or not hasattr(os, "pidfd_open"):
             os.kill(pid, number)
@@ -307,8 +308,9 @@ def signal_process(pid: int, number: int, parent: int) -> None:
 def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
     """SIGKILL everything below this process; return the pids, including zombies.
 
-    Returns None if the processes cannot be listed. Repeat this until nothing is left: it takes only
-    the newest of many children. Children that fork are among those; the older ones are zombies.
+    Returns None if the processes cannot be listed. Repeat this until nothing is left: of many
+    children, each call kills only the newest. Children that fork are among the newest; the older
+    ones are zombies.
     """
     below = walk(is_spared, newest=_KILLED_AT_ONCE)
     if below is None:
@@ -342,7 +344,7 @@ class Descendants:
     `leader` is the command's own process, in its own group and session, or None once reaped.
     """
 
-    # No polling: every end raises SIGCHLD.
+    # No polling: SIGCHLD arrives when any of the processes ends.
     poll_interval_ms: int | None = None
 
     def begin(self, leader: int) -> None:
@@ -386,7 +388,7 @@ class Descendants:
 class SessionMembers:
     """Without subreapers: the command's session, and everything traced to it so far."""
 
-    # Poll: only the end of a child raises SIGCHLD.
+    # Poll: SIGCHLD arrives only when a child ends.
     poll_interval_ms: int | None = 250
 
     def __init__(self) -> None:

@@ -132,7 +132,7 @@ def _complete(result: R) -> R:
 
 
 def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the description of a tool without members that the revision does not know."""
+    """Return a tool's description. Leave out the members that `revision` does not have."""
     unknown: set[str] = set()
     if revision < ANNOTATIONS_SINCE:
         unknown.add("annotations")

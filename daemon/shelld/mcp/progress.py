@@ -3,7 +3,8 @@
 Hosts give up on a call that is silent for a minute, and people get impatient sooner. So a client
 that sent a token gets the call's duration and the last line of its output about twice a second.
 
-A timer makes the reports: a task per call would cost much of what a short command takes.
+A timer makes the reports: a task per call would take a large part of the time that a short command
+takes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shelld.process import faults
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.mcp import PROGRESS_TOKEN_KEY
 
-# The documentation promises one report a second. Half of that leaves room on a busy machine.
+# The documentation promises one report a second. Half a second leaves room on a busy machine.
 INTERVAL_S: Final = 0.5
 
 MAX_MESSAGE_CHARACTERS: Final = 200

@@ -1,7 +1,7 @@
 """The MCP revision of a request. Pure.
 
-Each request decides for itself: one with a revision in ``_meta`` belongs to the modern era, any
-other to the revision of the last ``initialize``. So both eras can share a stream.
+Each request decides for itself. A request with a revision in ``_meta`` belongs to the modern era.
+Any other request has the revision of the last ``initialize``. So both eras can share a stream.
 """
 
 from __future__ import annotations

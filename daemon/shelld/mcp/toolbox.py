@@ -146,10 +146,11 @@ class Toolbox:
         if not logger.isEnabledFor(logging.INFO):
             # A failed command concerns the model. It is no warning in this log.
             logger.setLevel(logging.ERROR)
-        # A failed attempt may have registered some.
+        # A failed attempt may have registered some tools.
         ToolRegistry.reset()
         registry = ToolRegistry()
-        register_execution_tools(registry, self._daemon)
+        interactive = self._daemon.options.interactive_tools
+        register_execution_tools(registry, self._daemon, interactive=interactive)
         return registry
 
     def _load_plugins(self, registry: ToolRegistry) -> list[Schemas]:

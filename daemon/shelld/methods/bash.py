@@ -26,8 +26,8 @@ from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, started_pid, wait_for_start
-from shelld.terminals.pty import Size
-from shelld.terminals.typed import check_length, typed
+from shelld.terminals.line_editor import Line, check_length, edit, received
+from shelld.terminals.pty import NEW_MODES, Size
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
@@ -42,7 +42,7 @@ logger = logging.getLogger("shelld.guard")
 
 T = TypeVar("T")
 
-# What a terminal of ours understands, as its name in terminfo.
+# The name of the terminfo entry that describes the terminals of commands.
 TERM = "xterm-256color"
 
 MAX_RESULT_BYTES = 1024 * 1024
@@ -62,12 +62,13 @@ async def run_for_answer(
     make_answer: Callable[[Shell], Awaitable[T]],
     timeout_ms: int | None = None,
 ) -> T:
-    """Run a command until its caller need not wait any longer: to its start, its end, or its
+    """Run a command until its caller need not wait any longer: until its start, its end, or its
     timeout.
 
     Returns the result of `make_answer`. Until then, a cancellation kills the command with all its
-    processes, and the store drops the output of other ended shells first. `timeout_ms` applies to a
-    foreground command without one in `params`; the default is the daemon's. Raises `RpcError`.
+    processes, and the output of other ended shells is dropped before that of this one. `timeout_ms`
+    applies to a foreground command that has no timeout in `params`; the default is the daemon's.
+    Raises `RpcError`.
     """
     verdict = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -110,7 +111,7 @@ async def run_for_answer(
 
 def _with_terminal(env: dict[str, str | None] | None) -> dict[str, str | None]:
     """Return the variables of a command that has a terminal."""
-    # Programs would believe these, not the terminal.
+    # Programs would believe LINES and COLUMNS rather than the terminal.
     return {"TERM": TERM, "LINES": None, "COLUMNS": None, **(env or {})}
 
 
@@ -150,7 +151,8 @@ def is_answerable(shell: Shell) -> bool:
     if shell.is_empty:
         return True
     if shell.has_ended:
-        # After a timeout, only once the end or the survival of the command is known.
+        # After a timeout, it can be answered only once it is known whether the command has died or
+        # survives.
         return shell.status is not ShellStatus.TIMEOUT or bool(shell.survivors)
     # It moved to the background, but may not have started yet.
     return shell.released and shell.pid is not None
@@ -178,7 +180,7 @@ async def _foreground_result(
         try:
             await context.begin_large_answer()
         except RpcError as error:
-            # Its output can still be read.
+            # The command's output can still be read.
             error.data["bash_id"] = shell.id
             raise
     final, strip = not shell.leftover, params.strip_ansi
@@ -256,7 +258,8 @@ async def _admitted(context: RequestContext, params: BashParams) -> Verdict:
     """Return the guard's verdict on a command that may run. Raises `RpcError` (blocked)."""
     check_text(params.command, params.cwd, params.env, params.stdin)
     if params.tty and params.stdin:
-        check_length(typed(b"", to_bytes(params.stdin)), "stdin")
+        content = received(to_bytes(params.stdin), NEW_MODES)
+        check_length(edit(Line(), content, NEW_MODES), "stdin")
     try:
         return await admit(context, params)
     except RpcError:

@@ -88,10 +88,10 @@ def _always() -> bool:
 class RequestContext(Struct, eq=False):
     """One request. `notify` sends a notification (method, params) to its client.
 
-    `error_data` goes into the error if the request ends cancelled. `shell` is the shell that it
-    waits for. `is_over` means cancelled or answered: send nothing more about it. `large_answers` is
-    None without a client. `has_room` tells whether its batch may hold another large answer.
-    `is_notification`: nobody gets the result.
+    `error_data` goes into the error if the request is cancelled. `shell` is the shell that it waits
+    for. `is_over`: the request was cancelled or answered, so nothing more may be sent about it.
+    `large_answers` is None without a client. `has_room` tells whether its batch may hold another
+    large answer. `is_notification`: nobody gets the result.
     """
 
     daemon: Daemon
@@ -114,19 +114,19 @@ class RequestContext(Struct, eq=False):
             await self.large_answers.begin(self)
 
     def end_large_answer(self) -> None:
-        """The request has written its large answer, or will not make one."""
+        """Note that the request has written its large answer, or will not make one."""
         if self.large_answers is not None:
             self.large_answers.end(self)
 
 
 class ToolContext(ExecutionContext):
-    """Return the context for a tool that a request calls."""
+    """The context for a tool that a request calls."""
 
     request: RequestContext | None = None
 
 
 def manager_options(options: Options) -> ManagerOptions:
-    """Return the manager's options from the daemon's."""
+    """Return the manager's options, taken from the daemon's options."""
     return ManagerOptions(
         bash=options.bash,
         max_shells=options.max_shells,

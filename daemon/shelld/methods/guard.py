@@ -24,7 +24,8 @@ from shelld_protocol.shell_methods import BashParams
 # Delay after the start, so that a command that comes at once runs first.
 LOAD_DELAY_S: Final = 0.03
 
-# Time to parse one function of the environment, or what was typed. Other requests wait meanwhile.
+# Time to parse one function of the environment, or one typed command. Other requests wait
+# meanwhile.
 MAX_PARSING_S: Final = 0.01
 
 _ALLOWED: Final = Verdict("allow")
@@ -48,7 +49,7 @@ async def verdict_on(
     verdict = judge_at_once(command, start, daemon.policy, traces=traces)
     if verdict is not None:
         return verdict
-    # Other requests would wait for this one.
+    # Judge in a thread: otherwise, other requests would wait for this one.
     judgement = partial(judge, command, start, daemon.policy, traces=traces)
     return await anyio.to_thread.run_sync(judgement, abandon_on_cancel=True)
 
@@ -89,7 +90,7 @@ def _load() -> None:
 
 
 def _start_state(session: Session, params: BashParams | ExplainCommandParams) -> StartState:
-    # For the same reason as in `verdict_on`.
+    # Imported here for the same reason as in `verdict_on`.
     from shelld.guard.parse import is_function  # noqa: PLC0415
 
     functions: list[str] = []

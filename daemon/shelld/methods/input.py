@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from anyio.lowlevel import checkpoint
 
 from shelld.audit import InputRecord
 from shelld.methods.bash_output import read_as_asked, result_of
 from shelld.methods.context import RequestContext
-from shelld.methods.typed_lines import admit_typed
+from shelld.methods.typed_lines import TypedLines, without_quote
 from shelld.sessions.text import check_input, to_bytes
 from shelld.shells.shell import Shell
 from shelld.terminals.dialogue import pasted
+from shelld.terminals.foreground import interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.keys import UnknownKey, key_bytes
+from shelld.terminals.line_editor import Line, check_length, edit, received
 from shelld.terminals.pty import Modes, Size
-from shelld.terminals.typed import MAX_REST_BYTES, Typed, check_length, typed
+from shelld.terminals.typed import typed
 from shelld_protocol.errors import (
+    RpcError,
     invalid_params,
     not_possible,
     resource_exhausted,
@@ -30,14 +37,14 @@ from shelld_protocol.input_methods import (
 )
 from shelld_protocol.shell_methods import BashOutputParams
 
+_PIECE_BYTES: Final = 16 * 1024
+
 
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
     manager = context.daemon.manager
     shell = context.shell = manager.get(params.bash_id)
     with manager.reading(shell):
-        target = _open_input(shell)
-        async with target.lock:
-            written = await _write(context, shell, params)
+        written = await write(context, shell, params)
         if context.is_notification:
             result = result_of(shell, {})
         else:
@@ -50,38 +57,111 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
     return WriteStdinResult(**members, written=written, pending_bytes=pending)
 
 
-async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams) -> int:
+async def write(context: RequestContext, shell: Shell, params: WriteStdinParams) -> int:
     """Write all that a request asks for, or nothing. Return the number of bytes."""
+    async with _open_input(shell).lock:
+        return await _write(context, shell, params)
+
+
+async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams) -> int:
     target = _open_input(shell)
     data = _data(target, params)
     if not data and not params.eof:
         raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
+    lines = TypedLines(context, shell, target)
+    try:
+        if isinstance(target, TerminalInput):
+            typing = await _type(shell, target, data, params, lines)
+        else:
+            typing = await _send(target, data, params, lines)
+        await lines.finish()
+    except RpcError as error:
+        raise without_quote(error) if params.secret else error from None
+    # The guard may have let other requests run.
+    target = _open_input(shell)
+    _check_room(target, len(typing.data))
+    target.rest = typing.rest
     if isinstance(target, TerminalInput):
-        modes = target.modes()
-        after = typed(target.line, data, kill=modes.kill, interrupts=modes.interrupts)
-        data += _check_terminal(shell, modes, after, params)
-    else:
-        after = typed(target.line, data)
-    if params.eof:
-        after = after._replace(is_passed_on=True)
-    _check_room(target, data)
-    if after.readable:
-        await admit_typed(context, shell, target, after, secret=params.secret)
-        # The guard may have let other requests run.
-        target = _open_input(shell)
-        _check_room(target, data)
-    target.line = after.rest[-MAX_REST_BYTES:]
-    target.write(data)
+        target.line, target.in_line_mode = typing.line, typing.in_line_mode
+    target.write(typing.data)
+    if target.closed is not None:
+        # Nobody can read it, or the rest of it.
+        raise stdin_closed(shell.id, target.closed)
     log = context.daemon.audit
     if log is not None:
-        log.write(InputRecord.of(shell, len(data), secret=params.secret))
+        log.write(InputRecord.of(shell, len(typing.data), secret=params.secret))
     if params.eof and isinstance(target, PipeInput):
         target.end()
-    return len(data)
+    return len(typing.data)
+
+
+class _Typing(NamedTuple):
+    """What is to be written, and what the input remembers of it."""
+
+    data: bytes
+    rest: bytes
+    line: Line = Line()
+    in_line_mode: bool = False
+
+
+async def _send(
+    target: PipeInput, data: bytes, params: WriteStdinParams, lines: TypedLines
+) -> _Typing:
+    rest = target.rest
+    for piece in _pieces(data):
+        found = typed(rest, piece)
+        rest = found.rest
+        await lines.judge(found.lines, ())
+        await checkpoint()
+    if params.eof and rest:
+        await lines.judge([rest], ())
+    return _Typing(data, rest)
+
+
+async def _type(
+    shell: Shell, target: TerminalInput, data: bytes, params: WriteStdinParams, lines: TypedLines
+) -> _Typing:
+    modes = target.modes()
+    if params.secret and modes.echo:
+        raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
+    if params.eof and not (modes.line_mode and modes.eof):
+        raise not_possible("eof", f"The program in shell {shell.id} reads keys, not lines")
+    if modes.intr in data and _keeps_line(shell, target, modes):
+        modes = modes._replace(intr=b"")
+    rest, line = target.rest, target.line_under(modes)
+    for piece in _pieces(data):
+        content = received(piece, modes, is_quoting=line.is_quoting)
+        edited = edit(line, content, modes)
+        if modes.line_mode:
+            check_length(edited, "text")
+        found = typed(rest, content, interrupt=modes.intr, lnext=modes.lnext)
+        rest, line = found.rest, edited.line
+        await lines.judge(found.readable, edited.texts)
+        await checkpoint()
+    if params.eof:
+        # A quoted key is text. After a part of a line, the next key only passes on that part.
+        keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
+        edited = edit(line, keys, modes)
+        await lines.judge([rest] if rest else [], edited.texts)
+        data, line = data + keys, edited.line
+    return _Typing(data, rest, line, modes.line_mode)
+
+
+def _keeps_line(shell: Shell, target: TerminalInput, modes: Modes) -> bool:
+    """Whether the line outlives an interrupt."""
+    if modes.line_mode and not modes.flushes:
+        return True
+    return shell.pid is not None and interrupt_is_ignored(shell.pid, target.source())
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Yield parts of data, each small enough to hold up no other request."""
+    for start in range(0, len(data), _PIECE_BYTES):
+        yield data[start : start + _PIECE_BYTES]
 
 
 def _open_input(shell: Shell) -> PipeInput | TerminalInput:
-    """Return what can be written to. Raises `RpcError` (stdin_closed)."""
+    """Return the command's input, if it is open. Raises `RpcError` (stdin_closed)."""
     target = shell.input
     if target is None:
         raise stdin_closed(shell.id, "not_open")
@@ -92,48 +172,39 @@ def _open_input(shell: Shell) -> PipeInput | TerminalInput:
     return target
 
 
-def _check_room(target: PipeInput | TerminalInput, data: bytes) -> None:
-    if len(data) > target.room:
+def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
+    if size > target.room:
         raise resource_exhausted("stdin", "The program does not read its input")
 
 
 def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
-    """Return the bytes of text, keys and base64, in this order."""
-    check_input(params.text)
+    """Return the bytes of text, keys and base64, in this order. They fit into the queue.
+
+    Each part is measured before it is made.
+    """
+    text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
+    _check_room(target, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)
+    check_input(text)
     brackets = isinstance(target, TerminalInput) and target.dialogue.bracketed_paste
     is_pasted = params.paste and brackets
 
     def content(data: bytes) -> bytes:
         return pasted(data) if is_pasted and data else data
 
-    data = content(to_bytes(params.text or ""))
+    data = bytearray(content(to_bytes(text)))
     application = isinstance(target, TerminalInput) and target.dialogue.application_cursor
-    for name in params.keys or ():
+    for name in keys:
         try:
             data += key_bytes(name, application_cursor=application)
         except UnknownKey:
             shown = name if len(name) <= 100 else name[:100] + "..."
             raise invalid_params(f"Invalid value for keys: unknown key {shown!r}", "keys") from None
-    if params.base64 is not None:
-        try:
-            data += content(base64.b64decode(params.base64, validate=True))
-        except (binascii.Error, ValueError):
-            raise invalid_params("Invalid value for base64: not in base64", "base64") from None
-    return data
-
-
-def _check_terminal(shell: Shell, modes: Modes, after: Typed, params: WriteStdinParams) -> bytes:
-    """Check what a terminal can take. Return what is to be written for `eof`."""
-    if params.secret and modes.echo:
-        raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
-    if modes.line_mode:
-        check_length(after, "text")
-    if not params.eof:
-        return b""
-    if not modes.line_mode or not modes.end_of_file:
-        raise not_possible("eof", f"The program in shell {shell.id} reads keys, not lines")
-    # After a part of a line, the first one only passes on that part.
-    return modes.end_of_file * (2 if after.rest else 1)
+    try:
+        data += content(base64.b64decode(encoded, validate=True))
+    except (binascii.Error, ValueError):
+        raise invalid_params("Invalid value for base64: not in base64", "base64") from None
+    _check_room(target, len(data))
+    return bytes(data)
 
 
 async def resize_shell(context: RequestContext, params: ResizeShellParams) -> ResizeShellResult:

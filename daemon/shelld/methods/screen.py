@@ -50,18 +50,18 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
 async def _wait(
     shell: Shell, terminal: TerminalInput, screen: Screen, params: ReadScreenParams, version: int
 ) -> None:
-    """Wait as `params` say. `version` is the screen's."""
+    """Wait as `params` say. `version` is the current version of the screen."""
     give_up_at = anyio.current_time() + params.wait / 1000
     known = version if params.since is None else params.since
     quiet_from = anyio.current_time()
     store = shell.stdout.store
+    shown = (-1, -1)
     while not shell.has_ended:
         until = give_up_at
         if params.until == "stable":
             until = min(until, quiet_from + params.quiet_ms / 1000)
         elif version > known:
             return
-        shown = (store.written, terminal.sizes[-1].number)
 
         def has_news(shown: tuple[int, int] = shown) -> bool:
             return shell.has_ended or shown != (store.written, terminal.sizes[-1].number)
@@ -71,6 +71,8 @@ async def _wait(
             await shell.wait_until(has_news)
         if anyio.current_time() >= until:
             return
+        # Taken before the look: what arrives during the look may be missing from the screen.
+        shown = (store.written, terminal.sizes[-1].number)
         seen = await screen.look()
         if seen.version != version:
             version, quiet_from = seen.version, anyio.current_time()

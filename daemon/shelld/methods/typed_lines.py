@@ -2,69 +2,133 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final
+
+from anyio.lowlevel import checkpoint
 
 from shelld.methods.context import RequestContext
 from shelld.methods.guard import MAX_PARSING_S, admit
 from shelld.shells.shell import Shell
 from shelld.terminals.foreground import directory_of_reader
 from shelld.terminals.input import PipeInput, TerminalInput
-from shelld.terminals.pty import foreground_group
-from shelld.terminals.typed import Typed, readings
+from shelld.terminals.typed import readings
 from shelld_protocol.errors import RpcError
 from shelld_protocol.session_methods import ExplainCommandParams
 
-# How much of an incomplete command is judged together with its next line.
+# The maximum length of an incomplete command that is judged together with its next line.
 _MAX_SCRIPT: Final = 64 * 1024
+# How many characters of one write are judged, each text together with what it may continue, and how
+# many alone. One text costs at least as much as `_MIN_COST` characters. What is left is one text,
+# which may be more than the guard follows.
+_MAX_COST: Final = 2 * 1024 * 1024
+_MAX_COST_ALONE: Final = 8 * 1024 * 1024
+_MIN_COST: Final = 200
+# Other requests have their turn after so many characters.
+_TURN_COST: Final = 16 * 1024
 
 
-async def admit_typed(
-    context: RequestContext,
-    shell: Shell,
-    target: PipeInput | TerminalInput,
-    after: Typed,
-    *,
-    secret: bool,
-) -> None:
-    """Judge what is typed, if a shell reads it. Raises `RpcError` (blocked).
+class TypedLines:
+    """Judges what one write types, in pieces. Raises `RpcError` (blocked).
 
-    A line is judged by itself, because the lines before it may be over in a way that cannot be seen
-    from here, and together with those that it may continue. The error does not quote a secret.
+    Each line is judged by itself, because the command before it may have ended in a way that cannot
+    be seen from here. The line is also judged together with the lines that it may continue.
     """
-    try:
-        await _judge(context, shell, target, after)
-    except RpcError as error:
-        if secret:
-            error.data["segment"] = ""
-        raise
 
+    def __init__(
+        self, context: RequestContext, shell: Shell, target: PipeInput | TerminalInput
+    ) -> None:
+        self._context = context
+        self._shell = shell
+        self._target = target
+        self._directory: str | None = None
+        self._has_looked = False
+        # The lines so far of a command that is not complete.
+        self._script = target.script
+        self._cost = 0
+        self._turn_ends_at = _TURN_COST
+        # What is left once the judgement has cost too much.
+        self._left: list[str] = []
 
-async def _judge(
-    context: RequestContext, shell: Shell, target: PipeInput | TerminalInput, after: Typed
-) -> None:
-    directory = _directory_of_reader(shell, target)
-    script = "" if directory is None else target.script
-    for line in after.readable if directory is not None else ():
+    async def judge(self, lines: Sequence[bytes | None], edited: Iterable[bytes]) -> None:
+        """Judge lines with their keys (None: an interrupt), and what the terminal makes of them."""
+        if not lines and not edited:
+            return
+        if not self._has_looked:
+            self._has_looked = True
+            self._directory = self._find_directory()
+        if self._directory is None:
+            # No shell reads what is typed now.
+            self._script = ""
+            return
+        likely: set[str] = set()
+        for line in lines:
+            likely.add(await self._judge_line(line))
+        for text in edited:
+            if (shown := text.decode("utf-8", "replace")) not in likely:
+                await self._admit(shown, self._script)
+
+    async def finish(self) -> None:
+        """Judge the rest. Once the write is done, the next one continues from here."""
+        if self._left:
+            await self._admit_alone("\n".join(self._left))
+        self._target.script = self._script
+
+    def _find_directory(self) -> str | None:
+        if self._shell.pid is None:
+            return None
+        try:
+            return directory_of_reader(self._shell.pid, self._target.source())
+        except OSError:
+            return None
+
+    async def _judge_line(self, line: bytes | None) -> str:
+        """Judge a line. Return its likeliest reading."""
         if line is None:
-            script = ""
-            continue
-        before = dict.fromkeys(("", _continued(script), script))
-        texts = list(readings(line))
-        for text in dict.fromkeys(start + text for text in texts for start in before):
-            if text.strip():
-                await admit(context, ExplainCommandParams(text, shell.session, cwd=directory))
-        script += texts[0]
-        script = f"{script}\n" if _is_incomplete(script) else ""
-    target.script = script
+            self._script = ""
+            return ""
+        if not (line or self._script):
+            self._cost += 1
+            await self._give_way()
+            return ""
+        first, *others = readings(line)
+        if self._cost > _MAX_COST_ALONE:
+            self._left.append(first)
+            return first
+        if self._cost > _MAX_COST:
+            self._script = ""
+            for text in (first, *others):
+                await self._admit_alone(text)
+            return first
+        for text in (first, *others):
+            await self._admit(text, self._script)
+        self._script += first
+        self._cost += _MIN_COST + len(self._script)
+        self._script = f"{self._script}\n" if _is_incomplete(self._script) else ""
+        return first
+
+    async def _admit(self, text: str, script: str) -> None:
+        for start in dict.fromkeys(("", _continued(script), script)):
+            await self._admit_alone(start + text)
+
+    async def _admit_alone(self, text: str) -> None:
+        self._cost += _MIN_COST + len(text)
+        if text.strip():
+            params = ExplainCommandParams(text, self._shell.session, cwd=self._directory)
+            await admit(self._context, params)
+        await self._give_way()
+
+    async def _give_way(self) -> None:
+        if self._cost > self._turn_ends_at:
+            self._turn_ends_at = self._cost + _TURN_COST
+            await checkpoint()
 
 
-def _directory_of_reader(shell: Shell, target: PipeInput | TerminalInput) -> str | None:
-    if shell.pid is None:
-        return None
-    group: int | None = shell.pid
-    if isinstance(target, TerminalInput):
-        group = foreground_group(target.descriptor)
-    return None if group is None else directory_of_reader(shell.pid, group)
+def without_quote(error: RpcError) -> RpcError:
+    """Return the refusal of a secret, without its text."""
+    if "segment" in error.data:
+        error.data["segment"] = ""
+    return error
 
 
 def _continued(script: str) -> str:

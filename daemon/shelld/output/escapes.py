@@ -1,7 +1,8 @@
 """Divides output into units, and finds escape sequences. Pure.
 
 A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. Only the bytes
-themselves decide, within `MAX_SEQUENCE_BYTES`, so the result is the same however reads cut them.
+themselves decide, within `MAX_SEQUENCE_BYTES`, so the result is the same however reads divide the
+output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends OSC. CSI
@@ -14,7 +15,7 @@ import re
 from typing import Final
 
 # A longer control string counts as text. Hyperlinks, clipboards and chunks of images are shorter,
-# and a read does not wait any longer for a string that never ends.
+# and a read should not wait longer for a string that never ends.
 MAX_SEQUENCE_BYTES: Final = 64 * 1024
 _MAX_STRING: Final = MAX_SEQUENCE_BYTES - 4
 _MAX_PARAMETERS: Final = 1024
@@ -92,7 +93,8 @@ def first_unit(data: bytes) -> int:
 def rest_of_unit(before: bytes, data: bytes) -> int:
     """Return how many bytes of `data` belong to a unit that began in the bytes before it.
 
-    If there are none before, they were dropped; only the rest of a character can be recognised.
+    If `before` is empty, those bytes were dropped. Then only the rest of a character can be
+    recognised.
     """
     if not before:
         return next((at for at, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)

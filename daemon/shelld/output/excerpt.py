@@ -1,7 +1,7 @@
 """The new output of a stream in a limited number of characters: all of it, or its head and tail.
 
 For a reader with little room that wants to know the beginning and the current state. The omitted
-middle counts as read. A notice in its place gives its offsets, with which it can be read.
+middle counts as read. A notice in its place gives the offsets with which the middle can be read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
 from shelld.output.text import begins_within_line, last_states, plain_text, read_text
 
-# The part that a head may lose at its end, or a tail at its beginning, to consist of whole lines.
+# A head may lose one part in this many at its end, and a tail as much at its beginning, so that it
+# consists of whole lines.
 _LINE_SHARE: Final = 5
 
 # How many bytes from the beginning, or from the end, to search for text.
@@ -26,7 +27,7 @@ _WINDOW_BYTES: Final = 1024 * 1024
 # Attempts to fill the room with text that has fewer characters than bytes.
 _ATTEMPTS: Final = 5
 
-# How near the end to look for the line that shows the progress.
+# How many bytes from the end to search for the line that shows the progress.
 _GLANCE_BYTES: Final = 4096
 
 
@@ -43,7 +44,7 @@ class _Part(NamedTuple):
 
 
 class ExcerptReader(StreamReader):
-    """`limit` returns the room in characters, without the notice, each time it is called.
+    """`limit` returns the room in characters, not counting the notice. Each look calls it.
 
     Removes escape sequences from the text.
     """
@@ -77,7 +78,7 @@ async def _whole(
 ) -> tuple[_Part, int] | None:
     """Return all new text, and how many bytes were dropped before it.
 
-    Return None if it does not fit or has a gap.
+    Return None if the text does not fit or has a gap.
     """
     text, position, dropped = "", start, 0
     while True:
@@ -142,7 +143,7 @@ def _from(store: StreamStore, start: int, stop: int, *, final: bool) -> _Part:
         piece = read_text(store, position, stop, STEP_BYTES, strip=True, final=final)
         if piece.end == position:
             break
-        # Text before a gap does not end the output.
+        # Text before a gap is not part of the tail.
         texts = [piece.text] if piece.dropped else [*texts, piece.text]
         start = position + piece.dropped if piece.dropped else start
         position = piece.end

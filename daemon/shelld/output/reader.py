@@ -176,12 +176,12 @@ class StreamReader:
         self._max_bytes = max_bytes
         self._strip = strip
         self._filter = line_filter
-        # Where this call's read begins, and the end of the bytes that gave no result.
+        # Where this call's read begins, and where the next look begins.
         self._start = self._position = stream.read_position if offset is None else offset
         self._dropped = 0
-        # The bytes written at the time of the last look.
+        # How many bytes had been written at the time of the last look.
         self._seen = self._position
-        # No line that begins before this offset ends before it.
+        # Earlier looks have searched the current line up to this offset without finding its end.
         self._searched = 0
 
     @property
@@ -192,7 +192,7 @@ class StreamReader:
 
     @property
     def is_large(self) -> bool:
-        """Whether the next look takes more than one step and keeps all of the text."""
+        """Whether there is no filter, and the next look takes more than one step."""
         return (
             self._filter is None
             and min(self._max_bytes, self._store.written - self._position) > STEP_BYTES
@@ -204,7 +204,7 @@ class StreamReader:
         return self._offset is None and self._stream.read_position > self._start
 
     async def look(self, *, final: bool) -> Read:
-        """Continue to read where the last look found nothing. Does not move the shared position.
+        """Continue to read after the bytes that gave no result. Does not move the shared position.
 
         With `final`, nothing more will be written.
         """
@@ -281,7 +281,7 @@ class StreamReader:
     ) -> Piece:
         """Return some whole lines; none if the first one has not ended or does not fit.
 
-        Cuts a line that does not fit if it `may_cut`.
+        With `may_cut`, cuts a line that does not fit.
         """
         store, strip = self._store, self._strip
         step = min(room, STEP_BYTES)
@@ -295,7 +295,7 @@ class StreamReader:
     async def _size_of_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> int:
-        """Return how many bytes from `start`, after a gap, are whole lines; 0 if none are.
+        """Return how many bytes from `start`, or after a gap there, are whole lines; 0 if none are.
 
         Searches for line ends only where no earlier look has, so a long line costs little while it
         grows.

@@ -1,10 +1,11 @@
 """Limits the kept output: of one shell, and of all shells together.
 
-Owns the spool, and knows every shell's output from its start until the shell is forgotten. A shell
-over its own limit loses the oldest bytes of its tail. Over the common limit, or on a full disk,
-ended shells lose output first, in the order of their ends, and then the shell that holds the most.
-Among ended shells, those that a request reads come last. Other shells never keep a shell from
-storing output. Never forgets a shell.
+Owns the spool, and knows every shell's output from the shell's start until the shell is forgotten.
+A shell over its own limit loses the oldest bytes of its tail. Over the common limit, or on a full
+disk, ended shells lose output first, in the order in which they ended. After them, the running
+shell that holds the most loses output. Among ended shells, those that a request reads come last.
+The output of other shells never keeps a shell from storing its own. This module never forgets a
+shell by itself.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from shelld.process.options import Options
 
 _DEFAULT: Final = Options()
 
-# The part of a shell's limit for each stream's head. The rest is for the tails of both.
+# The head of each stream gets one part in this many of a shell's limit. The tails get the rest.
 _HEAD_SHARE: Final = 4
 
-# A running shell gives up this part at once, so that the search for the largest shell does not
-# happen for every block.
+# A running shell gives up one in this many of its blocks at a time, so that not every block needs a
+# search for the largest shell.
 _RECLAIM_SHARE: Final = 8
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -75,11 +76,11 @@ class ShellOutput:
 
     @property
     def error(self) -> str | None:
-        """The name of the errno for which output was dropped within the limits."""
+        """The name of the errno that caused output within the limits to be dropped."""
         return self._stores[0].error or self._stores[1].error
 
     def append(self, stream: OutputStream, data: bytes | memoryview) -> None:
-        # Before and after: the append needs free room, and may itself exceed the limit.
+        # Drop before and after: the append needs free room, and may itself exceed the limit.
         self._drop_excess(len(data))
         stream.store.append(data)
         self._drop_excess(0)
@@ -128,7 +129,8 @@ class Retention:
     ) -> None:
         self._retain_bytes = retain_bytes
         self._spool = Spool(total_bytes, spool_directory)
-        # In order of start, and of end. The second has only shells with blocks to give up.
+        # Running shells in the order of their starts, and ended shells in the order of their ends.
+        # The second has only shells with blocks to give up.
         self._running: dict[ShellOutput, None] = {}
         self._ended: dict[ShellOutput, None] = {}
 
@@ -160,7 +162,7 @@ class Retention:
     # -- Blocks -----------------------------------------------------------------------------
 
     def put(self, data: bytes | bytearray | memoryview) -> int | None:
-        """Store a block. If there is no room, take it from another shell."""
+        """Store a block. If there is no room, make another shell give up blocks."""
         try:
             block = self._spool.put(data)
         except OSError as error:

@@ -1,9 +1,9 @@
 """An unnamed file for output that memory should not hold.
 
 Owns one file for all shells, divided into blocks. Creates it when it is first needed, without a
-name: nobody can find, link or forget it, and the kernel frees it however the daemon ends. One file
-instead of one per stream, because descriptors are scarcer than disk space, and the limit over all
-shells is then its size.
+name: nobody can find, link or forget it, and the kernel frees it however the daemon ends. There is
+one file instead of one per stream, because descriptors are scarcer than disk space. And the limit
+over all shells is then simply the size of the file.
 
 Knows nothing of streams or offsets, nor which shell gives up blocks when it is full.
 """
@@ -129,7 +129,8 @@ def _unnamed_file(directory: str | None) -> int:
 
 
 def _born_unnamed(directory: str) -> int:
-    # open(2): with O_EXCL, linkat(2) can never name it. Not all file systems have O_TMPFILE.
+    # open(2): with O_EXCL, linkat(2) can never give the file a name. Not all file systems have
+    # O_TMPFILE.
     if not hasattr(os, "O_TMPFILE"):
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
     return os.open(directory, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -9,8 +9,8 @@ Invariants:
 * ``kept + dropped == written``. The dropped bytes form one gap between head and tail.
 * The head stays, and the tail slides. The head shrinks only if another shell needs the room and
 there is no tail left.
-* The cost of an append depends on its size, and that of a read on its result, not on the bytes
-kept.
+* The cost of an append depends on the size of its data, and the cost of a read on the size of its
+result. Neither depends on how many bytes are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Final, NamedTuple, Protocol
 
 from shelld.output.spool import BLOCK_BYTES
 
-# First and last bytes kept of a stream whose blocks cannot be stored.
+# How many blocks of a stream stay in memory if its blocks cannot be stored. They hold the first and
+# last bytes of the stream.
 MEMORY_BLOCKS: Final = 4
 
 # The last block of an ended stream stays in memory if it is smaller than this.
@@ -67,8 +68,8 @@ class Kept(NamedTuple):
 class StreamStore:
     """`written` is the number of bytes appended, which is the offset of the next one.
 
-    The head has at most `head_limit` bytes. Callers limit the tail with `drop`.
-    `error` is the name of the errno for which bytes within the limits were dropped.
+    The head has at most `head_limit` bytes. Callers limit the tail with `drop`. `error` is the name
+    of the errno that caused bytes within the limits to be dropped.
     """
 
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:

@@ -24,7 +24,7 @@ from shelld.output.store import StreamStore
 # The part of a line up to its last carriage return before visible text. The carriage return of a
 # line end stays, because such text is often compared or written back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
-# What each overwritten line has. Much faster to search for than the above.
+# Every overwritten line has this. It is much faster to search for than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
 # `str.rstrip` looks at one character after the other. This many are compared at once.
@@ -34,8 +34,8 @@ _RETURNS: Final = "\r" * 65_536
 # bytes of text.
 MAX_INTRODUCERS: Final = 4_096
 
-# The most control strings that are tried as the one around a line end. Only hostile output has
-# more.
+# The maximum number of control strings that are checked for a line end inside. Only hostile output
+# has more.
 _STRINGS: Final = 1_000
 
 
@@ -84,7 +84,7 @@ class JoinedText:
 
     def __init__(self, *, strip: bool, continues: bool) -> None:
         self._strip = strip
-        # The beginning of the first line was in a previous text.
+        # Whether the beginning of the first line was in a previous text.
         self._continues = strip and continues
         self._begins_overwritten = False
         self._lines: list[str] = []
@@ -176,9 +176,10 @@ def begins_within_line(store: StreamStore, start: int) -> bool:
 def _whole(
     store: StreamStore, start: int, stop: int, data: bytes, want: int, *, final: bool
 ) -> tuple[bytes, bool]:
-    """Return the whole units of `data`, or the first one even if it does not fit.
+    """Return the whole units of `data` or, if it has none, the first unit even if it does not fit.
 
-    Also returns whether nothing can follow them: at the end of the output, or at the gap.
+    Also returns whether nothing can follow them, because the output or the part before the gap ends
+    there.
     """
     is_end = _is_end(start, stop, data, want, final=final)
     if is_end:

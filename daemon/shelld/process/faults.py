@@ -1,9 +1,9 @@
 """Handles unexpected exceptions, and shortages of the system.
 
 An unexpected exception that reached the daemon's task group would end the daemon with all its
-shells. So there are boundaries, each of which ends one thing; ARCHITECTURE.md lists them. A
-boundary reports the exception here. This module logs it once, with its traceback, and counts it
-for ``server_info``.
+shells. So there are boundaries. At each of them, an exception ends only one thing. ARCHITECTURE.md
+lists them. A boundary reports the exception here. This module logs it once, with its traceback, and
+counts it for ``server_info``.
 
 A *shortage* is no fault: the system has no thread, descriptor, memory or disk for one request, and
 the answer to that request is ``resource_exhausted``.

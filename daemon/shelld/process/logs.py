@@ -45,7 +45,7 @@ class DescriptorHandler(logging.Handler):
         super().__init__()
         self.dropped = 0
         self._descriptor = descriptor
-        # The last line was written only in part, without its end.
+        # Whether the last line was written only in part, without its end.
         self._is_cut = False
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -87,7 +87,7 @@ def _send_some(descriptor: int, data: memoryview) -> int:
 def _write_anew(descriptor: int, data: memoryview) -> int:
     """Write to a terminal, which polls writable as soon as it has room for one byte.
 
-    Other processes share the flags of the descriptor, so this opens the terminal once more.
+    Other processes share the flags of the descriptor, so this opens the terminal again.
     """
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:

@@ -36,3 +36,4 @@ class Options(NamedTuple):
     spool_dir: str | None = None
     max_message_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 4_096
+    interactive_tools: bool = False

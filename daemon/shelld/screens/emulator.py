@@ -1,7 +1,7 @@
 """What a terminal shows, from the output of its program. The only file that knows pyavt.
 
 Runs in the helper process. Lines are counted from the top of the screen, columns from the left,
-both from 0. A version counts the changes of what is shown; a row has the version in which it last
+both from 0. The version counts the changes of the screen. Each row has the version in which it last
 changed.
 """
 
@@ -13,14 +13,16 @@ from typing import Final, NamedTuple
 
 from avt._avt import Vt
 
-# Titles, switches of the alternate screen, and resets of the whole terminal.
+# Titles, switches of the alternate screen, and resets of the whole terminal. A title ends where
+# another sequence may begin, so that the time grows with the length of the output only.
 _OF_INTEREST: Final = re.compile(
-    r"(?:\x1b\]|\x9d)(?P<kind>[02]);(?P<title>[^\x07\x1b\x9c]*)(?:\x07|\x1b\\|\x9c)"
+    r"(?:\x1b\]|\x9d)(?P<kind>[02]);(?P<title>[^\x07\x1b\x9c\x9d]*+)(?:\x07|\x1b\\|\x9c)"
     r"|(?:\x1b\[|\x9b)\?(?P<modes>[\d;]{1,64})(?P<action>[hl])|\x1bc"
 )
-# The beginning of one, at the end of the output so far.
+# The beginning of such a sequence, at the end of the output so far.
 _UNFINISHED: Final = re.compile(
-    r"(?:\x1b|(?:\x1b\]|\x9d)[02]?(?:;[^\x07\x1b\x9c]{0,4096}\x1b?)?|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
+    r"(?:\x1b|(?:\x1b\]|\x9d)[02]?(?:;[^\x07\x1b\x9c\x9d]{0,4096}+\x1b?)?"
+    r"|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
 )
 _MAX_UNFINISHED: Final = 4_200
 _ALTERNATE: Final = frozenset({"47", "1047", "1049"})
@@ -35,7 +37,7 @@ class Cursor(NamedTuple):
 
 class Emulator:
     def __init__(self, rows: int, cols: int, scrollback: int, version: int = 0) -> None:
-        """`scrollback`: how many lines to keep above the screen. `version` is the first one."""
+        """`scrollback`: how many lines to keep above the screen. `version`: the first version."""
         self._vt = Vt(cols, rows, scrollback)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished = ""
@@ -61,14 +63,15 @@ class Emulator:
     def cursor(self) -> Cursor:
         cols, rows = self._vt.size
         cursor = self._vt.cursor
-        # After a character in the last column, it stands behind that.
+        # After a character in the last column, the cursor is behind that column.
         return Cursor(min(cursor.row, rows - 1), min(cursor.col, cols - 1), bool(cursor.visible))
 
     def view(self, since: int | None, scrollback: int) -> tuple[object, ...]:
-        """Return the screen, below at most `scrollback` lines that have left it.
+        """Return the screen. At most `scrollback` lines that have left it come first.
 
-        That is: rows, columns, lines, cursor, whether it is the alternate screen, title, version,
-        and the rows that `lines` has. `since`: only those that have changed after this version.
+        The result is: rows, columns, lines, cursor, whether it is the alternate screen, title,
+        version, and the numbers of the rows in `lines`. With `since`, `lines` has only the rows
+        that have changed after this version.
         """
         cols, rows = self._vt.size
         changed = [

@@ -1,11 +1,14 @@
 """The helper process: shows what is on one terminal.
 
 A separate program: `screen` starts it by its path. It exchanges frames, as `helpers.program`
-describes: a letter, and for all but "F" a JSON value.
+describes. A frame that it reads is a letter and, for all letters but "F", a JSON value:
 
-* "N" and ``[rows, cols, scrollback, version]`` makes an empty screen. It comes first.
-* "F" and bytes of output. * "S" and ``[rows, cols]``: a new size. The answers are the version.
-* "V" and ``[since, scrollback]``. The answer is the screen.
+* "N" and ``[rows, cols, scrollback, version]`` makes an empty screen. This frame comes first.
+* "F" and bytes shows more output.
+* "S" and ``[rows, cols]`` sets a new size.
+* "V" and ``[since, scrollback]`` asks for the screen.
+
+The answer to "V" is the screen. The answer to any other frame is the version.
 """
 
 from __future__ import annotations

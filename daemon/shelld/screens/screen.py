@@ -1,8 +1,8 @@
 """The screens of commands with a terminal.
 
-Owns their helper processes: one for each terminal, started when somebody wants to see it. At most
-`MAX_PROCESSES` live at once. A screen without its process is shown again from the output that is
-kept, so losing the process loses nothing.
+Owns their helper processes. Each terminal gets one when somebody wants to see the terminal. At most
+`MAX_PROCESSES` live at once. If a process is lost, the next one shows the screen again from the
+kept output, so nothing else is lost.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from shelld.helpers.helper import Helper
 from shelld.keeper.pool import RunnerPool
 from shelld.output.store import StreamStore
 from shelld.terminals.input import TerminalInput
-from shelld_protocol.errors import RpcError, resource_exhausted, unavailable
+from shelld_protocol.errors import RpcError, resource_exhausted, shutting_down, unavailable
 
 T = TypeVar("T")
 
 MAX_PROCESSES: Final = 16
-# A process that nobody has used for so long is ended.
+# A process that nobody has used for this long is ended.
 IDLE_S: Final = 60.0
-# For an interpreter to start while many others start, or to show one step of output.
+# Enough time for an interpreter to start while many others start, or to show one step of output.
 ANSWER_TIMEOUT_S: Final = 10.0
 # Enough for a thousand lines of a thousand columns, and 10,000 lines above them.
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
-# Processor time for one step.
-CPU_SECONDS: Final = 10
+# Processor time for one step. It usually takes a few milliseconds.
+CPU_SECONDS: Final = 2
+
+# For one look. Output that takes longer is shown by the next one.
+LOOK_TIMEOUT_S: Final = 20.0
 
 _STEP_BYTES: Final = 64 * 1024
-# The first process may be killed, and the output may end the next two.
+# The first process may be killed, and a step of the output may end the next two.
 _ATTEMPTS: Final = 4
 _MAX_SCROLLBACK: Final = 10_000
 _PROGRAM: Final = Path(__file__).with_name("main.py")
@@ -63,21 +66,33 @@ class _Lost(Exception):
 class Screen:
     """The screen of one command. `output` is its only stream."""
 
-    def __init__(self, pool: RunnerPool, output: StreamStore, terminal: TerminalInput) -> None:
+    def __init__(
+        self,
+        pool: RunnerPool,
+        output: StreamStore,
+        terminal: TerminalInput,
+        *,
+        looks: anyio.Semaphore,
+        make_room: Callable[[], None],
+    ) -> None:
         self.used_at = time.monotonic()
+        # No more looks at once than there may be processes.
+        self._looks = looks
+        self._make_room = make_room
         self._pool = pool
         self._output = output
         self._terminal = terminal
         self._lock = anyio.Lock()
         self._helper: Helper | None = None
-        # What the process has been given: the output up to an offset, and sizes.
+        self._is_forgotten = False
+        # What the process has been sent: the output up to this offset, and sizes up to this number.
         self._position = 0
         self._resizes = 0
         self._scrollback = 0
         self._version = 0
         # The output before this offset is not shown: it has ended two processes.
         self._start = 0
-        # Where the last process was lost.
+        # The offset of the output with which the last process was lost.
         self._lost_at = -1
 
     @property
@@ -87,6 +102,14 @@ class Screen:
     @property
     def is_in_use(self) -> bool:
         return self._lock.locked()
+
+    def forget(self) -> None:
+        """End the process for good. A look that is under way ends with an error."""
+        self._is_forgotten = True
+        if self.is_in_use and self._helper is not None:
+            self._helper.hang_up()
+        else:
+            self.close()
 
     def close(self) -> None:
         """End the process."""
@@ -99,25 +122,45 @@ class Screen:
 
         Raises `RpcError` (unavailable, resource_exhausted).
         """
-        async with self._lock:
+        async with self._looks, self._lock:
             self.used_at = time.monotonic()
-            end = self._output.written
-            for _ in range(_ATTEMPTS):
-                try:
-                    await self._show(end, scrollback)
-                    answer = await self._ask(b"V", [since, scrollback])
-                except (OSError, _Lost):
-                    continue
-                return View(*json.loads(answer))
+            try:
+                return await self._look(since, scrollback)
+            except RpcError:
+                # What has been shown so far is right.
+                raise
+            except BaseException:
+                # What the process shows now is not known.
+                self.close()
+                raise
+            finally:
+                if self._is_forgotten:
+                    self.close()
+
+    async def _look(self, since: int | None, scrollback: int) -> View:
+        give_up_at = self.used_at + LOOK_TIMEOUT_S
+        end = self._output.written
+        attempts = _ATTEMPTS
+        while attempts:
+            start = self._start
+            try:
+                await self._show(end, scrollback, give_up_at)
+                return View(*json.loads(await self._ask(b"V", [since, scrollback])))
+            except (OSError, _Lost):
+                # A step that ends processes is left out, and then others can follow.
+                attempts = _ATTEMPTS if self._start > start else attempts - 1
         raise resource_exhausted("processes", "No process can be had for this screen")
 
-    async def _show(self, end: int, scrollback: int) -> None:
+    async def _show(self, end: int, scrollback: int, give_up_at: float) -> None:
         """Give the process the output up to an offset."""
         if self._helper is None or scrollback > self._scrollback:
             await self._begin(_MAX_SCROLLBACK if scrollback else 0)
+        await self._answer_questions()
         await self._resize()
         while self._position < end:
-            kept = self._output.read(self._position, self._bytes_to_next_size())
+            if time.monotonic() > give_up_at:
+                raise resource_exhausted("screen", "It takes too long to show this output")
+            kept = self._output.read(self._position, self._bytes_to_next_stop())
             if kept.start != self._position:
                 # Output is missing, and what a program draws depends on what it has drawn.
                 await self._clear(kept.start)
@@ -125,11 +168,15 @@ class Screen:
                 return
             else:
                 await self._feed(kept.data)
+                await self._answer_questions()
                 await self._resize()
 
     async def _begin(self, scrollback: int) -> None:
         """Start a process, and begin again. Raises OSError."""
+        if self._is_forgotten:
+            raise shutting_down()
         self.close()
+        self._make_room()
         self._scrollback = scrollback
         limits = (str(MEMORY_BYTES), str(CPU_SECONDS))
         self._helper = Helper(self._pool, _PROGRAM, limits, (_directory_of_avt(),))
@@ -163,9 +210,17 @@ class Screen:
                 self._version = int(await self._ask(b"S", [size.rows, size.cols]))
                 self._resizes = number
 
-    def _bytes_to_next_size(self) -> int:
-        later = (each.offset - self._position for each in self._terminal.sizes)
-        return min((count for count in later if count > 0), default=_STEP_BYTES)
+    async def _answer_questions(self) -> None:
+        """Tell the program where its cursor was when it asked, if it asked here."""
+        if self._position in self._terminal.questions:
+            view = View(*json.loads(await self._ask(b"V", [self._version, 0])))
+            self._terminal.tell_position(self._position, view.cursor[:2])
+
+    def _bytes_to_next_stop(self) -> int:
+        """Return how much can be shown in one step, before a new size or a question."""
+        stops = [*(each.offset for each in self._terminal.sizes), *self._terminal.questions]
+        later = (stop - self._position for stop in stops)
+        return min([_STEP_BYTES, *(count for count in later if count > 0)])
 
     async def _ask(self, kind: bytes, content: bytes | Sequence[int | None]) -> bytes:
         """Raises `_Lost`."""
@@ -194,12 +249,13 @@ class Screens:
     def __init__(self, pool: RunnerPool, start: Callable[[Callable[[], Awaitable[None]]], None]):
         self._pool = pool
         self._start = start
+        self._looks = anyio.Semaphore(MAX_PROCESSES)
         self._screens: dict[TerminalInput, Screen] = {}
 
     def watch(self, terminal: TerminalInput, output: StreamStore) -> None:
         """Answer the terminal's program when it asks where the cursor is, if that can be known."""
         if _directory_of_avt():
-            tell = partial(self._tell_position, terminal, output)
+            tell = partial(self._tell_positions, terminal, output)
             terminal.ask_position = partial(self._start, tell)
 
     def of(self, terminal: TerminalInput, output: StreamStore) -> Screen:
@@ -208,14 +264,23 @@ class Screens:
             raise unavailable("read_screen", "pyavt", "pip install 'shelld[screen]'")
         screen = self._screens.get(terminal)
         if screen is None:
-            screen = self._screens[terminal] = Screen(self._pool, output, terminal)
-        if not screen.has_process:
-            self._make_room()
+            screen = self._screens[terminal] = Screen(
+                self._pool, output, terminal, looks=self._looks, make_room=self._make_room
+            )
         return screen
 
     def forget(self, terminal: TerminalInput) -> None:
+        """End the terminal's process for good."""
+        # Questions that arrive from now on get no answer.
+        terminal.ask_position = None
         screen = self._screens.pop(terminal, None)
         if screen is not None:
+            screen.forget()
+
+    def release(self, terminal: TerminalInput) -> None:
+        """End the process of a command that has ended. A later look starts another one."""
+        screen = self._screens.get(terminal)
+        if screen is not None and not screen.is_in_use:
             screen.close()
 
     def trim(self) -> None:
@@ -241,15 +306,15 @@ class Screens:
         ]
         return sorted(unused, key=lambda screen: screen.used_at)
 
-    async def _tell_position(self, terminal: TerminalInput, output: StreamStore) -> None:
-        position: tuple[int, int] | None = None
-        try:
-            position = (await self.of(terminal, output).look()).cursor[:2]
-        except RpcError:
-            # The program gets no answer to this question.
-            pass
-        finally:
-            terminal.tell_position(position)
+    async def _tell_positions(self, terminal: TerminalInput, output: StreamStore) -> None:
+        while terminal.ask_position and (questions := terminal.questions):
+            try:
+                await self.of(terminal, output).look()
+            except RpcError:
+                # The program gets no answer to these questions.
+                pass
+            finally:
+                terminal.tell_position(questions[-1], None)
 
 
 @cache

@@ -1,14 +1,15 @@
 """The only file that knows jsonrpcserver. Turns what a method raises into an `RpcError`.
 
-Internal functions of jsonrpcserver get one validated request at a time, with its method. Its public
-functions would start tasks of their own (out of reach of a cancel scope), refuse a whole batch for
-one bad member, and put exception texts into answers. They also compare the arguments with the
-method's signature at every call, which takes as long as judging the command.
+This module gives internal functions of jsonrpcserver one validated request at a time, with its
+method. The public functions would start tasks of their own (out of reach of a cancel scope), refuse
+a whole batch for one bad member, and put exception texts into answers. They also compare the
+arguments with the method's signature at every call, which takes as long as judging the command.
 
-Its package imports jsonschema, for a validation that is not used here, at twice the cost of the
-rest of the start-up. It uses two classes of oslash, whose package imports all of its modules. So
-this module imports the dispatcher without running the ``__init__`` of either package. It then
-forgets the incomplete packages, so that a normal import still works.
+The package jsonrpcserver imports jsonschema, for a validation that is not used here. That import
+costs twice as much as the rest of the start-up. jsonrpcserver also uses two classes of oslash, a
+package that imports all of its modules. So this module imports the dispatcher without running the
+``__init__`` of either package. It then forgets the incomplete packages, so that a normal import
+still works.
 """
 
 from __future__ import annotations

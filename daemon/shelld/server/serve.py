@@ -1,4 +1,4 @@
-"""The server: reads, frames and decodes messages, starts a task per request, settles each once.
+"""The server: reads, frames and decodes messages, starts a task per request, and settles it once.
 
 Owns the set of requests in flight. A request is *accepted* when it enters that set, before the
 first await. Whatever ends it then (a result, an error, a cancellation, the shutdown, a result that
@@ -73,15 +73,16 @@ MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
 # If the code that reads requests fails, it tries again after a pause. The stream counts as ended
-# after this many failures in a row. A shortage may last a minute.
+# after this many failures in a row: few faults, or many shortages. A shortage may last a minute.
 READ_PAUSE_S: Final = 0.1
 MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
 
-# Messages and members of batches that start in a row before other tasks get a turn.
+# How many messages and members of batches start in a row before other tasks get a turn.
 MAX_STARTED_IN_A_ROW: Final = 256
 
-# Requests, and bytes of their params, that may wait while `--max-in-flight` others run.
+# How many requests may wait while `--max-in-flight` others run, and how many bytes their params may
+# have.
 MAX_WAITING: Final = 20_000
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
@@ -137,12 +138,12 @@ class InFlight:
         self.deliver = deliver
         self.worker: Worker[InFlight] | None = None
         self.cancellation: Cancellation | None = None
-        # Set by the cancellation; settles the request if it does not end.
+        # A timer that the cancellation starts. It settles the request if its task does not end.
         self.overdue: asyncio.TimerHandle | None = None
         self.settled = False
 
     def stop(self) -> None:
-        """Cancel its task, which settles the request unless that was done."""
+        """Cancel its task, which settles the request unless it is settled already."""
         if self.worker is not None:
             self.worker.cancel()
 
@@ -160,7 +161,7 @@ class BatchReply:
         self._bytes = 0
 
     def has_room(self) -> bool:
-        """Whether another member may make a large answer. The last one releases all."""
+        """Whether another member may make a large answer. The last answer releases all of them."""
         return self._bytes < MAX_BATCH_BYTES
 
     def take(self, position: int, reply: bytes | None) -> None:
@@ -179,9 +180,9 @@ class BatchReply:
                 return
 
     def _shorten(self, shortage: RpcError) -> bool:
-        """Answer `shortage` in place of the largest answers: a quarter of all bytes at least.
+        """Replace the largest answers by `shortage`, to save at least a quarter of all bytes.
 
-        Returns False if no answer is longer than that.
+        Returns False if no answer is longer than its replacement.
         """
 
         def size(position: int) -> int:
@@ -313,7 +314,7 @@ class Server:
 
     @property
     def _has_room(self) -> bool:
-        """Whether to take another message: the client reads its answers."""
+        """Whether to take another message. The client must be reading its answers."""
         # If the client is gone, there is no reason to wait.
         return self._at_end or self._output.backlog < MAX_BACKLOG_BYTES
 
@@ -386,7 +387,7 @@ class Server:
         elif self._daemon.draining:
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
         elif request.method == "shutdown":
-            # Not in a task: the cancellation must take effect before the next message.
+            # Not in a task: `shutdown` must take effect before the next message.
             decode_params(NoParams, request.params)
             self._daemon.draining = True
             self._settle(entry, encode_result(entry.raw_id, None))
@@ -467,7 +468,7 @@ class Server:
         self._settle(entry, encode_error(entry.raw_id, answer_for(error, "a request")))
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
-        """Deliver the answer to a request, unless that was done."""
+        """Deliver the answer to a request, unless the request is settled already."""
         if not entry.settled:
             silent = entry.request.id is None or entry.cancellation is Cancellation.SILENT
             entry.deliver(None if silent else reply)
@@ -508,7 +509,8 @@ class Server:
                 patience = self._daemon.options.grace / 1000 + CANCEL_MARGIN_S
                 loop = asyncio.get_running_loop()
                 entry.overdue = loop.call_later(patience, self._give_up, entry)
-        # Only the first cancellation counts. If it fails here, the client can cancel again.
+        # Only the first cancellation counts. If this method fails before this line, the client can
+        # cancel again.
         self._by_id.pop(key, None)
 
     def _give_up(self, entry: InFlight) -> None:
@@ -535,8 +537,8 @@ class Server:
         """Wait at most `seconds` for requests in flight to end by themselves.
 
         Counts turns instead of looking at the clock: if a busy machine does not run this process
-        for a while, that takes one turn at most. The commands had no time then either, or the
-        daemon has not seen their ends yet.
+        for a while, that takes one turn at most. During that time, the commands got no turn either,
+        or the daemon could not see their ends.
         """
         for _ in range(math.ceil(seconds / DRAIN_TURN_S)):
             with anyio.move_on_after(DRAIN_TURN_S):
@@ -549,7 +551,7 @@ class Server:
     def refuse_in_flight(self) -> None:
         """Answer everything in flight with shutting_down, and cancel it."""
         while self._members:
-            # The daemon drains, so it refuses these.
+            # The daemon is draining, so it refuses these.
             self._accept(*self._members.popleft())
         self._waiting.clear()
         for entry in list(self._in_flight):

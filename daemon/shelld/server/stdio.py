@@ -4,9 +4,9 @@ Owns the protocol's descriptors. Never changes their flags, because the parent s
 parent has set O_NONBLOCK, EAGAIN means "later", not end of file or a broken stream.
 
 `Output.write` never waits. It queues what the client does not take at once, and a thread waits for
-the client. The server looks at `backlog` and stops reading requests until it shrinks. The thread
+the client. The server looks at `backlog`, and reads no requests while it is large. The thread
 starts with the stream, so that a later shortage of threads cannot hold an answer back. It is a
-daemon thread, so that one stuck in a write cannot keep the process alive.
+daemon thread, so that a write that never returns cannot keep the process alive.
 """
 
 from __future__ import annotations

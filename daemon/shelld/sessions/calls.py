@@ -1,8 +1,9 @@
 """Applies the `env` of a call to its bash, and keeps it out of the session.
 
 Pure. A variable's value alone does not tell whether the command has changed it: bash sets some
-variables itself, and does not take others from its environment. So bash reports what it made of the
-call's names before it runs the command (`lines_of_call`). What is the same afterwards is not kept.
+variables itself, and does not take others from its environment. So, before it runs the command,
+bash reports the state of the call's variables (`lines_of_call`). A variable that is still the same
+afterwards is not kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shelld.sessions.text import to_bytes
 
 Changes = dict[str, str | None]
 
-# These two list the options that are on.
+# These two variables list the options that are on.
 _OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 _POSIX: Final = "POSIXLY_CORRECT"
 _SET_OPTIONS: Final = frozenset(
@@ -38,7 +39,7 @@ _SHOPT: Final = re.compile(rb"[a-z_0-9]+")
 
 
 class Told(NamedTuple):
-    """What bash reported before it ran a command: the output of `declare -p`, and its options."""
+    """What bash reported before it ran a command: the output of `declare -p`, and the options."""
 
     variables: bytes
     options: frozenset[bytes]
@@ -83,10 +84,10 @@ def _with_functions(state: ShellState, functions: dict[bytes, bytes | None]) -> 
 
 
 def functions_again(changes: Changes, state: ShellState) -> bytes:
-    """Return the lines that give bash the functions of its session again, after a call.
+    """Return the lines that restore those functions of the session that a call has replaced.
 
-    `state` is that of the session. Functions that the session defines in its script need nothing:
-    the call had them too.
+    `state` is that of the session. Functions that the session's script defines need no lines: the
+    script has defined them for this call, too.
     """
     lines: list[bytes] = []
     for name in _functions(changes):
@@ -113,9 +114,12 @@ def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
 
 
 def lines_of_call(changes: Changes, path: str | None) -> bytes:
-    """Return the lines of a call, which run between its session's state and the options of `set`.
+    """Return the lines that apply the `env` of a call.
 
-    They write what `split_told` returns to `path`, if there is one.
+    They run after the lines that restore the session's state, and before those that set the options
+    of `set`.
+
+    If there is a `path`, they also write to it the report that `split_told` parses.
     """
     end = b" >>%s 2>/dev/null || \\builtin :\n" % (path or "").encode()
     names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()
@@ -139,7 +143,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
 
 
 def split_told(written: bytes) -> tuple[Told, bytes]:
-    """Return what bash reported before its command, and its dump."""
+    """Return what bash reported before it ran its command, and the dump."""
     options, _, rest = written.partition(b"\0")
     variables, _, dump = rest.partition(b"\0")
     return Told(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
@@ -155,7 +159,7 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
         given |= _POSIX_OPTIONS
     if not given:
         return dump
-    # Bash reports before the last line of its prelude.
+    # Bash makes this report before the last line of its prelude, which sets the options of `set`.
     before = told.options - _SET_OPTIONS if state.options else told.options
     before |= frozenset(_IS_ON.findall(state.options))
     return without_options(dump, given - before)
@@ -164,8 +168,8 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
 def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
     """Return the names of the call's variables that its command has not changed."""
     before, after = declared(told.variables), declared_in(dump)
-    # SHELLOPTS and BASHOPTS differ whenever an option does; options are compared elsewhere. So
-    # these two always count as untouched.
+    # SHELLOPTS and BASHOPTS change with every option, and options are compared elsewhere. So these
+    # two variables always count as untouched.
     for name in _OPTION_VARIABLES:
         after.pop(name, None)
         before.pop(name, None)

@@ -1,15 +1,15 @@
-# What bash runs to tell its state: the dump. It becomes one line of a trap on EXIT.
+# The program with which bash reports its state. It becomes one line of a trap on EXIT.
 #
 # Nothing here depends on what the command may have changed, as far as bash allows. In posix mode,
 # `unset` is the builtin even where a function has that name. A backslash keeps aliases away. An
-# alias can also replace a reserved word, so there is none. No trap of the command runs, and no
-# option takes effect that changes what is written. Each traced line may run a command in PS4, so
-# there are few. Each part ends with NUL, which no value in bash can hold. Text before the first NUL
-# comes from a DEBUG trap; the parser ignores it.
+# alias can also replace a reserved word, so none is used. No trap of the command runs, and no
+# option that would change the output takes effect. Each traced line may run a command in PS4, so
+# few lines are traced. Each part ends with NUL, which no value in bash can hold. Text before the
+# first NUL comes from a DEBUG trap; the parser ignores it.
 #
 # shellcheck shell=bash disable=SC2168
 
-# The words between `${DIRSTACK+` and `}` are empty, but naming DIRSTACK makes `declare -p` show it.
+# `${DIRSTACK+}` expands to nothing, but naming DIRSTACK makes `declare -p` show it.
 __shelld_options=$BASHOPTS:$SHELLOPTS${DIRSTACK+};
 # Unset POSIXLY_CORRECT again if it was not set before.
 __shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=};

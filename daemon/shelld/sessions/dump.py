@@ -1,8 +1,8 @@
-"""The program with which bash reports its state, the *dump*. Pure.
+"""The program with which bash reports its state. Its output is the *dump*. Pure.
 
-A dump has exported and other variables with their attributes, functions, aliases, options of
-`shopt` and `set`, the umask, the directory stack and the working directory. `dump.bash` is the
-program.
+A dump holds the variables (exported or not) with their attributes, the functions, the aliases, the
+options of `shopt` and `set`, the umask, the directory stack and the working directory. `dump.bash`
+is the program.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 
-# The dump reads these variables: the options before the dump changed them, and the traps that the
-# command has set.
+# Variables of the program. They hold the options from before the program changed them, and the
+# traps that the command has set.
 OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
 POSIX_VARIABLE: Final = b"__shelld_posix"
 
-# What `declare -p -` prints in a function that has used `local -`. Bash does not report the options
-# of `set` outside of that function.
+# What `declare -p -` prints in a function that has used `local -`. There, bash does not report the
+# options of `set` that hold outside that function.
 LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
@@ -36,10 +36,10 @@ def dump_program(
     """Return the program, in one line.
 
     `own_directory`: a path to the daemon's directory. `globals_word` replaces `GLOBALS`.
-    `before_functions`: commands, each with "; " at its end, that run before bash reports its
-    functions, when nothing of the command can interfere. Bash has left posix mode by then: there it
-    would exit if `eval` defined a function whose name is not an identifier.
+    `before_functions`: commands that run before bash reports its functions, when the command can no
+    longer interfere. Each ends with "; ". Bash has left posix mode by then: in posix mode, it would
+    exit if `eval` defined a function whose name is not an identifier.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
-    # These words may contain anything.
+    # Replaced last, because these commands may contain anything.
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)

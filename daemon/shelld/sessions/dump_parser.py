@@ -1,4 +1,5 @@
-"""Parses a dump, which bash writes at its end, into the state that the next bash starts from.
+"""Parses the dump that a bash writes as it ends. The result is the state that the next bash starts
+from.
 
 Pure. Nothing raises, whatever a dump holds. The state leaves out what belongs to one bash: its pid,
 its clock, its call stack.
@@ -27,7 +28,7 @@ from shelld.sessions.variables import (
 )
 
 _PARTS: Final = 9
-# The part with the output of `shopt -p`, counted from the end. Two more NULs are the end of a dump.
+# The part with the output of `shopt -p`, counted from the end. A dump ends with two more NULs.
 _SHOPT: Final = 2 - _PARTS - 2
 _DOTGLOB: Final = b"shopt -s dotglob\n"
 # Only the newest entries of the directory stack are kept: bash prints the whole stack for each
@@ -36,15 +37,15 @@ MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
 
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
-# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. A bash
-# whose startup file sets extdebug looks for a debugger, and says so.
+# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. It also
+# skips extdebug: a bash whose startup file sets it looks for a debugger, and says so.
 _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
 
 # Attributes that change an assigned value: to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
-# Attributes that do not say what kind of value a variable has: an array or the name of a variable.
+# All attributes but those that tell the kind of value: an array, or the name of a variable.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
@@ -69,7 +70,7 @@ def is_whole(dump: bytes) -> bool:
 
 
 def is_readable(dump: bytes) -> bool:
-    """Whether `parse_dump` will return a state. Takes about a fifth of its time."""
+    """Whether `parse_dump` will return a state. Takes about a fifth of the time of `parse_dump`."""
     parts = _parts(dump)
     if parts is None:
         return False
@@ -104,7 +105,7 @@ def declared_in(dump: bytes) -> dict[bytes, bytes]:
 
 
 def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
-    """Return the dump with these options of `set` and `shopt` off."""
+    """Return a copy of the dump in which these options of `set` and `shopt` are off."""
 
     def without(match: re.Match[bytes]) -> bytes:
         return match[1] + b":".join(x for x in match[2].split(b":") if x not in names) + b'"'
@@ -121,9 +122,9 @@ def hides_options(dump: bytes) -> bool:
 
 
 def directory_of(dump: bytes) -> tuple[bytes, bool]:
-    """Return the working directory that a readable dump describes, b"" if bash did not know it.
+    """Return the working directory in a readable dump, and whether it is the daemon's own.
 
-    And whether it is the daemon's own.
+    The directory is b"" if bash did not know it.
     """
     parts = _parts(dump)
     return _directory(parts[-1] if parts else b"")
@@ -134,7 +135,7 @@ def _parts(dump: bytes) -> list[bytes] | None:
 
 
 def _directory(told: bytes) -> tuple[bytes, bool]:
-    # The line ends with a dot if that is the daemon's directory.
+    # A dot follows the line if the path is the daemon's directory.
     is_daemons = told.endswith(b"\n.")
     cwd = told[:-2] if is_daemons else told.removesuffix(b"\n")
     return (cwd, is_daemons) if cwd.startswith(b"/") else (b"", False)
@@ -146,7 +147,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
 
 
 def parse_readable_dump(dump: bytes) -> ShellState | None:
-    """Do the same for a dump that is known to be readable."""
+    """Do what `parse_dump` does, for a dump that is known to be readable."""
     parts = _parts(dump)
     if parts is None:
         return None
@@ -218,8 +219,9 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
 def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
     """Return the options that are on, from the values of BASHOPTS and SHELLOPTS.
 
-    These are not always right. Posix mode turns inherit_errexit on, and it stays on afterwards. And
-    GLOBIGNORE turns dotglob on and off: `shopt -p`, the listing, tells whether it is on.
+    These variables are not always right. Posix mode turns inherit_errexit on, and that option stays
+    on afterwards. And GLOBIGNORE turns dotglob on and off, so `listing`, the output of `shopt -p`,
+    tells whether dotglob is on.
     """
     names = frozenset(unquote(value).split(b":")) - {b"dotglob"}
     if b"posix" in names:
@@ -230,9 +232,9 @@ def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
 def _line(declaration: re.Match[bytes]) -> bytes:
     """Return the line that restores a variable.
 
-    A value may be older than the attributes. If bash assigned it to a variable that has them, it
-    would change it, or evaluate it as an arithmetic expression, which can run commands. So the
-    attributes come after it.
+    A value may be older than the attributes. If bash assigned the value to a variable that already
+    has them, bash would change the value, or evaluate it as an arithmetic expression, which can run
+    commands. So the line sets the value first, and then the attributes.
     """
     kind, name, value = declaration["flags"], declaration["name"], declaration["value"]
     if value is not None and _CHANGES_VALUE.search(kind):
@@ -244,10 +246,10 @@ def _line(declaration: re.Match[bytes]) -> bytes:
         # Each bash exports it at its start, and a declaration does not change that.
         line += b"declare +x OLDPWD\n"
     if (value is None and name in SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
-        # The command has unset it. Each bash sets it again.
+        # The command has unset the variable, but each bash sets it again.
         line = b"unset -v %s; %s" % (name, line)
     if name.startswith(CHECKED):
-        # Bash has printed its error in the command that set it.
+        # Bash has already printed its error, in the command that set the variable.
         return b"{ %s; } 2>/dev/null\n" % line[:-1]
     return line
 
@@ -260,8 +262,8 @@ def _attributes(line: bytes) -> tuple[bytes, bytes]:
 def _pushed(variable: bytes, listing: bytes) -> bytes:
     """Return the lines that make the directory stack, from DIRSTACK and the output of `dirs`.
 
-    In that output, a name with a line end looks like two names. The variable has another meaning
-    once the command has unset it.
+    In that output, a name that contains a newline looks like two names. And DIRSTACK has another
+    meaning once the command has unset it.
     """
     stack = [unquote(element) for element in _ELEMENT.findall(variable)]
     if b"".join(name + b"\n" for name in stack) != listing:
@@ -284,7 +286,7 @@ def _switches(lines: bytes, enabled: frozenset[bytes]) -> bytes:
 
 def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
     on, off = _sorted_options(lines, enabled)
-    # Posix mode sets a variable, which allexport would export.
+    # Posix mode comes first: it sets a variable, which allexport would export.
     on.sort(key=lambda name: name != b"posix")
     words = [b"-o " + name for name in on] + [b"+o " + name for name in off]
     return b"\\builtin set %s\n" % b" ".join(words)

@@ -1,8 +1,8 @@
-"""The files without a name to which commands write their state. Bash opens them through /proc.
+"""The anonymous files to which commands write their state. Bash opens them through /proc.
 
 A process that a command left behind may write to such a path at any later time. So the descriptor
-stays open after the command has ended and serves the next command: no other file ever gets its
-number. Each command has a *mark*, which its own bash writes last.
+stays open after the command has ended, and serves the next command. That way, no other file ever
+gets the descriptor's number. Each command has a *mark*, which its own bash writes last.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class DumpFiles:
-    """As many files as commands were recorded at the same time.
+    """Has as many files as commands have ever been recorded at the same time.
 
-    `own_directory`: a path to the daemon's own directory. "." stands for any directory.
+    `own_directory`: a path to the daemon's own directory. With ".", every directory counts as that.
     """
 
     def __init__(self, own_directory: str = ".") -> None:
@@ -53,7 +53,7 @@ class DumpFiles:
             os.ftruncate(descriptor, 0)
 
     def close(self) -> None:
-        """Close all files: now, or when the caller gives them back."""
+        """Close all files: unused ones now, the others when their owners give them back."""
         self._is_open = False
         while self._unused:
             os.close(self._unused.pop())

@@ -1,8 +1,8 @@
 """Passes the functions of one bash on to the next.
 
-Pure. There are two ways. An environment entry, as bash itself exports functions: error messages
-then give "environment" as the function's place, as for any imported function. Or a definition in
-the script that the next bash runs, which works for every function.
+Pure. There are two ways. One is an environment entry, with which bash itself exports functions.
+Error messages then give "environment" as the function's place, as for any imported function. The
+other is a definition in the script that the next bash runs. It works for every function.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import Final, NamedTuple
 from shelld.sessions.quoting import quote
 from shelld.sessions.side_effects import BUILTINS
 
-# execve(2) takes no string of 128 KiB, and in all a quarter of the stack's size: usually 2 MiB.
+# execve(2) takes only strings shorter than 128 KiB. All strings together may take a quarter of the
+# stack's size, usually 2 MiB.
 MAX_ENV_VALUE_BYTES: Final = 64 * 1024
 MAX_ENV_BYTES: Final = 1024 * 1024
 
 # The first line of a function in the output of `declare -f`. Bash writes "function" before a name
 # that is a reserved word.
 _HEAD: Final = re.compile(rb"^(?:function )?([^\n]*) \(\) \n", re.MULTILINE)
-# Bash imports other names too, but these have no meaning in a script or a pattern.
+# Bash imports functions with other names, too, but only these names have no special meaning in a
+# script or a pattern.
 _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
 _ENTRY: Final = re.compile(rb"BASH_FUNC_(.+)%%", re.DOTALL)
 
@@ -43,14 +45,14 @@ def definitions(
 ) -> Definitions:
     """Return what defines the functions in `text`, the output of `declare -f`.
 
-    `names`: their attributes ("-f", with more letters) and names, in the same order, from `declare
-    -F`. `by_environment`: whether bash imports functions unchanged.
+    `names`: the attributes ("-f", perhaps with more letters) and the name of each function, in the
+    same order, from `declare -F`. `by_environment`: whether bash imports functions unchanged.
     """
     known = {name for _, name in names[1:]}
-    # The first one begins the text. Each other one must be found exactly once.
+    # The first head is at the start of the text. Each other head must be found exactly once.
     found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
     if [head[1] for head in found] != [name for _, name in names]:
-        # A here-document looks like a head, so the ends of functions are unclear.
+        # A line of a here-document looks like a head, so the ends of functions are unclear.
         return Definitions({}, _with_keywords(text, found) + b"\n" if text else b"")
     entries: dict[bytes, bytes] = {}
     script: list[bytes] = []
@@ -83,23 +85,27 @@ def entry_name(function: bytes) -> bytes:
 
 
 def function_of(entry: bytes) -> bytes | None:
-    """Return the function that an environment entry defines; None if it is a variable.
+    """Return the name of the function that an environment entry defines; None for a variable.
 
-    Bash may refuse to import it.
+    Bash may refuse to import the function.
     """
     match = _ENTRY.fullmatch(entry)
     return match[1] if match else None
 
 
 def without_export(functions: Iterable[bytes]) -> bytes:
-    """Return the line that ends the export of functions: bash exports each one that it imports."""
+    """Return the line that ends the export of functions.
+
+    Bash exports each function that it imports.
+    """
     names = b" ".join(functions)
     return b"\\builtin export -nf -- %s\n" % names if names else b""
 
 
 def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
-    """Return the text with "function" before each odd name whose head is known.
+    """Return the text with the word "function" before each unusual name.
 
+    `found`: the beginnings of functions. A name that begins several is left alone.
     Without it, `a=b ()` is a syntax error.
     """
     count = Counter(head[1] for head in found)
@@ -117,7 +123,8 @@ def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> 
     if is_plain:
         text = source + b"\n"
     else:
-        # Whatever its name means to the parser, bash still runs the rest of the script.
+        # Inside `eval`: whatever the name means to the parser, bash still runs the rest of the
+        # script.
         head = b"" if source.startswith(b"function ") else b"function "
         text = b"\\builtin eval %s 2>/dev/null\n" % quote(head + source)
     if b"=" in name:

@@ -1,12 +1,12 @@
-# What a dump runs inside a function, where `declare -p` shows local variables: it prints what
-# `declare -p` would print outside. That happens if a function calls `exit`, because the trap on
-# EXIT then runs in there. This is run in a subshell.
+# What a dump runs inside a function, where `declare -p` shows local variables. It prints what
+# `declare -p` would print outside the function. A dump runs inside a function if the function calls
+# `exit`, because the trap on EXIT then runs there. This program runs in a subshell.
 #
 # A nameref to its own name is circular, and bash then takes the global variable. A readonly global
-# variable cannot have such a nameref, and no local namesake either. A value comes before the
-# attributes that would change it. Bash parses each line after it has run the ones before, so
-# aliases have no effect. If IFS is readonly it cannot be made local; `mapfile` then splits the
-# names, which may need a temporary file.
+# variable cannot have such a nameref, but it cannot have a local namesake either. Each value is set
+# before the attributes that would change it. Bash parses each line after it has run the ones
+# before, so aliases have no effect. If IFS is readonly it cannot be made local; `mapfile` then
+# splits the names, which may need a temporary file.
 #
 # shellcheck shell=bash disable=SC2206
 

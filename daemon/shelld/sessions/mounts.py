@@ -1,4 +1,4 @@
-"""Recognises remote directories: another machine or another program serves them.
+"""Recognises remote directories, which another machine or another program serves.
 
 If the server does not answer, every system call on such a directory blocks, and would block the
 event loop. Reading the list of mounts never blocks. So this module judges a directory by its path,
@@ -16,7 +16,8 @@ _LIST: Final = "/proc/self/mountinfo"
 _READ_BYTES: Final = 64 * 1024
 _MAX_LINKS: Final = 40
 
-# By type. FUSE has types with a dot, such as fuse.sshfs; "fuseblk" is a disk of this machine.
+# Types of file systems. FUSE has types with a dot, such as fuse.sshfs. "fuseblk" is not listed,
+# because it is a disk of this machine.
 _REMOTE: Final = frozenset(
     b"afs autofs beegfs ceph cifs davfs fuse glusterfs lustre ncpfs nfs nfs4 smb3 smbfs".split()
 )
@@ -43,7 +44,7 @@ class Mounts:
         return bool(self._remote) and _leads_into(path, self._remote)
 
     def is_same(self, path: bytes, other: bytes) -> bool:
-        """Whether two paths lead to one directory. Compares only paths if looking may block."""
+        """Whether two paths lead to one directory. Compares just the paths if looking may block."""
         try:
             if self.may_hang(path) or self.may_hang(other):
                 return os.path.normpath(path) == os.path.normpath(other)

@@ -18,7 +18,7 @@ from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 from shelld.sessions.state import ShellState
 
-# Matches every command that may set a trap. No word of another command can stand for `trap`.
+# Matches every command that may set a trap. Other commands have no word that can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 # Splitting a longer command into words would delay other requests.
@@ -55,14 +55,15 @@ def dump_at_exit(
     after its state. `shares_trap`: the command may set a trap on EXIT, too. `before_dump`: see
     `before_functions` of `dump_program`.
     """
-    # Nothing protects the text of a trap itself. So it is one command that `set -e` and a trap on
-    # ERR ignore. A restricted shell cannot write to a file; its error message goes to the closed
-    # stderr. Traces go to /dev/null: an expansion sees to that, because a command would be traced
-    # itself, and bash accepts only a descriptor that is open by then. The redirection appends,
-    # because the file may hold what bash has reported before its command.
+    # `set -e` and a trap on ERR also apply to the text of a trap. So this text is one command,
+    # which both of them ignore. A restricted shell cannot write to a file; its error message goes
+    # to the closed stderr. Traces go to /dev/null. An expansion redirects them, because a command
+    # that did so would be traced itself. By then the descriptor must be open, or bash does not
+    # accept it. The redirection to the file appends, because the file may hold what bash has
+    # reported before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
     # A child that a signal ends between fork and exec runs its parent's trap on EXIT. In a child,
-    # the path names no descriptor, so it writes nothing.
+    # the path below names no descriptor, so the trap writes nothing.
     directory, _, descriptor = path.encode().rpartition(b"/")
     file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
     redirections = rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
@@ -104,9 +105,9 @@ def prelude(
 ) -> bytes:
     """Return the prelude of a command. Bash reads it from `descriptor`.
 
-    `withheld` is from `startable`. `startup_file`: the user's own BASH_ENV, which may not exist, or
-    b"". `recording`: from `dump_at_exit`. `before_options`: more lines, for when everything but the
-    options of `set` is restored.
+    `withheld` is from `startable`. `startup_file`: the user's own BASH_ENV, or b""; the file may
+    not exist. `recording`: from `dump_at_exit`. `before_options`: more lines, which run when
+    everything but the options of `set` is restored.
     """
     lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
@@ -121,18 +122,19 @@ def waiting_prelude(
 ) -> bytes:
     """Return the prelude of a spare shell. It waits for `last_lines`.
 
-    Bash reads it from `descriptor`. The last lines come from a pipe, the next descriptor: bash
-    reads it to its end before it runs any of them. `last_word` becomes the command's first ``$_``.
+    Bash reads the prelude from `descriptor`. The last lines come from a pipe, which is the next
+    descriptor. Bash reads the pipe to its end before it runs any of these lines. `last_word`
+    becomes the command's first ``$_``.
 
-    Without its last lines, bash would run its command in another state. So it closes a descriptor
-    to have one free for them, and exits if it still cannot open them.
+    Without its last lines, bash would run its command in another state. So it first closes a
+    descriptor, to have one free for the pipe, and exits if it still cannot open the pipe.
     """
     return b"".join(
         (
             b"\\exec %d<&-\n" % descriptor,
             _first_lines(withheld),
             state.script,
-            # Without last lines, because the daemon has ended, the placeholder runs this.
+            # If the daemon has ended, there are no last lines, and the placeholder runs this.
             b"BASH_EXECUTION_STRING=\n",
             b"\\builtin set -e\n",
             b"\\builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
@@ -150,7 +152,7 @@ def last_lines(
     """Return the last lines of a spare shell whose prelude is on `descriptor`."""
     return b"".join(
         (
-            # The prelude has set -e for a bash that cannot open these lines.
+            # The prelude has used `set -e`, so that a bash that cannot open these lines exits.
             b"\\builtin set +e\n",
             b"\\exec %d<&-\n" % (descriptor + 1),
             # As if bash had started just now, with this command.
@@ -171,7 +173,7 @@ def _first_lines(withheld: dict[bytes, bytes]) -> bytes:
 def _exported(withheld: dict[bytes, bytes], name: bytes) -> bytes:
     """Return the line that sets a variable that was withheld from bash's environment.
 
-    Posix mode forbids some names of functions, so its variable is set after them.
+    Posix mode forbids some names of functions, so POSIXLY_CORRECT is set after the functions.
     """
     if name not in withheld:
         return b""

@@ -1,4 +1,4 @@
-"""Takes the state that one command leaves from a file to the session."""
+"""Reads the state that one command leaves, and passes it to the session."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from shelld_protocol.structs import Unkept
 class Recorder:
     """Owns the file to which the bash of one command writes its state.
 
-    The command has no descriptor for that file. At its end, bash opens it by `path`, as any process
-    of the same user could, and writes `mark` after its state. On a system without such paths,
-    nothing is kept.
+    The command has no descriptor for that file. When bash ends, it opens the file by `path`, as any
+    process of the same user could. It writes its state, and `mark` after that. On a system without
+    such paths, nothing is kept.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Recorder:
         self._changes = changes
         self._files = session.dump_files
         self.mark = self._files.next_mark()
-        # The last step that may fail.
+        # After this step, nothing here can fail.
         self._descriptor = self._files.take() if CAN_RECORD else None
         self._unsettled: Left | None = None
         # Why the state was not kept, if it was not.
@@ -89,7 +89,7 @@ class Recorder:
                     self.give_up()
 
     def close(self) -> None:
-        """Record nothing any more."""
+        """Give the file back. From now on, nothing is recorded."""
         if self._descriptor is not None:
             self._files.give_back(self._descriptor)
             self._descriptor = None

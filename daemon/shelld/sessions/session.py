@@ -38,16 +38,16 @@ MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 # and one or two milliseconds to parse.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-# Variables that belong to one process, and those that `cwd` replaces.
+# Variables that are not reported: they belong to one process, or `cwd` is reported instead.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
 class Left(NamedTuple):
     """The dump of a command, and what its call had set for it.
 
-    `started_in` and `changes` are `cwd` and `env` of the call. The session keeps them only if the
-    command itself has changed them. `started_in` has two paths: as given, and without symbolic
-    links, as bash may know it.
+    `started_in` and `changes` are `cwd` and `env` of the call. The session keeps this directory and
+    these variables only if the command itself has changed them. `started_in` has two forms of the
+    path: as given, and without symbolic links, as bash may know it.
     """
 
     dump: bytes
@@ -73,20 +73,21 @@ class Session:
         self._passed_on = passed_on(base.env)
         # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
-        # A dump that was checked, but not parsed: the next use of `state` does that.
+        # A dump that was checked, but not parsed. The next use of `state` parses it.
         self._unread: Left | None = None
         self._has_failed = False
         # The number of the last command that left a state, and of the last one that was kept.
         self._ended = self._kept = 0
         # A remote directory in which a command could not start.
         self._lost_directory: bytes | None = None
-        # The number of dumps that threads are parsing. Until then the session is unchanged.
+        # The number of dumps that threads are parsing. Until they are done, the session is
+        # unchanged.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
 
     @property
     def state(self) -> ShellState:
-        """The state of the next command. A changed state is another object."""
+        """The state of the next command. Every change creates a new object."""
         if self._unread is not None:
             self._read(self._unread)
         return self._state
@@ -112,7 +113,7 @@ class Session:
 
     @property
     def cwd(self) -> str:
-        """The session's directory after its last command, which may be deleted by now."""
+        """The session's directory after its last command. It may be deleted by now."""
         return to_text(self._last_directory[0])
 
     @property
@@ -128,17 +129,18 @@ class Session:
         return self._directory_after(left, *directory_of(left.dump))
 
     def resolve(self, cwd: str | None) -> str:
-        """Return the working directory of a command; a relative one is the session's.
+        """Return the working directory of a command. `cwd` is relative to the session's directory.
 
-        If it was deleted, the nearest directory above it that exists takes its place. A remote
-        directory is not checked; only a failed start shows that it was deleted.
+        Without `cwd`, it is the session's. If that was deleted, the nearest existing directory
+        above it takes its place. A remote directory is not checked: only a failed start shows that
+        it was deleted.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
         return to_text(self._existing(*self._last_directory))
 
     def paths_of(self, cwd: str) -> tuple[bytes, ...]:
-        """Return a path as given, and without symbolic links unless looking may block."""
+        """Return a path as given and, unless looking may block, also without symbolic links."""
         path = to_bytes(cwd)
         return (path,) if self._mounts.may_hang(path) else (path, os.path.realpath(path))
 
@@ -163,11 +165,13 @@ class Session:
         return directory
 
     def _directory_after(self, left: Left, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
-        """Return the session's directory after a command that ended in `cwd`, and whether the next
-        command inherits it: only the daemon's directory, by its own path.
+        """Return the session's directory after a command, and whether the next command inherits it.
+
+        The command ended in `cwd`. Only the daemon's directory is inherited, and only by its own
+        path.
         """
-        # The directory of a call is not the session's. If its directory was deleted, bash does not
-        # know it. In both cases the session stays where it was.
+        # The directory of a call does not become the session's. Bash does not know its directory if
+        # that was deleted. In both cases the session stays where it was.
         own = left.started_in
         if not cwd or cwd in own or any(self._mounts.is_same(path, cwd) for path in own[:1]):
             return self._state.cwd, self._state.inherits_cwd
@@ -179,7 +183,7 @@ class Session:
         if state is self.base and not changes:
             return state.env
         env = {name: value for name, value in state.env.items() if name not in state.later}
-        # If bash does not know the session's locale, it stays with the daemon's.
+        # If bash does not know the session's locale, it keeps the daemon's.
         env.update(
             (name, self.base.env[name])
             for name in state.later
@@ -201,9 +205,9 @@ class Session:
     def keep(self, left: Left) -> Left | Unkept | None:
         """Keep the state that a command has left.
 
-        Returns None if that is done, the reason if it is impossible, or a long dump for `settle`
-        to parse. The answer waits for this, so it only checks a short dump, which takes a fifth of
-        the time of parsing.
+        Returns None if the state is kept, the reason if it cannot be kept, or a long dump that
+        `settle` must parse. The answer waits for this method, so it only checks a short dump. That
+        takes a fifth of the time of parsing.
         """
         if not is_whole(left.dump):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
@@ -249,7 +253,7 @@ class Session:
         return self._settling > 0
 
     def _take(self, left: Left, state: ShellState | None, names: list[bytes]) -> None:
-        """Continue from the state of a command, but keep the variables of these names."""
+        """Continue from the state of a command, but keep the session's variables of these names."""
         before = self._state
         if state is None:
             return

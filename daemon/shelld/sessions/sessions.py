@@ -11,10 +11,10 @@ from shelld_protocol.structs import DEFAULT_SESSION
 
 
 class Sessions:
-    """All sessions by name. The default one always exists; others do from their first use.
+    """All sessions by name. The default session always exists; any other exists from its first use.
 
-    Owns the files to which their commands write states, until `close`. `own_directory`: a path to
-    the directory of `base`, even if that was renamed.
+    Until `close`, owns the files to which commands write their state. `own_directory`: a path that
+    leads to the directory of `base` even after that was renamed.
     """
 
     def __init__(self, base: ShellState, own_directory: str) -> None:
@@ -39,7 +39,7 @@ class Sessions:
         return name is None or name in self._sessions
 
     def is_current(self, session: Session) -> bool:
-        """Whether nobody has forgotten a session since it was looked up."""
+        """Whether a session has not been forgotten since it was looked up."""
         return session.name is None or self._sessions.get(session.name) is session
 
     def known(self, name: str) -> Session:
@@ -49,7 +49,7 @@ class Sessions:
         return self.get(name)
 
     def look_at(self, name: str | None) -> Session:
-        """Return the session of this name; if it was never used, what it would start from."""
+        """Return the session of this name, or one in the initial state if it was never used."""
         return self._none if name is None else self._sessions.get(name, self._none)
 
     def all(self) -> dict[str, Session]:
@@ -62,6 +62,6 @@ class Sessions:
         del self._sessions[name]
 
     def close(self) -> None:
-        """Close the files. No state can be recorded any more."""
+        """Close the files. After that, no state can be recorded."""
         self._dump_files.close()
         self._mounts.close()

@@ -31,7 +31,8 @@ _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"[^"]*\"""")
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
 # Expansions that can become several words.
 _SPLIT: Final = re.compile(r"(?<!\$)[*?]|\$[A-Za-z0-9_]")
-# More words would delay other requests. Few commands that only start programs are longer.
+# Longer commands would delay other requests. Few commands that only start programs are longer than
+# this.
 _MAX_CHARACTERS: Final = 4 * 1024
 BUILTINS: Final = frozenset(
     (
@@ -53,9 +54,9 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
 
     `names`: the functions and aliases of the session, which may do anything.
 
-    Most commands only start programs, one after the other or in pipelines. Then bash need not
-    report its state, and does as under ``bash -c``: it becomes the last program, and so ends by
-    the signal that ends that program.
+    Most commands only start programs, one after the other or in pipelines. For such a command, bash
+    need not report its state. So it does what it does under ``bash -c``: it becomes the last
+    program, and so ends by the signal that ends that program.
     """
     if len(command) > _MAX_CHARACTERS:
         return False

@@ -25,18 +25,18 @@ _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 class ShellState(Struct, frozen=True):
     """`env` has the exported variables. `script` and `options` restore the rest.
 
-    `later` names variables that bash cannot start with, so the script sets them. The fields of the
-    script are in the order in which bash runs them. `cwd` is empty if bash did not know its
-    directory. `inherits_cwd`: it is the daemon's own, in which each bash starts, even if that was
-    renamed and another directory has its path.
+    `later`: the names of variables that must not be in the environment when bash starts. The script
+    sets them. The fields that make up the script are in the order in which bash runs them. `cwd` is
+    empty if bash did not know its directory. `inherits_cwd`: `cwd` is the daemon's own directory.
+    Each bash starts there, even if that directory was renamed and another one has its path.
     """
 
     cwd: bytes
     env: dict[bytes, bytes]
-    # By variable: the line that sets it, or that unsets a variable of bash itself.
+    # For each variable, the line that sets it, or that unsets it if it is one of bash's own.
     declarations: dict[bytes, bytes] = {}
-    # The options of shopt, without which bash cannot parse some functions; the umask; the directory
-    # stack.
+    # The options of shopt, the umask and the directory stack. Without these options, bash cannot
+    # parse some functions.
     switches: bytes = b""
     # Functions and aliases.
     definitions: bytes = b""
@@ -68,12 +68,12 @@ class ShellState(Struct, frozen=True):
         return self.variables + self.definitions
 
     def without(self, names: frozenset[bytes]) -> ShellState:
-        """Return this state without the lines of its script for these variables."""
+        """Return this state without the script's lines for these variables."""
         kept = {name: line for name, line in self.declarations.items() if name not in names}
         return replace(self, declarations=kept)
 
     def with_entries_of(self, other: ShellState, names: Iterable[bytes]) -> ShellState:
-        """Return this state with these variables as they are in another one."""
+        """Return this state with these variables as they are in `other`."""
         env, declarations, later = {**self.env}, {**self.declarations}, set(self.later)
         for name in names:
             for entries, others in ((env, other.env), (declarations, other.declarations)):
@@ -86,7 +86,7 @@ class ShellState(Struct, frozen=True):
 
 
 def exported(name: bytes, value: bytes) -> bytes:
-    """Return the line that makes an exported variable."""
+    """Return the line that sets a variable and exports it."""
     return b"\\builtin export %s=%s\n" % (name, quote(value))
 
 
@@ -94,7 +94,7 @@ def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     """Return the state of a bash that has started in `cwd` with `env`, and has run nothing.
 
     Leaves out the options of the shell that has started the daemon: its `set -x` is not meant for
-    the commands of others.
+    the commands of the daemon's callers.
     """
     env = {name: value for name, value in env.items() if name not in (b"SHELLOPTS", b"BASHOPTS")}
     functions = {entry: name for entry in env if (name := function_of(entry)) is not None}
@@ -108,8 +108,8 @@ def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
 def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the entries of an environment that cannot be variables of bash.
 
-    Their names are no identifiers. Bash passes them on to what it starts. No command can change
-    them, and no dump has them.
+    Their names are not identifiers. Bash passes them on to the programs that it starts. No command
+    can change them, and no dump has them.
     """
     return {
         name: value
@@ -119,7 +119,7 @@ def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
-    """Return the state with changed variables of `CHECKED` in the script, not in the environment.
+    """Return the state with changed `CHECKED` variables moved from the environment to the script.
 
     At its start, bash prints an error for a locale or a BASH_COMPAT that it does not know. The
     command that set the variable has already shown that error once.

@@ -1,24 +1,25 @@
-# The function `trap`, for a command that may set traps. Bash has one trap on EXIT, and it is ours, so
-# this makes one of the command's and ours. A table has the command's traps that bash does not show
-# in a function: those on EXIT, DEBUG, ERR and RETURN. It becomes one line: no comments inside.
+# The function `trap`, for a command that may set traps. Bash has only one trap on EXIT, and shelld
+# uses it, so this function combines the command's trap with ours. A table has the command's traps
+# that bash does not show in a function: those on EXIT, DEBUG, ERR and RETURN. The function becomes
+# one line, so it has no comments inside.
 #
-# A function has traps on DEBUG, ERR and RETURN of its own, which outlive it only if they are set.
-# So one that is removed is replaced by an empty one. Those on DEBUG and RETURN would run in here.
-# So the last thing to be set is a trap on RETURN that sets them: it runs when the function has
-# returned, and does not interrupt itself.
+# A function has its own traps on DEBUG, ERR and RETURN. They outlive the function only if they are
+# set. So an empty trap replaces one that is removed. Traps on DEBUG and RETURN would run inside
+# this function. So the last thing that it sets is a trap on RETURN that sets them. That trap runs
+# when the function has returned, and does not interrupt itself.
 #
-# A subshell has no trap of ours, and shows those of its parent until it sets one. Then it no longer
-# needs this function, so the function removes itself there, and a trap on EXIT or ERR is set as any
-# other; __shelld_u is 1.
+# A subshell has no trap of ours, and shows its parent's traps until it sets one itself. From then
+# on it does not need this function, so the function removes itself there and sets a trap on EXIT or
+# ERR like any other. In this case, __shelld_u is 1.
 #
-# With a DEBUG trap, our part of the trap on EXIT runs in a subshell, which does not inherit that
-# trap. The parent opens the file, within `{ }`, because a child may not.
+# If there is a DEBUG trap, our part of the trap on EXIT runs in a subshell, which does not inherit
+# the DEBUG trap. The parent opens the file, within `{ }`, because a child cannot.
 #
-# The command's part of the trap on EXIT must not read ours as its own. A here-document need not
-# have an end, so `eval` runs a part with one. A backslash at the end stands for itself, so it is
-# doubled. If a quote is left open, bash must find a syntax error and run nothing. So our part is
-# one line with no single quote and an even number of others, and the table has the text of several
-# lines.
+# Bash must not read our part of the trap on EXIT as a continuation of the command's part. A
+# here-document need not have an end, so `eval` runs a command's part that contains one. A backslash
+# at the end of the part stands for itself, so it is doubled. If the part leaves a quote open, bash
+# must find a syntax error and run nothing. So our part is one line, which has no single quotes and
+# an even number of other quotes. Anything that has several lines is in the table.
 #
 # TABLE, DUMP, TEXTS and REDIRECTIONS are filled in.
 #

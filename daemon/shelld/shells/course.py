@@ -1,4 +1,4 @@
-"""The life of a command, from the request for a runner until nothing is left of it, as a table.
+"""The life of a command as a table, from the request for a runner until nothing is left.
 
 Pure: no I/O, no clock, nothing that waits. `supervisor` reports events and performs actions.
 
@@ -10,8 +10,8 @@ Who takes part
 
 *bash* runs the command. Its parent is a *runner*, which reaps bash, finds and kills what bash has
 started, and proves that nothing is left. The *keeper* is the parent of all runners. When a runner
-dies, the keeper does its work and reports on the same channel. When the keeper is dead too, the
-daemon does it: it *kills orphans*.
+dies, the keeper does the runner's work and reports on the same channel. When the keeper is dead
+too, the daemon does that work: it *kills orphans*.
 
 What each state knows
 ---------------------
@@ -21,26 +21,26 @@ SPARE       A runner has been asked to start a spare shell. Nobody waits for it.
 WAITING     The spare shell runs, and has no command yet.
 STARTING    A runner has been asked to start the command. Its pid is unknown.
 RUNNING     Bash runs the command.
-EXITED      Bash has ended, and how is known. The answer waits for the last output.
+EXITED      Bash has ended, and it is known how. The answer waits for the last output.
 LEFTOVER    The answer is out. Processes that bash has started may be alive.
 OVER        Nothing is left, or the record names the survivors. Nothing happens any more.
 =========== ====================================================================================
 
-A command goes through SPARE, WAITING and RUNNING, or through STARTING and RUNNING; then through
-EXITED, LEFTOVER and OVER, of which it may skip some. An unused spare shell goes from SPARE or
-WAITING to OVER and has no outcome. A step leads to the same state, or to a later one in `State`.
+A command goes through SPARE, WAITING and RUNNING, or through STARTING and RUNNING. EXITED, LEFTOVER
+and OVER follow, of which it may skip some. An unused spare shell goes from SPARE or WAITING to OVER
+and has no outcome. A step leads to the same state, or to a later one in `State`.
 
 Why each deadline exists
 ------------------------
 
-START_DUE    The keeper may not run: a command can stop it as a debugger does. Without this
-             deadline every later command would wait for ever.
+START_DUE    A command can stop the keeper, as a debugger does. Without this deadline,
+             every later command would wait for ever.
 TIMEOUT_DUE  The command's own time limit. A command that has ended was in time, even if its answer
              is not out yet.
 IDLE_DUE     The caller's limit on silence. Output postpones it.
-OUTPUT_DUE   ``> >(tee log)``: bash does not wait for tee. Without this wait the last lines would be
-             missing; without this deadline a background process that keeps the pipe open would
-             hold the answer back.
+OUTPUT_DUE   With ``> >(tee log)``, bash does not wait for tee. If the answer did not wait for the
+             output, the last lines would be missing. Without this deadline, a background process
+             that keeps the pipe open would hold the answer back.
 KILL_DUE     A runner that was told to kill may itself be stopped.
 KEEPER_DUE   The keeper, asked to take the runner's place, may be stopped as well.
 
@@ -108,9 +108,9 @@ class Event(enum.StrEnum):
     PIPES_CLOSED = enum.auto()
     """Nobody can write any more output."""
     ORPHANS_KILLED = enum.auto()
-    """What was left was killed by the daemon, or is named in the record."""
+    """The daemon has killed what was left, or the record names the survivors."""
     NEVER_STARTED = enum.auto()
-    """No runner could be had, so nothing was started."""
+    """No runner was available, so nothing was started."""
     # Deadlines.
     START_DUE = enum.auto()
     TIMEOUT_DUE = enum.auto()
@@ -126,9 +126,9 @@ class Action(enum.StrEnum):
     NOTE_START = enum.auto()
     """The command runs, or has run."""
     NOTE_FAILURE = enum.auto()
-    """The command could not be started, because no process could be had."""
+    """The command could not be started, because no runner was available."""
     SEND_KILL = enum.auto()
-    """Ask the runner for a kill: set KILL_DUE."""
+    """Ask the runner for a kill, and set KILL_DUE."""
     DISCARD = enum.auto()
     """Kill a spare shell that cannot be used."""
     ASK_AGAIN = enum.auto()
@@ -138,21 +138,21 @@ class Action(enum.StrEnum):
     TIME_OUT_IDLE = enum.auto()
     """Kill the command, or move it to the background, because it is silent."""
     AWAIT_OUTPUT = enum.auto()
-    """Give what bash has left a moment to write: set OUTPUT_DUE."""
+    """Give the processes that bash has left a moment to write: set OUTPUT_DUE."""
     ASSUME_KILLED = enum.auto()
-    """Nobody can tell how bash ended. It was sent SIGKILL."""
+    """Nobody can tell how bash ended, but it was sent SIGKILL."""
     END = enum.auto()
-    """Settle the outcome and tell it."""
+    """Settle the outcome and report it."""
     NOTE_LOST_LEFTOVER = enum.auto()
     """The runner is lost. The keeper kills what bash has left."""
     AWAIT_KEEPER = enum.auto()
     """The keeper kills what is left: set KEEPER_DUE."""
     STOP_RUNNER = enum.auto()
-    """Have a runner killed that does not act."""
+    """Have an unresponsive runner killed."""
     GIVE_UP_ON_KEEPER = enum.auto()
-    """Name what may be alive, or kill orphans."""
+    """Name the processes that may be alive, or kill orphans."""
     KILL_ORPHANS = enum.auto()
-    """Kill what is left without a runner or a keeper."""
+    """Kill what is left, without the help of a runner or a keeper."""
 
 
 class Step(NamedTuple):
@@ -175,7 +175,7 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# The actions for these events in states without a step of their own. OVER has no steps.
+# The actions for these events in states that have no step for them. OVER has no steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),

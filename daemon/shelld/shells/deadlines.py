@@ -19,10 +19,10 @@ OUTPUT_GRACE_S: Final = 0.05
 # stopped takes for ever.
 START_TIMEOUT_S: Final = 15.0
 
-# KILL_DUE, after the grace, and KEEPER_DUE: half a second more than a runner gives itself.
+# KEEPER_DUE, and KILL_DUE after the grace: half a second more than a runner gives itself.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
-# For the last SIGKILLs when the manager ends. Runners continue without it.
+# For the last SIGKILLs when the manager ends. Runners continue without the manager.
 LAST_KILL_S: Final = 0.3
 
 
@@ -43,7 +43,7 @@ class Deadlines:
         self._due[name] = self._clock() + seconds
 
     def set_at_most(self, name: Event, seconds: float) -> None:
-        """Set a deadline to `seconds` from now, unless it is earlier already."""
+        """Set a deadline to `seconds` from now, unless it is already set to an earlier time."""
         self._due[name] = min(self._clock() + seconds, self._due.get(name, math.inf))
 
     def has(self, name: Event) -> bool:

@@ -1,7 +1,7 @@
 """A command on its way to a runner: everything that must exist before it can start.
 
 Owns the pipes and files of one command until it has started. If its runner is lost before that,
-another runner gets the same ones. Does not follow the command any further.
+another runner gets the same pipes and files. Does not follow the command any further.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Size, open_pty
-from shelld.terminals.typed import MAX_REST_BYTES
 from shelld_protocol.structs import DEFAULT_SESSION
 
-# execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). A longer command is read by
-# bash from a descriptor, which is closed again before the command runs.
+# execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). Bash reads a longer command from
+# a descriptor, which is closed again before the command runs.
 MAX_ARGUMENT_BYTES: Final = 131_071
 _READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
-# For a session in which `exec` is a function. Bash keeps a copy of the descriptor meanwhile.
+# For a session in which `exec` is a function. Bash keeps a copy of the descriptor while the command
+# runs.
 _READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "%s$(</dev/fd/3)" 3<&-'
-# Tracing starts afterwards. Otherwise the trace would show the whole command.
+# Tracing starts after the command has been read. Otherwise the trace would show the whole command.
 _TRACE: Final = b"-o xtrace"
 _NO_TRACE: Final = b"+o xtrace"
 _START_TRACE: Final = rb"\builtin set -x;"
@@ -54,8 +54,8 @@ class StartRequest(Struct, frozen=True):
 
     `session` None: no session. `timeout` None: no limit. `idle_timeout` None: no limit on silence.
     `verdict` is the guard's. `warning`: why the guard would have blocked the command.
-    `in_foreground`: the session keeps the command's state. `terminal`: its size; None: no terminal.
-    `open_stdin`: more input may follow `stdin`; it is implied by a terminal.
+    `in_foreground`: the session keeps the command's state. `terminal`: the size of its terminal;
+    None: no terminal. `open_stdin`: more input may follow `stdin`; a terminal implies this.
     """
 
     command: str
@@ -76,7 +76,7 @@ class StartRequest(Struct, frozen=True):
 class Launch:
     """A bash that is about to start. `stdout` and `stderr` are the read ends of its pipes.
 
-    A terminal is `stdout` alone; `stderr` is None then.
+    With a terminal, `stdout` is its descriptor and `stderr` is None.
 
     The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if a
     resource is short.
@@ -112,7 +112,7 @@ class Launch:
         try:
             channel.send(message, descriptors)
         except BaseException:
-            # A part of it may have arrived.
+            # A part of the message may have arrived.
             channel.close()
             raise
         self._ours.clear()
@@ -122,7 +122,7 @@ class Launch:
         """Learn that the runner has started bash. Raises OSError if this bash cannot be used."""
 
     def close(self) -> None:
-        """Close the descriptors that nobody needs once bash runs, or if it never will.
+        """Close the descriptors that nobody needs once bash runs, or has failed to start.
 
         They include our copies of the pipes' write ends. Closing those late saves a wake-up: as
         long as they are open, the pipes have no end of file.
@@ -155,7 +155,7 @@ class Launch:
         self._ours.append(self.stdout)
         self._theirs.append(slave)
         self._descriptors += [slave] * 3
-        self.input = TerminalInput(self.stdout, size)
+        self.input = TerminalInput(self.stdout, size, os.fstat(slave).st_rdev)
 
     def _open_input(self) -> None:
         self._theirs += os.pipe()
@@ -230,10 +230,7 @@ class CommandLaunch(Launch):
         else:
             self._open_streams(request.stdin)
         if self.input is not None and request.stdin:
-            content = to_bytes(request.stdin)
-            self.input.write(content)
-            # A later write may continue the last command of it.
-            self.input.line = content[-MAX_REST_BYTES:]
+            self.input.begin(to_bytes(request.stdin))
         command = to_bytes(request.command)
         # Error messages begin with $0, which does not depend on the path of this bash.
         self._argv = [b"bash", b"-c", command]
@@ -247,7 +244,7 @@ class CommandLaunch(Launch):
             self._add_file(command)
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)
-        # If an earlier command has set it, it is for programs, not for this bash.
+        # If an earlier command has set BASH_ENV, it is for programs, not for this bash.
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
@@ -272,7 +269,7 @@ class CommandLaunch(Launch):
                 is_base = self._session.state is base
                 if error.errno != errno.EFBIG or not is_base or self.recorder is None:
                     raise
-                # RLIMIT_FSIZE forbids to write the prelude. Bash could not write its state either.
+                # RLIMIT_FSIZE forbids writing the prelude. Bash could not write its state either.
                 self.recorder.close()
             else:
                 self._env = env

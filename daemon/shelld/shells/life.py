@@ -1,7 +1,7 @@
 """The life of one command, or one spare shell: events in, actions out.
 
-The only writer of the shell's record. `course` says what an event leads to; this module performs
-it. Nothing here waits: `supervisor` notices events and reports them.
+The only writer of the shell's record. `course` says which actions follow an event; this module
+performs them. Nothing here waits: `supervisor` notices events and reports them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Life:
         # If either is True, the runner cannot be used again.
         self.runner_is_lost = self._runner_retires = False
         self._outcome = outcome
-        # The timeout passed before the start. Release the command once it runs.
+        # Whether the timeout passed before the start. If so, release the command once it runs.
         self._is_overdue = False
         # Signal and grace (ms) of the last kill that somebody has asked for.
         self._kill = (int(signal.SIGKILL), 0)
@@ -130,7 +130,7 @@ class Life:
 
     @property
     def _nobody_came(self) -> bool:
-        """Whether no runner has come. A runner says READY before it looks for a command."""
+        """Whether it still has no runner. A runner says READY before it looks for a command."""
         return (
             self.links.channel.peer is None
             and not self.moments.is_told(Moment.STARTED)
@@ -221,10 +221,10 @@ class Life:
             self._close_files()
 
     def _close_files(self) -> None:
-        """Close our copies of what a command in the background has.
+        """Close our copies of the descriptors of a command in the background.
 
-        A terminal stays open until bash ends. A program may close it and open it again, and must
-        not be hung up in between, nor while it exits.
+        A terminal stays open until bash ends. A program may close it and open it again. We must not
+        hang up on the program in between, nor while it exits.
         """
         if self.launch.stderr is not None:
             self.launch.close()

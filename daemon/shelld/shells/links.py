@@ -1,7 +1,7 @@
 """The connections of one command: a channel to its runner, and its pipes or its terminal.
 
-Owns the pipes, and the poller of all three. The channel goes back to the runner pool once the
-command is over.
+Owns the pipes, and the poller that watches them and the channel. The channel goes back to the
+runner pool once the command is over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 
-# How many runners a command is offered, if no runner comes.
+# How many times a command is handed over, if no runner comes.
 MAX_LAUNCHES: Final = 3
 
 
@@ -37,7 +37,7 @@ class Links:
         self.channel = channel
         self._pool = pool
         self._launches_left = MAX_LAUNCHES - 1
-        # The open ones.
+        # The open pipes, by descriptor.
         self._pipes: dict[int, Pipe]
         if launch.stderr is None:
             terminal = Terminal(launch.stdout, shell.output, shell.stdout)
@@ -50,8 +50,6 @@ class Links:
                 launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
             }
         self._input = launch.input
-        if self._input is not None:
-            self._input.watch = self._watch_input
         self._pollers = pollers
         self._has_channel = True
         # None after it was given back.
@@ -60,6 +58,9 @@ class Links:
             self._poller, self._watch = self._watched
             for descriptor in (channel.fileno(), *self._pipes):
                 self._poller.register(descriptor, READABLE)
+            if self._input is not None:
+                # The first input may have filled it already.
+                self._input.watch_with(self._watch_input)
         except BaseException:
             self._watched.close()
             raise
@@ -96,7 +97,7 @@ class Links:
                 self._pipes.pop(descriptor).close()
 
     def _watch_input(self, is_full: bool) -> None:
-        """Have `read` pass on input once there is room, or stop that."""
+        """If `is_full`, have `read` pass on input once there is room; otherwise stop that."""
         assert self._input is not None
         descriptor = self._input.descriptor
         if descriptor in self._pipes:
@@ -134,8 +135,8 @@ class Links:
     def launch_again(self, launch: Launch) -> bool:
         """Give the command to another runner. Return False if there is none.
 
-        Call this only if the old one does not have the command: no runner has come, or the channel
-        was closed before the whole command was sent.
+        Call this only if the old runner does not have the command: no runner has come, or the
+        channel was closed before the whole command was sent.
         """
         if not self._launches_left:
             return False

@@ -45,7 +45,7 @@ _TURNS_TO_RELEASE: Final = 4
 
 
 class Manager:
-    """Calls `on_end` with every shell that has ended, and `on_close` before it kills the last."""
+    """Calls `on_end` with every shell that has ended, and `on_close` before it kills the rest."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Manager:
         self.options = options or ManagerOptions()
         self.started_count = 0
         self.on_close: Callable[[], None] = _nothing
-        # For the first scope. Later scopes have their own.
+        # For the first ``async with`` block. Each later block has its own pool.
         self._pool = pool
         self._on_end = on_end or _nothing
         self._ids = ShellIds()
@@ -120,7 +120,7 @@ class Manager:
         except BaseExceptionGroup as group:
             if error is None or group.exceptions != (error,):
                 raise
-            # Only the exception of the block itself. It propagates unchanged.
+            # The group has only the exception of the block itself, which propagates unchanged.
             return False
         finally:
             runtime, self._runtime = self.runtime, None
@@ -158,7 +158,7 @@ class Manager:
         return self.runtime.retention.spool_bytes
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Return what a runner reports about itself, once there is one; None if none can start."""
+        """Wait for a runner; return what it reports about itself, or None if none can start."""
         return await self.runtime.runner_info()
 
     # -- starting ---------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Manager:
     # -- forgetting -------------------------------------------------------------------------
 
     def forget_older_than(self, seconds: float) -> int:
-        """Forget shells without processes that ended longer ago. Return their number."""
+        """Forget shells that ended longer ago and have no processes left. Return their number."""
         expired = [
             shell
             for shell in self._shells.values()

@@ -21,7 +21,8 @@ class Moment(enum.IntEnum):
 
 
 class Moments:
-    """Calls `listen` at each moment. Reports an error of `listen` and ignores it."""
+    """Calls `listen` whenever one of these moments comes. Reports an error of `listen` and ignores
+    it."""
 
     def __init__(self, listen: Callable[[Moment], None]) -> None:
         self._listen = listen

@@ -62,6 +62,6 @@ def _note_exit(message: Message, shell: Shell, outcome: Outcome) -> Event:
         shell.usage = CommandUsage(user, system, rss)
         outcome.bash_exited(shell, wait_status, was_signalled=was_signalled)
     if leftover is None:
-        # What bash has left is killed with its runner.
+        # The processes that bash has left are killed together with its runner.
         shell.reason = "lost"
     return Event.EXITED_EMPTY if is_empty else Event.BASH_EXITED

@@ -1,4 +1,4 @@
-"""Kills the leftover processes of a command when its runner is gone and the keeper cannot.
+"""Kills a command's leftover processes if its runner is gone and the keeper cannot kill them.
 
 If a shortage hides what is left, this module names the command's own process as a survivor.
 """

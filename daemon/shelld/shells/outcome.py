@@ -15,8 +15,8 @@ from shelld.shells.shell import Shell
 
 logger = logging.getLogger("shelld.shells")
 
-# How a command ends if the kernel kills it because memory is short: by the signal, or with bash's
-# exit code for the process that it last waited for.
+# How a command ends if the kernel kills it because memory is short: by SIGKILL, or with bash's exit
+# code if SIGKILL has ended the process that it last waited for.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 

@@ -19,8 +19,8 @@ from shelld.output.retention import OutputStream, ShellOutput
 PUMP_BYTES: Final = 1024 * 1024
 
 # A command that fills its pipe gets a pipe of this size: with fewer hand-overs, large output takes
-# two thirds of the time. Other commands do not, because Linux gives a user with many large pipes
-# only tiny ones from then on (pipe-user-pages-soft in pipe(7): 64 MiB in all).
+# two thirds of the time. Other commands keep the usual size: once a user has many large pipes,
+# Linux gives that user only tiny ones (pipe-user-pages-soft in pipe(7): 64 MiB in all).
 _USUAL_PIPE_BYTES: Final = 64 * 1024
 _LARGE_PIPE_BYTES: Final = 1024 * 1024
 _MAX_LARGE_PIPES: Final = 16
@@ -29,7 +29,7 @@ _MAX_LARGE_PIPES: Final = 16
 MAX_ATTEMPTS: Final = 3
 
 # One read of a terminal returns at most 4 KiB. One pump reads this much before others have their
-# turn; more is in a terminal only if its command goes on writing.
+# turn. A terminal holds more only if its command goes on writing.
 _TERMINAL_BYTES: Final = 128 * 1024
 
 # All pipes read into this buffer, one after the other.

@@ -110,7 +110,7 @@ class Runtime:
         self.retention.close()
 
     def abandon(self) -> None:
-        """Close the copies of the parent's channels and pipes in a forked child.
+        """In a forked child, close its copies of the parent's channels and pipes.
 
         Otherwise runners would not see the end of the parent, and a spare shell would wait for the
         child to close its pipe.
@@ -148,7 +148,7 @@ class Runtime:
             return None
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Return what a runner reports about itself, once there is one; None if none can start."""
+        """Wait for a runner; return what it reports about itself, or None if none can start."""
         if self._runner_info is None:
             with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
                 channel = self.pool.acquire()
@@ -237,7 +237,7 @@ class Runtime:
             try:
                 launch.hand_over(channel)
             except ConnectionError:
-                # The runner has just ended; or the keeper has, before it forked a runner.
+                # The runner has just ended, or the keeper ended before it forked a runner.
                 if not links.launch_again(launch):
                     raise
                 channel = links.channel
@@ -251,7 +251,7 @@ class Runtime:
             if output is not None:
                 self.retention.forget(output)
             if channel is not None:
-                # The runner may have the command already. It ends with its channel.
+                # The runner may have the command already. The runner ends with its channel.
                 channel.close()
             launch.close()
             raise
@@ -289,6 +289,8 @@ class Runtime:
         shell = life.shell
         try:
             self._lives.discard(life)
+            if isinstance(shell.input, TerminalInput):
+                self.screens.release(shell.input)
             if shell.failure is None:
                 self.retention.finish(shell.output)
         finally:
@@ -303,5 +305,5 @@ class Runtime:
         try:
             prepare(*args)
         except Exception:
-            # The next command starts a bash of its own.
+            # Without a spare shell, the next command starts a new bash.
             faults.report("the start of a spare shell")

@@ -2,8 +2,8 @@
 
 A shell *ends* when bash does. It is *empty* when every process that bash left behind is gone too.
 
-Only the supervisor of a shell writes to its record. All others read it, ask for its end
-(`end_tree`) and wait (`wait_until`), on the event loop of the shells.
+Only the supervisor of a shell writes to its record. All others read the record, ask for the shell's
+end (`end_tree`) and wait (`wait_until`). They do so on the event loop of the shells.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Waiter(NamedTuple):
 
 
 class Killer(Protocol):
-    """What can kill a shell."""
+    """An object that can kill a shell."""
 
     def begin_kill(self, number: int, grace_ms: int, reason: ShellEvent) -> None: ...
 
@@ -99,7 +99,7 @@ class Shell:
     released: bool = field(default=False, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
-    # What is written to the command while it runs; None if it takes nothing.
+    # The command's input while it runs; None if nothing can be written to it.
     input: PipeInput | TerminalInput | None = field(default=None, init=False)
     # Reads the command's state, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
@@ -195,7 +195,7 @@ class Shell:
         """Signal the whole tree, SIGKILL it after the grace, and return once it is dead.
 
         Returns the pids that are still alive a second after the grace, else []. `event` is the
-        reason of the end, if this call causes it.
+        reason, if this call causes the end.
         """
         if self.killer is not None and not self.is_empty:
             self.survivors = []
@@ -236,7 +236,7 @@ class Shell:
         self.status = next_status(self.status, ShellEvent.STARTED)
 
     def become_empty(self) -> None:
-        """Note that no process is left. From now on, the shell expires."""
+        """Note that no process is left. The time until the shell expires starts now."""
         if self.has_ended:
             self._expires_from = time.monotonic()
         self.is_empty = True

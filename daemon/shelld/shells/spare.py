@@ -1,17 +1,19 @@
 """A spare shell: a bash that starts before its command is known.
 
 Starts a spare shell and gives it its command. A spare shell restores the state of one session, and
-runs one command. Its supervisor from the start also supervises the command.
+runs one command. It gets a supervisor when it starts. The same supervisor later supervises the
+command.
 
 A spare shell is ``bash -c PLACEHOLDER``. The last line of its startup file reads a pipe to its end,
-and so makes bash wait. Bash keeps a pointer to its argument and reads it only afterwards. So the
-daemon writes the command over the argument, where execve(2) has put it in memory (`arg_start` in
-proc(5)), and then closes the pipe. The command sees what it would see in a bash of its own: `$0`,
-`$-`, traces, the words and line numbers of errors. docs/sessions.md lists the exceptions.
+and so makes bash wait. Bash keeps a pointer to its argument, and reads the argument only after that
+line. So the daemon writes the command over the argument, where execve(2) has put it in memory
+(`arg_start` in proc(5)), and then closes the pipe. The command sees what it would see in a newly
+started bash: the same `$0`, `$-` and traces, and the same wording and line numbers in errors.
+docs/sessions.md lists the exceptions.
 
-To write there, the daemon needs the rights of a debugger. A process has them over its descendants
-unless the system forbids it (ptrace(2), "Ptrace access mode checking"). Then there are no spare
-shells.
+To write there, the daemon needs the rights of a debugger. A process has them over its descendants,
+unless the system forbids it (ptrace(2), "Ptrace access mode checking"). If it does, there are no
+spare shells.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ from shelld.sessions.text import to_bytes
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.life import Life
 
-# A longer command gets a bash of its own.
+# A longer command gets a new bash.
 MAX_COMMAND_BYTES: Final = 4_096
 
-# The descriptors of its bash, after the three that every command has.
+# The first descriptor of its bash after the three that every command has.
 _PRELUDE: Final = 3
 
 # Fields of /proc/PID/stat, whose second field is a name in parentheses.
@@ -56,9 +58,9 @@ _serial_numbers: Final = itertools.count(1)
 def arguments_address(stat: bytes) -> int | None:
     """Return the address of a process's arguments, from /proc/PID/stat; None if it has none yet.
 
-    A process whose start was reported, as after vfork(2), may still be in execve(2). The kernel is
-    then counting the bytes of arguments and environment, and text that is written too early would
-    confuse it. It sets the end of the environment last.
+    A process may still be in execve(2) when its start is reported, for example after vfork(2). The
+    kernel is then counting the bytes of arguments and environment, and text that is written too
+    early would confuse it. The kernel sets the end of the environment last.
     """
     fields = stat.rpartition(b")")[2].split()
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
@@ -95,7 +97,8 @@ class SpareLaunch(Launch):
         self._status: int | None = None
         self._memory: int | None = None
         self._address = 0
-        # Identifies the process. If a bash copied its argument, it still runs the command.
+        # Identifies the process. If a bash has copied its argument, the copy still makes it run the
+        # command.
         number = next(_serial_numbers)
         self._name = b'eval "$BASH_EXECUTION_STRING" # shelld %d.%d ' % (os.getpid(), number)
         try:
@@ -132,7 +135,7 @@ class SpareLaunch(Launch):
         self.look()
 
     def look(self) -> None:
-        """Whether it can take a command now. Raises OSError if it never can."""
+        """Find out whether it can take a command now. Raises OSError if it never can."""
         if self.is_ready or not self.has_started:
             return
         stat = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -171,7 +174,7 @@ class SpareLaunch(Launch):
         )
 
     def run(self, request: StartRequest) -> None:
-        """Let it run a command. Raises OSError if it has not."""
+        """Let it run a command. Raises OSError if it does not run the command."""
         assert self._memory is not None
         assert self._status is not None
         command = to_bytes(request.command)

@@ -1,8 +1,9 @@
 """Decides which sessions get spare shells, and whether these pay. Pure: the caller passes the time.
 
-A spare shell pays if a processor is idle while it starts, between two commands. On busy processors,
-it slows the running command down. Slow starts show that the processors are busy. Then no more spare
-shells start. After a pause, or after `retry_s`, a single start tests the processors again.
+A spare shell pays off if a processor is idle while it starts, between two commands. On busy
+processors, it slows the running command down. Slow starts show that the processors are busy. Then
+no more spare shells start. After a pause, or after `retry_s`, a single start tests the processors
+again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 
 class Waiting(Protocol):
-    """A spare shell: its session, and since when it waits."""
+    """A spare shell: its session, and since when it has waited."""
 
     @property
     def session_name(self) -> str | None: ...
@@ -30,7 +31,7 @@ W = TypeVar("W", bound=Waiting)
 class _Session(Struct):
     # When its last command ended.
     used_at: float = -math.inf
-    # Slow starts minus fast ones since the last pause, and when that changed.
+    # Slow starts minus fast ones since the last pause, and when this number last changed.
     slow_starts: int = 0
     judged_at: float = -math.inf
 
@@ -42,11 +43,11 @@ class SparePolicy(Struct, eq=False):
     limit: int
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
-    # Younger spare shells do not make room. Otherwise sessions that take turns would end each
-    # other's spare shells before they are used.
+    # Spare shells younger than this do not make room for others. Otherwise sessions that take turns
+    # would end each other's spare shells before they are used.
     min_age_s: float = 15.0
-    # A start takes half a millisecond on a quiet machine. It is slow if it takes longer than this,
-    # and this many times as long as the fastest one.
+    # A start takes half a millisecond on a quiet machine. It is slow if it takes longer than
+    # `slow_start_s`, and longer than `slow_start_factor` times the fastest start.
     slow_start_s: float = 0.004
     slow_start_factor: float = 8
     # No spare shells once slow starts outnumber fast ones by this many.
@@ -55,11 +56,11 @@ class SparePolicy(Struct, eq=False):
     pause_s: float = 0.1
     # Without a pause, try one start again after this long.
     retry_s: float = 1.0
-    # If commands follow one another within this time, this many spare shells wait, and they start
-    # while a command runs. Otherwise none starts while a command runs.
+    # If commands follow one another within `in_a_row_s`, then `in_a_row` spare shells wait, and
+    # they start while a command runs. Otherwise none starts while a command runs.
     in_a_row_s: float = 0.005
     in_a_row: int = 2
-    # After this many consecutive failures, assume that the system forbids it.
+    # After this many consecutive failures, assume that the system forbids spare shells.
     max_failures: int = 3
     _sessions: dict[str | None, _Session] = {}
     _fastest_start_s: float = math.inf
@@ -71,7 +72,7 @@ class SparePolicy(Struct, eq=False):
         self._session(name).used_at = self.clock()
 
     def command_comes(self, name: str | None, start_took: float | None = None) -> None:
-        """Learn that a session has a command, and how long the start of its spare shell took.
+        """Note that a session runs a command, and how long its spare shell took to start.
 
         `start_took` is infinite for a spare shell that was not ready, and None if there was none.
         After a pause, forgets all slow starts; without a pause, forgets one from time to time.
@@ -109,11 +110,11 @@ class SparePolicy(Struct, eq=False):
     # -- decisions -----------------------------------------------------------------
 
     def wanted(self, name: str | None) -> int:
-        """Return how many should wait after a command of the session has ended."""
+        """Return how many spare shells should wait after a command of the session has ended."""
         return int(self._session(name).slow_starts < self.max_slow_starts)
 
     def wanted_meanwhile(self, name: str | None) -> int:
-        """Return how many should wait while a command of the session runs."""
+        """Return how many spare shells should wait while a command of the session runs."""
         follows_at_once = self.clock() - self._session(name).used_at < self.in_a_row_s
         return self.in_a_row if follows_at_once and self.wanted(name) else 0
 
@@ -133,6 +134,6 @@ class SparePolicy(Struct, eq=False):
 
 
 def _extra(waiting: Sequence[W]) -> list[W]:
-    """Return the surplus ones: their sessions have older ones."""
+    """Return the surplus spare shells: each has an older one in the same session."""
     names = [each.session_name for each in waiting]
     return [each for index, each in enumerate(waiting) if names[index] in names[:index]]

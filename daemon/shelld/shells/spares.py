@@ -22,7 +22,7 @@ from shelld.shells.spare_policy import SparePolicy
 
 # A command waits this long for a spare that has not started. Its timeout begins after that.
 MAX_START_WAIT_S: Final = 0.25
-# Words in the last lines. A function or alias of that name would break them.
+# Words in the last lines. A function or alias with one of these names would break the lines.
 _NEEDED: Final = frozenset(
     b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then trap".split()
 )
@@ -31,8 +31,7 @@ _NEEDED: Final = frozenset(
 class Spares:
     """The spare shells that wait. With `policy.limit` 0, there are none.
 
-    `start` starts one. Nothing here raises: without a spare shell, a command gets a bash of its
-    own.
+    `start` starts one. Nothing here raises: without a spare shell, a command gets a new bash.
     """
 
     def __init__(self, start: Callable[[Session], Spare], policy: SparePolicy) -> None:
@@ -75,7 +74,10 @@ class Spares:
         return [spare for spare in self._waiting if spare.session_name == name]
 
     def _has_room(self, waiting: int) -> bool:
-        """Whether one may start for a session that has this many. Another one may make room."""
+        """Whether a spare shell may start for a session that has `waiting` of them.
+
+        May first end another spare shell to make room.
+        """
         if 0 < self._limit == len(self._waiting) and not waiting:
             spare = self.policy.one_that_gives_way(self._waiting)
             if spare is not None:
@@ -114,13 +116,13 @@ class Spares:
         return launch.is_ready
 
     def note_use(self, *, succeeded: bool) -> None:
-        """Learn whether one could be used."""
+        """Learn whether a spare shell could be used."""
         self.used += succeeded
         if not self.policy.note_use(succeeded=succeeded):
             self.close()
 
     def has_ended(self, life: Life) -> None:
-        """Learn that one has ended, perhaps by itself."""
+        """Learn that a spare shell has ended, perhaps by itself."""
         for spare in self._waiting:
             if spare.life is life:
                 self._waiting.remove(spare)
@@ -159,8 +161,8 @@ def _look(launch: SpareLaunch) -> None:
 def _can_wait(session: Session) -> bool:
     """Whether the session's state can be restored ahead of its command.
 
-    A startup file of the user must not run ahead. No function or alias may shadow the words of the
-    last lines. System calls on the session's directory must not block.
+    A startup file of the user must not run ahead of the command. No function or alias may shadow
+    the words of the last lines. System calls on the session's directory must not block.
     """
     return (
         b"BASH_ENV" not in session.base.env

@@ -38,7 +38,7 @@ class Supervisor:
     async def run(self) -> None:
         """Supervise until nothing is left of the command.
 
-        A cancellation kills the command first. If our own code fails, this kills the command, ends
+        Cancelling this kills the command first. If our own code fails, this kills the command, ends
         its shell as "lost" and raises. Then call `give_up`.
         """
         try:

@@ -1,7 +1,7 @@
-"""What programs ask of a terminal in their output, and how it answers.
+"""The questions that programs ask a terminal in their output, and the terminal's answers.
 
-Answers have fixed forms. A report of a title or of a setting would let the bytes of a file, printed
-by a command, type text of their choice; a terminal of ours never sends one.
+Answers have fixed forms. If a terminal reported its title or a setting, a file that a command
+prints could type text of its choice. Our terminals never send such a report.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Primary and secondary device attributes: a VT100 with extended characters, without a version.
-# None: where the cursor is.
+# Primary and secondary device attributes: a VT100 with extended characters, without a version. None
+# stands for the cursor's position.
 _ANSWERS: Final = {
     b"[c": b"\x1b[?1;2c",
     b"[>c": b"\x1b[>0;0;0c",
@@ -25,7 +25,7 @@ _BRACKETED_PASTE: Final = b"2004"
 _OF_INTEREST: Final = re.compile(
     rb"\x1b(?:(?P<query>\[(?:>?0?c|[56]n))|\[\?(?P<modes>[\d;]{1,64})(?P<action>[hl])|\[!p|c)"
 )
-# The beginning of one, at the end of the output so far.
+# The beginning of such a sequence, at the end of the output so far.
 _UNFINISHED: Final = re.compile(rb"\x1b(?:\[(?:>?0?|[56]|\?[\d;]{0,64}|!)?)?\Z")
 
 _PASTE_START: Final = b"\x1b[200~"
@@ -47,19 +47,21 @@ class Dialogue:
         self.bracketed_paste = False
         self._unfinished = b""
 
-    def feed(self, output: memoryview) -> list[bytes | None]:
+    def feed(self, output: memoryview) -> list[tuple[bytes | None, int]]:
         """Take note of the next part of the output. Return what to answer.
 
-        None stands for the position of the cursor, as `position_report` writes it.
+        With each answer comes the offset in `output` at which its question ends. None stands for
+        the position of the cursor there, as `position_report` writes it.
         """
-        answers: list[bytes | None] = []
+        answers: list[tuple[bytes | None, int]] = []
         if not self._unfinished and b"\x1b" not in bytes(output):
             return answers
         data = self._unfinished + output
         for match in _OF_INTEREST.finditer(data):
             if match["query"] is not None:
                 if len(answers) < MAX_ANSWERS:
-                    answers.append(_ANSWERS[match["query"].replace(b"0", b"")])
+                    answer = _ANSWERS[match["query"].replace(b"0", b"")]
+                    answers.append((answer, match.end() - len(self._unfinished)))
             elif match["modes"] is not None:
                 self._set(match["modes"].split(b";"), is_on=match["action"] == b"h")
             else:
@@ -76,15 +78,16 @@ class Dialogue:
 
 
 def position_report(row: int, col: int) -> bytes:
-    """Return the answer of a cursor in this row and column, counted from 0."""
+    """Return the answer for a cursor in this row and column, counted from 0."""
     return b"\x1b[%d;%dR" % (row + 1, col + 1)
 
 
 def pasted(data: bytes) -> bytes:
-    """Return data in the brackets of a paste. It cannot close them."""
+    """Return data in the brackets of a paste, without anything that would close the brackets."""
     kept = bytearray()
     for part in data.split(b"~"):
-        # What a removal leaves may close them in turn, so look at the end each time.
+        # After a removal, what is left may close the brackets in turn, so look at the end each
+        # time.
         kept += part + b"~"
         if kept.endswith(_PASTE_END):
             del kept[-len(_PASTE_END) :]

@@ -1,6 +1,6 @@
-"""Which program reads what is typed: is it a shell?
+"""Finds out whether the program that reads typed input is a shell.
 
-Looks at processes only; the text on a terminal says nothing reliable. A process that cannot be
+Looks only at processes, because the text on a terminal is not reliable. A process that cannot be
 inspected, such as one of another user, counts as no shell.
 """
 
@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Final
+import platform
+import re
+import signal
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from shelld.keeper.tree import children_of, look
 
@@ -19,40 +24,114 @@ SHELLS: Final = frozenset(
 # Enough for a pipeline in a shell in a shell. More processes are not looked at.
 _MAX_PROCESSES: Final = 256
 
+# The system calls in which a shell waits for a child: wait4, waitid and rt_sigsuspend.
+_WAITS: Final = {
+    "x86_64": frozenset(["61", "247", "130"]),
+    "aarch64": frozenset(["260", "95", "133"]),
+}.get(platform.machine())
+# The device of /dev/tty: the terminal of whoever opens it.
+_OWN_TERMINAL: Final = os.makedev(5, 0)
+_IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 
-def directory_of_reader(top: int, group: int) -> str | None:
-    """Return the working directory of the shell that reads the input of a process group.
 
-    None: no shell reads it. `top` is the process from which the search starts. A shell reads input
-    if it has no child in its group that could read it: a shell that waits for a program is not the
-    reader. If the directory cannot be read, it is "/".
+class Source(NamedTuple):
+    """Where input goes. `group`: only this process group can read it; None on a pipe.
+
+    `file`: the device number of a terminal, or device and inode of a pipe.
     """
-    members = _members(top, group)
-    parents = {look(pid).parent for pid in members}
-    for pid in members:
-        if pid not in parents and _program(pid) in SHELLS:
+
+    group: int | None
+    file: tuple[int, ...]
+
+
+def file_of(descriptor: int | str) -> tuple[int, ...]:
+    """Return what `Source.file` holds, for a descriptor or a path. Raises OSError."""
+    found = os.stat(descriptor)
+    return (found.st_rdev,) if stat.S_ISCHR(found.st_mode) else (found.st_dev, found.st_ino)
+
+
+def directory_of_reader(top: int, source: Source) -> str | None:
+    """Return the working directory of a shell that reads the input; None if no shell reads it.
+
+    The search starts from the process `top`. A shell reads input unless it waits for a child that
+    has the same input. Returns "/" if the directory cannot be read.
+    """
+    for pid in _shells(top, source):
+        children = _alive(children_of(pid))
+        if not (any(_may_read(child, source) for child in children) and _waits(pid)):
             return _directory(pid)
     return None
 
 
-def _members(top: int, group: int) -> list[int]:
-    """Return the living members of a group among `top` and all below it."""
-    found: list[int] = []
+def interrupt_is_ignored(top: int, source: Source) -> bool:
+    """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
+    return any(_ignores_interrupt(pid) for pid in _shells(top, source))
+
+
+def _shells(top: int, source: Source) -> Iterator[int]:
+    """Yield the shells that may read the input, among `top` and its descendants."""
     waiting = [top]
     for _ in range(_MAX_PROCESSES):
         if not waiting:
-            break
+            return
         pid = waiting.pop()
         with contextlib.suppress(OSError, ValueError):
-            if os.getpgid(pid) == group and not look(pid).is_dead:
-                found.append(pid)
             waiting += children_of(pid)
-    return found
+            if not look(pid).is_dead and _program(pid) in SHELLS and _is_near(pid, top, source):
+                yield pid
+
+
+def _is_near(pid: int, top: int, source: Source) -> bool:
+    """Whether a process may read the input now. A terminal keeps the groups in the background of
+    its own session from reading, but not other sessions.
+    """
+    if source.group is None or os.getpgid(pid) == source.group:
+        return True
+    return os.getsid(pid) != os.getsid(top) and _may_read(pid, source)
+
+
+def _alive(pids: Iterable[int]) -> Iterator[int]:
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError):
+            if not look(pid).is_dead:
+                yield pid
+
+
+def _may_read(pid: int, source: Source) -> bool:
+    """Whether a process has the input as its standard input, as far as can be seen."""
+    try:
+        found = file_of(f"/proc/{pid}/fd/0")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # A program of another user, such as sudo.
+        return True
+    return found == source.file or (source.group is not None and found == (_OWN_TERMINAL,))
+
+
+def _waits(pid: int) -> bool:
+    """Whether a shell waits for a child, as far as can be seen."""
+    try:
+        with open(f"/proc/{pid}/syscall", "rb") as file:
+            number = file.read().split(b" ", 1)[0].decode()
+    except OSError:
+        return True
+    return _WAITS is None or number in _WAITS
+
+
+def _ignores_interrupt(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            found = _IGNORED.search(file.read())
+    except OSError:
+        return False
+    return found is not None and bool(int(found[1], 16) >> (signal.SIGINT - 1) & 1)
 
 
 def _program(pid: int) -> str:
     try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+        # A package may have been upgraded since the start.
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
     except OSError:
         return ""
 

@@ -1,7 +1,8 @@
-"""What is written to a command's standard input while it runs.
+"""Writes to the standard input of a command while the command runs.
 
 Owns the bytes that wait for the program to read. Writes to one command happen whole and in order,
-and never block. The descriptor of a pipe is ours too; that of a terminal belongs to its output.
+and never block. This module also owns the descriptor of a pipe. That of a terminal belongs to the
+terminal's output.
 """
 
 from __future__ import annotations
@@ -9,39 +10,43 @@ from __future__ import annotations
 import collections
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 
 from shelld.keeper.transient import TRANSIENT
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
-from shelld.terminals.pty import Modes, Size, modes, resize
+from shelld.terminals.foreground import Source, file_of
+from shelld.terminals.line_editor import Line, edit, received
+from shelld.terminals.pty import NEW_MODES, Modes, Size, foreground_group, modes, resize
+from shelld.terminals.typed import MAX_REST_BYTES
 
 # The most that may wait for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 # No answers while more than this waits for a program.
 _MAX_ANSWER_BYTES: Final = 4_096
-# The sizes that a terminal remembers.
+# How many sizes a terminal remembers.
 _MAX_SIZES: Final = 1_000
 
-# Why nothing can be written any more. "closed": it was given its end of file, or the program has
-# closed it. "ended": the program has ended.
+# Why nothing can be written any more. "closed": the input was given its end of file, or the program
+# has closed it. "ended": the program has ended.
 ClosedReason: TypeAlias = Literal["closed", "ended"]
 
 
 class Input:
-    """`descriptor` never blocks. Calls `watch(True)` while it waits for room in it."""
+    """`descriptor` never blocks. See `watch_with` for what happens while it has no room."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.watch: Callable[[bool], None] = _nothing
+        self._watch: Callable[[bool], None] = _nothing
         self.closed: ClosedReason | None = None
         # Whoever writes holds it: the guard may take a while to judge a line, and a later write
         # must not overtake this one.
         self.lock = anyio.Lock(fast_acquire=True)
-        # The line that is being typed, and the complete lines before it that nobody has judged.
-        self.line = b""
-        # Lines typed into a shell whose command is not complete.
+        # The line that is being typed, with all its keys.
+        self.rest = b""
+        # Lines typed into a shell, of a command that is not complete yet.
         self.script = ""
         self._queue = bytearray()
         self._is_watched = False
@@ -54,15 +59,28 @@ class Input:
     @property
     def room(self) -> int:
         """How many bytes can be written now."""
-        return MAX_QUEUED_BYTES - len(self._queue)
+        # The first input may be longer.
+        return max(0, MAX_QUEUED_BYTES - len(self._queue))
 
     def write(self, data: bytes) -> None:
         """Write, or queue. The caller has checked `closed` and `room`."""
         self._queue += data
         self.flush()
 
+    def watch_with(self, watch: Callable[[bool], None]) -> None:
+        """Call `watch(True)` when input waits for room, also now, and `watch(False)` after that."""
+        self._watch = watch
+        if self._is_watched:
+            watch(True)
+
+    def begin(self, content: bytes) -> None:
+        """Write the first input, before the program starts."""
+        self.write(content)
+        # A later write may continue the last command in it.
+        self.rest = content[-MAX_REST_BYTES:]
+
     def flush(self) -> None:
-        """Pass on what there is room for."""
+        """Pass on as many bytes as there is room for."""
         if self.closed is not None:
             return
         try:
@@ -78,7 +96,7 @@ class Input:
     def _flushed(self) -> None:
         if bool(self._queue) is not self._is_watched:
             self._is_watched = not self._is_watched
-            self.watch(self._is_watched)
+            self._watch(self._is_watched)
 
     def close(self, reason: ClosedReason) -> None:
         """Drop what is queued. A later call changes nothing."""
@@ -99,6 +117,10 @@ class PipeInput(Input):
         """Close the pipe after what is queued. Nothing can be written from now on."""
         self._is_ending = True
         self.flush()
+
+    def source(self) -> Source:
+        """Return where this input goes. Raises OSError."""
+        return Source(None, file_of(self.descriptor))
 
     @property
     def is_ending(self) -> bool:
@@ -126,42 +148,97 @@ class Resize(NamedTuple):
     size: Size
 
 
+@dataclass(slots=True)
+class _Answer:
+    """`report` is None until the cursor's position at `offset` in the output is known."""
+
+    offset: int
+    report: bytes | None
+
+
 class TerminalInput(Input):
     """The master side of a terminal. `dialogue` follows what the program writes.
 
     `sizes`: the last sizes, never empty. `ask_position` is called when the program asks where the
-    cursor is; then `tell_position` is.
+    cursor is, if no earlier question waits. Then `tell_position` is called until none waits.
     """
 
-    def __init__(self, descriptor: int, size: Size) -> None:
+    def __init__(self, descriptor: int, size: Size, device: int = 0) -> None:
         super().__init__(descriptor)
+        # The number of the slave side.
+        self.device = device
+        # What the kernel's line editor has made of the line that is being typed.
+        self.line = Line()
+        self.in_line_mode = True
         self.sizes = collections.deque((Resize(1, 0, size),), _MAX_SIZES)
         self.dialogue = Dialogue()
         self.ask_position: Callable[[], None] | None = None
-        # What the program has asked, from the first question about the cursor on.
-        self._answers: list[bytes | None] = []
+        # The answers that wait for a position of the cursor: all from the first such question on.
+        self._answers: list[_Answer] = []
+        # How much output there was before the part that `see` gets next.
+        self._seen = 0
+
+    @property
+    def questions(self) -> list[int]:
+        """The offsets in the output at which the program asked where the cursor is, in order.
+
+        Only those without an answer.
+        """
+        return [each.offset for each in self._answers if each.report is None]
 
     def see(self, output: memoryview) -> None:
         """Answer what the program asks of its terminal."""
-        ask = self.ask_position
-        for answer in self.dialogue.feed(output):
+        ask, start = self.ask_position, self._seen
+        self._seen += len(output)
+        for report, end in self.dialogue.feed(output):
             if len(self._answers) == MAX_ANSWERS or self.pending_bytes > _MAX_ANSWER_BYTES:
                 return
-            if answer is not None and not self._answers:
-                self.write(answer)
-            elif answer is not None:
-                self._answers.append(answer)
+            if report is not None and not self._answers:
+                self._answer(report)
+            elif report is not None:
+                self._answers.append(_Answer(start + end, report))
             elif ask is not None:
-                self._answers.append(None)
+                self._answers.append(_Answer(start + end, None))
                 if len(self._answers) == 1:
                     ask()
 
-    def tell_position(self, position: tuple[int, int] | None) -> None:
-        """Give the answers that wait for the cursor's position. None: it is not known."""
-        report = b"" if position is None else position_report(*position)
-        answers, self._answers = self._answers, []
-        if self.closed is None:
-            self.write(b"".join(report if answer is None else answer for answer in answers))
+    def tell_position(self, offset: int, position: tuple[int, int] | None) -> None:
+        """Give the answer about the cursor's position at an offset. None: it is not known.
+
+        Questions before this offset get no answer.
+        """
+        for each in self._answers:
+            if each.report is None and each.offset <= offset:
+                each.report = b""
+                if position is not None and each.offset == offset:
+                    each.report = position_report(*position)
+        while self._answers and (report := self._answers[0].report) is not None:
+            del self._answers[0]
+            if self.closed is None:
+                self._answer(report)
+
+    def _answer(self, report: bytes) -> None:
+        """Write an answer. It becomes a part of the line that is being typed."""
+        try:
+            now = self.modes()
+        except OSError:
+            return
+        self.line, self.in_line_mode = self.line_under(now), now.line_mode
+        if now.line_mode:
+            self.line = edit(self.line, received(report, now), now).line
+        self.write(report)
+
+    def line_under(self, now: Modes) -> Line:
+        """Return the line that is being typed, if these are the modes now."""
+        # Before line mode, the program could read what was typed, as it was.
+        return Line() if now.line_mode and not self.in_line_mode else self.line
+
+    def begin(self, content: bytes) -> None:
+        super().begin(content)
+        self.line = edit(self.line, received(content, NEW_MODES), NEW_MODES).line
+
+    def source(self) -> Source:
+        return Source(foreground_group(self.descriptor) or 0, (self.device,))
 
     def modes(self) -> Modes:
         """Return the modes that the program has set. Raises OSError once the terminal is gone."""

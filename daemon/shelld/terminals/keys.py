@@ -1,4 +1,4 @@
-"""Keys by the names that tmux gives them, as the bytes that xterm sends for them."""
+"""Turns keys, by the names that tmux gives them, into the bytes that xterm sends for them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class UnknownKey(ValueError):
 def key_bytes(name: str, *, application_cursor: bool = False) -> bytes:
     """Return what a terminal sends for a key, or for a character with modifiers.
 
-    ``C-c`` or ``^c``, ``M-x``, ``S-Up`` and combinations such as ``C-M-Left``. Raises `UnknownKey`.
+    Modifiers are written as in ``C-c`` or ``^c``, ``M-x``, ``S-Up``, and combined as in
+    ``C-M-Left``. Raises `UnknownKey`.
     """
     if len(name) == 2 and name[0] == "^":
         name = f"C-{name[1]}"
@@ -70,7 +71,7 @@ def key_bytes(name: str, *, application_cursor: bool = False) -> bytes:
     if sequence is not None:
         return sequence
     if "S" in modifiers:
-        # Characters are written as they are; a sequence with Shift is not a character.
+        # A shifted character is written as the character itself, without S-.
         raise UnknownKey(name)
     try:
         plain = _with_ctrl(key) if "C" in modifiers else _PLAIN.get(key) or _character(key)

@@ -1,7 +1,7 @@
 """Pseudo-terminals: opening one, its size, and its modes.
 
-The daemon has the master side, a command the slave side. The two share one set of modes (termios),
-so the daemon reads from its own side what the command has set.
+The daemon has the master side, and a command has the slave side. The two sides share one set of
+modes (termios), so the daemon can read on its own side which modes the command has set.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from shelld_protocol.errors import RpcError, resource_exhausted, unavailable
 
 # Lets the line editor of the kernel erase a whole character of UTF-8. `termios` has no name for it.
 _IUTF8: Final = 0o40000
+# Some versions of Python have no name for it.
+_IUCLC: Final = 0o1000
 # What the kernel answers if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC
 _NOT_HERE: Final = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO})
@@ -36,15 +38,52 @@ class Size(NamedTuple):
 class Modes(NamedTuple):
     """`line_mode`: the kernel collects a line before a program can read it.
 
-    `end_of_file`, `kill`: the characters that do this in line mode; b"" if none does.
-    `interrupts`: those that interrupt, quit or stop the program.
+    The keys have their names in termios(3), in lower case and without the V; b"" if a key is off.
+    `werase`, `lnext` and `eol2` are off without IEXTEN, `intr`, `quit` and `susp` without ISIG.
+    `flushes`: these three drop the line. The other modes change each byte that is typed.
     """
 
     echo: bool
     line_mode: bool
-    end_of_file: bytes
+    eof: bytes
+    eol: bytes
+    eol2: bytes
+    erase: bytes
+    werase: bytes
     kill: bytes
-    interrupts: frozenset[bytes]
+    lnext: bytes
+    intr: bytes
+    quit: bytes
+    susp: bytes
+    flushes: bool
+    istrip: bool
+    iuclc: bool
+    igncr: bool
+    icrnl: bool
+    inlcr: bool
+
+
+# Those of a terminal that nobody has changed.
+NEW_MODES: Final = Modes(
+    echo=True,
+    line_mode=True,
+    eof=b"\x04",
+    eol=b"",
+    eol2=b"",
+    erase=b"\x7f",
+    werase=b"\x17",
+    kill=b"\x15",
+    lnext=b"\x16",
+    intr=b"\x03",
+    quit=b"\x1c",
+    susp=b"\x1a",
+    flushes=True,
+    istrip=False,
+    iuclc=False,
+    igncr=False,
+    icrnl=True,
+    inlcr=False,
+)
 
 
 class Pty(NamedTuple):
@@ -86,7 +125,7 @@ def _refusal(error: OSError) -> RpcError | OSError:
 
 
 def resize(master: int, size: Size) -> None:
-    """Set the size. The kernel sends SIGWINCH to the terminal's foreground group if it differs."""
+    """Set the size. If it differs, the kernel sends SIGWINCH to the terminal's foreground group."""
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.cols, 0, 0))
 
 
@@ -96,21 +135,34 @@ def modes(master: int) -> Modes:
         attributes = termios.tcgetattr(master)
     except termios.error as error:
         raise OSError(*error.args) from error
-    local, characters = attributes[_LOCAL_MODES], attributes[_CHARACTERS]
+    flags, local, characters = attributes[0], attributes[_LOCAL_MODES], attributes[_CHARACTERS]
     disabled = os.fpathconf(master, "PC_VDISABLE")
 
-    def character(index: int) -> bytes:
+    def key(index: int, needed: int = 0) -> bytes:
         value = characters[index]
         assert isinstance(value, bytes)
-        return b"" if value[0] == disabled else value
+        return value if value[0] != disabled and local & needed == needed else b""
 
-    interrupts = (termios.VINTR, termios.VQUIT, termios.VSUSP) if local & termios.ISIG else ()
+    is_extended = bool(local & termios.IEXTEN)
     return Modes(
         echo=bool(local & termios.ECHO),
         line_mode=bool(local & termios.ICANON),
-        end_of_file=character(termios.VEOF),
-        kill=character(termios.VKILL),
-        interrupts=frozenset(character(index) for index in interrupts) - {b""},
+        eof=key(termios.VEOF),
+        eol=key(termios.VEOL),
+        eol2=key(termios.VEOL2, termios.IEXTEN),
+        erase=key(termios.VERASE),
+        werase=key(termios.VWERASE, termios.IEXTEN),
+        kill=key(termios.VKILL),
+        lnext=key(termios.VLNEXT, termios.IEXTEN),
+        intr=key(termios.VINTR, termios.ISIG),
+        quit=key(termios.VQUIT, termios.ISIG),
+        susp=key(termios.VSUSP, termios.ISIG),
+        flushes=not local & termios.NOFLSH,
+        istrip=bool(flags & termios.ISTRIP),
+        iuclc=bool(flags & _IUCLC) and is_extended,
+        igncr=bool(flags & termios.IGNCR),
+        icrnl=bool(flags & termios.ICRNL),
+        inlcr=bool(flags & termios.INLCR),
     )
 
 

@@ -1,47 +1,41 @@
-"""What is typed into a program: its lines, and what a shell may read in one of them.
+"""Finds the lines in what is typed into a program, and what a shell may read in such a line.
 
-A terminal cuts a line that is too long, and the guard judges a whole one. The program may edit its
-line in ways that cannot be seen from here, such as with the history of a shell. This follows the
-keys that the kernel's line editor knows, and shows the guard the text beside all other keys.
+The program may edit its line in ways that cannot be seen from here, such as with the history of a
+shell. This module shows the guard the text between all keys.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shelld_protocol.errors import invalid_params
-
-# The kernel's line editor (N_TTY) drops what does not fit, without notice.
-MAX_LINE_BYTES: Final = 4_095
 # How much of an unfinished line is remembered: more than the guard follows.
 MAX_REST_BYTES: Final = 64 * 1024 + 1
 
-# Ctrl-D and Ctrl-O (operate-and-get-next of GNU readline) pass on a line that has no end.
+# Ctrl-D and Ctrl-O (operate-and-get-next of GNU readline) pass on a line before its end.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]")
 _ERASING: Final = re.compile(rb"([\x08\x7f\x17])")
 _CTRL_W: Final = b"\x17"
 _BLANKS: Final = b" \t"
-# Escape sequences, Escape with the character after it, and the control characters but tabs.
+# Escape sequences, Escape with the character after it, and all control characters except tabs.
 _KEY: Final = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x00-\x08\x0a-\x1f\x7f]", re.DOTALL
 )
-# With more of them, a line is read as if nothing had been erased.
+# With more erasures than this, a line is read as if nothing had been erased.
 _MAX_ERASURES: Final = 4_096
+_MAX_PARTS: Final = 100
 
 
 class Typed(NamedTuple):
     """`lines`: the lines that are complete now; None for an interrupt, which drops the line before
     it and all that a shell has collected. `rest`: the beginning of the next line.
 
-    `longest`: the most bytes that any line had at any moment, if nothing was erased.
-    `is_passed_on`: the program may read the rest before its end.
+    `is_passed_on`: the program may read the rest before the line ends.
     """
 
     lines: list[bytes | None]
     rest: bytes
-    longest: int
     is_passed_on: bool
 
     @property
@@ -50,49 +44,41 @@ class Typed(NamedTuple):
         return [*self.lines, self.rest] if self.rest and self.is_passed_on else self.lines
 
 
-def typed(
-    before: bytes, data: bytes, *, kill: bytes = b"", interrupts: Iterable[bytes] = ()
-) -> Typed:
-    """Return what comes of `data`, typed after `before`.
+def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = b"") -> Typed:
+    """Return the result of typing `data` after `before`.
 
-    `kill`: the key that drops the line. `interrupts`: those that also interrupt the program.
+    `interrupt`: a key that makes the program drop the line, unless the key `lnext` quotes it.
     """
-    dropping = frozenset(interrupts)
-    ends = rb"(\r\n?|\n|[%s])" % re.escape(b"".join(dropping) or b"\n")
+    end = rb"\r\n?|\n"
+    if interrupt:
+        end += rb"|(?<![\x16%s])%s" % (re.escape(lnext), re.escape(interrupt))
     lines: list[bytes | None] = []
-    longest = 0
-    # An end of a line follows each but the last.
-    *complete, last = re.split(ends, before + data)
-    for line, end in zip(complete[::2], complete[1::2], strict=True):
-        longest = max(longest, *map(len, _parts(line, kill)))
-        lines.append(None if end in dropping else _parts(line, kill)[-1])
-    parts = _parts(last, kill)
-    longest = max(longest, *map(len, parts))
-    return Typed(lines, parts[-1], longest, bool(_PASSING_ON.search(data)))
-
-
-def _parts(line: bytes, kill: bytes) -> list[bytes]:
-    return line.split(kill) if kill else [line]
-
-
-def check_length(given: Typed, parameter: str) -> None:
-    """Refuse a line that a terminal would cut. Raises `RpcError` (invalid_params)."""
-    if given.longest > MAX_LINE_BYTES:
-        sentence = f"Invalid value for {parameter}: a terminal takes {MAX_LINE_BYTES} bytes a line"
-        raise invalid_params(sentence, parameter)
+    whole, start = before + data, 0
+    # An interrupt in `before` had no effect.
+    for match in re.compile(end).finditer(whole, len(before)):
+        lines.append(None if match[0] == interrupt else whole[start : match.start()])
+        start = match.end()
+    return Typed(lines, whole[start:][-MAX_REST_BYTES:], bool(_PASSING_ON.search(data)))
 
 
 def readings(line: bytes) -> Iterator[str]:
     """Yield the texts that a shell may read in a line, the likeliest first.
 
-    That is the line without its keys, and each part between two keys: a key may have dropped what
-    stands before it. The first one may be empty; no other is.
+    These are the line without what its keys erase, the line without its keys, and each part between
+    two keys: a key may have dropped the text before it, or may have done nothing. Many parts are
+    one reading: a command of several lines. Only the first reading may be empty.
     """
     kept = _without_erased(line)
-    yield _KEY.sub(b"", kept).decode("utf-8", "replace")
-    parts = _KEY.split(kept)
-    if len(parts) > 1:
-        yield from (part.decode("utf-8", "replace") for part in parts if part.strip())
+    texts = [_KEY.sub(b"", kept)]
+    for whole in dict.fromkeys((kept, line)):
+        parts = [part for part in _KEY.split(whole) if part.strip()]
+        texts += [
+            _KEY.sub(b"", whole),
+            *(parts if len(parts) <= _MAX_PARTS else [b"\n".join(parts)]),
+        ]
+    first, *others = dict.fromkeys(texts)
+    yield first.decode("utf-8", "replace")
+    yield from (text.decode("utf-8", "replace") for text in others if text.strip())
 
 
 def _without_erased(line: bytes) -> bytes:

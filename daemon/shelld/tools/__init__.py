@@ -5,6 +5,7 @@ from shelld.tools.base import BaseTool
 from shelld.tools.bash import BashTool
 from shelld.tools.bash_output import BashOutputTool
 from shelld.tools.executor import ToolExecution, ToolExecutor
+from shelld.tools.interactive import BashInputTool, BashScreenTool, InteractiveBashTool
 from shelld.tools.kill_shell import KillShellTool
 from shelld.tools.registry import ToolRegistry
 from shelld_protocol.tools import (
@@ -17,9 +18,12 @@ from shelld_protocol.tools import (
 
 __all__ = [
     "BaseTool",
+    "BashInputTool",
     "BashOutputTool",
+    "BashScreenTool",
     "BashTool",
     "ExecutionContext",
+    "InteractiveBashTool",
     "KillShellTool",
     "ToolCategory",
     "ToolError",
@@ -32,9 +36,17 @@ __all__ = [
 ]
 
 
-def register_execution_tools(registry: ToolRegistry, daemon: Daemon | None = None) -> None:
+def register_execution_tools(
+    registry: ToolRegistry, daemon: Daemon | None = None, *, interactive: bool = False
+) -> None:
     """Register `Bash`, `BashOutput` and `KillShell`, for a daemon or for this program itself.
 
-    Raises `ToolError` if one of their names is taken.
+    If `interactive`, `Bash` can give a command a terminal, and `BashInput` and `BashScreen` are
+    registered too. Raises `ToolError` if one of their names is taken.
     """
-    registry.register_many([BashTool(daemon), BashOutputTool(daemon), KillShellTool(daemon)])
+    tools: list[BaseTool] = [BashOutputTool(daemon), KillShellTool(daemon)]
+    if interactive:
+        tools = [InteractiveBashTool(daemon), *tools, BashInputTool(daemon), BashScreenTool(daemon)]
+    else:
+        tools.insert(0, BashTool(daemon))
+    registry.register_many(tools)

@@ -17,6 +17,8 @@ _PROBLEMS_WITH_CWD: Final = {
     "EACCES": "permission denied",
 }
 
+_WITHOUT_TERMINAL: Final = "It was started without a terminal: start it again with tty=true"
+
 
 def with_advice(error: RpcError, request: RequestContext, params: dict[str, Any]) -> str:
     """Return the sentence of an error, followed by a line of advice if there is one."""
@@ -31,6 +33,10 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
         ids = [shell.id for shell in request.daemon.manager.list_shells()]
         # Newest first: models mean the newest shells.
         return f"Shells: {listed(reversed(ids))}" if ids else "There are no shells"
+    if error.kind is ErrorKind.STDIN_CLOSED and error.data.get("reason") == "not_open":
+        return _WITHOUT_TERMINAL
+    if error.kind is ErrorKind.NOT_POSSIBLE and error.data.get("what") == "tty":
+        return _WITHOUT_TERMINAL
     cwd = params.get("cwd")
     if error.kind is ErrorKind.SPAWN_FAILED and "working directory" in error.message and cwd:
         problem = _PROBLEMS_WITH_CWD.get(error.data["errno"], "it cannot be used")

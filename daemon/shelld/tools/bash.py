@@ -16,11 +16,17 @@ from shelld.methods.bash import dry_run, run_for_answer
 from shelld.methods.bash_output import wait_and_read
 from shelld.methods.context import RequestContext
 from shelld.process.options import DEFAULT_TIMEOUT_MS
-from shelld.sessions.text import join_streams, shown
+from shelld.sessions.text import shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.tools.execution import ExecutionTool
-from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, with_lines
+from shelld.tools.text import (
+    NO_OUTPUT,
+    dropped_notice,
+    excerpt_readers,
+    output_of,
+    with_lines,
+)
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 from shelld_protocol.structs import DEFAULT_SESSION, MAX_TIMEOUT_MS, EndReason, Unkept
 from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
@@ -38,6 +44,10 @@ _REASONS: Final[Mapping[EndReason, str]] = {
 }
 
 _HINT: Final = "BashOutput reads what it writes, KillShell ends it"
+_TERMINAL_HINT: Final = (
+    "BashOutput reads what it writes, BashInput types into it, BashScreen shows its screen, "
+    "KillShell ends it"
+)
 _MORE_TIME: Final = (
     '[For more time: a longer timeout, run_in_background=true, or on_timeout="background"]'
 )
@@ -58,6 +68,8 @@ class BashTool(ExecutionTool):
     MAX_TIMEOUT_MS: ClassVar[int] = MAX_TIMEOUT_MS
     MAX_OUTPUT_SIZE: ClassVar[int] = MAX_OUTPUT_SIZE
     DANGEROUS_PATTERNS: ClassVar[list[str]] = list(DANGEROUS_PATTERNS)
+    # What the description says about programs that ask.
+    PROMPTS: ClassVar[str] = "Nobody can answer a prompt: use flags such as -y, or stdin."
 
     aliases = ("bash",)
     annotations: ClassVar[Mapping[str, Any]] = {
@@ -97,7 +109,7 @@ sets are there for the next. cwd is for one command.
 all that it started; with on_timeout="background" it goes on instead.
 - For servers, watchers and anything long: run_in_background=true returns a bash_id at once. Read \
 with BashOutput, end with KillShell. Neither append & nor sleep to wait for something.
-- Nobody can answer a prompt: use flags such as -y, or stdin.
+- {self.PROMPTS}
 - Of more than {self.MAX_OUTPUT_SIZE} characters the middle is left out; the result says how to \
 read it. Prefer commands that print little."""
 
@@ -172,6 +184,10 @@ def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParam
     return BashParams(**params, session=session, cwd=cwd)
 
 
+def _hint(shell: Shell) -> str:
+    return _TERMINAL_HINT if shell.has_terminal else _HINT
+
+
 def _moved(shell: Shell, session_cwd: str | None) -> list[str]:
     """Return a line if the session's directory was deleted and the command ran elsewhere."""
     if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
@@ -181,7 +197,7 @@ def _moved(shell: Shell, session_cwd: str | None) -> list[str]:
 
 
 def _started(shell: Shell, params: BashParams, lines: list[str]) -> ToolResult:
-    text = with_lines(f"Started background shell {shell.id}\n{_HINT}.", lines)
+    text = with_lines(f"Started background shell {shell.id}\n{_hint(shell)}.", lines)
     return ToolResult.ok(text, **_metadata(shell, params), pid=shell.pid)
 
 
@@ -191,7 +207,7 @@ async def _ended(
     """Return the result of a command that has ended or moved to the background."""
     readers = excerpt_readers(shell, limit)
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
-    output = join_streams(reads["stdout"].text, reads["stderr"].text)
+    output = output_of(shell, reads["stdout"].text, reads["stderr"].text)
     lines = dropped_notice(reads)
     if shell.leftover:
         count = len(shell.leftover)
@@ -200,7 +216,7 @@ async def _ended(
     if shell.status is ShellStatus.TIMEOUT:
         lines.append(_MORE_TIME)
     elif not shell.has_ended:
-        lines.append(f"[{_HINT}]")
+        lines.append(f"[{_hint(shell)}]")
     text = with_lines(output, lines)
     metadata = {
         **_metadata(shell, params),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -11,10 +10,16 @@ from msgspec import to_builtins
 from shelld.methods.bash_output import bash_output, result_of, wait_and_read
 from shelld.methods.context import RequestContext
 from shelld.output.excerpt import count_lines, last_lines
-from shelld.sessions.text import join_streams
+from shelld.shells.shell import Shell
 from shelld.tools.bash import MAX_OUTPUT_SIZE
-from shelld.tools.execution import ExecutionTool
-from shelld.tools.text import cut_in_the_middle, dropped_notice, excerpt_readers, with_lines
+from shelld.tools.execution import ShellTool
+from shelld.tools.text import (
+    cut_in_the_middle,
+    dropped_notice,
+    excerpt_readers,
+    output_of,
+    with_lines,
+)
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
 from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS
 from shelld_protocol.tools import ExecutionContext, ToolResult
@@ -34,7 +39,7 @@ when the shell ends. Use it instead of sleeping or asking again and again.
 - stdout_offset or stderr_offset reads again from there, up to {MAX_OUTPUT_SIZE} bytes."""
 
 
-class BashOutputTool(ExecutionTool):
+class BashOutputTool(ShellTool):
     """Reads without an offset take all new output; if it is long, they show its head and tail."""
 
     aliases = ("bash_output",)
@@ -58,17 +63,8 @@ class BashOutputTool(ExecutionTool):
         return "BashOutput"
 
     @property
-    def param_aliases(self) -> Mapping[str, str]:
-        # The name that KillShell uses.
-        return {"shell_id": "bash_id"}
-
-    @property
     def description(self) -> str:
         return _DESCRIPTION
-
-    def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The wait is limited by the context, and reading takes no time.
-        return math.inf
 
     async def _run(
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
@@ -77,26 +73,28 @@ class BashOutputTool(ExecutionTool):
         # In this order, because a large timeout can be infinite in milliseconds.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
+        shell = request.shell = request.daemon.manager.get(read_params.bash_id)
         offsets = (read_params.stdout_offset, read_params.stderr_offset)
         streams = sum(offset is not None for offset in offsets)
         if streams:
-            return await _page(request, read_params, max(1, limit // streams))
+            return await _page(request, shell, read_params, max(1, limit // streams))
         if read_params.filter is not None:
-            return await _lines(request, read_params, limit)
-        return await _news(request, read_params, limit)
+            return await _lines(request, shell, read_params, limit)
+        return await _news(request, shell, read_params, limit)
 
 
-async def _news(request: RequestContext, read_params: BashOutputParams, limit: int) -> ToolResult:
-    shell = request.shell = request.daemon.manager.get(read_params.bash_id)
+async def _news(
+    request: RequestContext, shell: Shell, read_params: BashOutputParams, limit: int
+) -> ToolResult:
     readers = excerpt_readers(shell, limit)
     with request.daemon.manager.reading(shell):
         reads = await wait_and_read(shell, read_params, readers)
     is_cut = any(reader.is_cut for reader in readers.values())
-    return _result(result_of(shell, reads), dropped_notice(reads), is_cut=is_cut)
+    return output_result(shell, result_of(shell, reads), dropped_notice(reads), is_cut=is_cut)
 
 
 async def _page(
-    request: RequestContext, read_params: BashOutputParams, max_bytes: int
+    request: RequestContext, shell: Shell, read_params: BashOutputParams, max_bytes: int
 ) -> ToolResult:
     """Return one page of output from an offset."""
     read_params.max_bytes = max_bytes
@@ -110,11 +108,13 @@ async def _page(
         for name, offset, page in pages
         if result.more and offset is not None and page.end > page.start
     ]
-    nothing = await _without_match(request, read_params, result, max_bytes)
-    return _result(result, lines, is_cut=result.more, nothing=nothing)
+    nothing = await _without_match(shell, read_params, result, max_bytes)
+    return output_result(shell, result, lines, is_cut=result.more, nothing=nothing)
 
 
-async def _lines(request: RequestContext, read_params: BashOutputParams, limit: int) -> ToolResult:
+async def _lines(
+    request: RequestContext, shell: Shell, read_params: BashOutputParams, limit: int
+) -> ToolResult:
     read_params.max_bytes = MAX_READ_BYTES
     result = await bash_output(request, read_params)
     lines = ["[There is more to search: call again]"] if result.more else []
@@ -129,19 +129,18 @@ async def _lines(request: RequestContext, read_params: BashOutputParams, limit: 
         notice = f"[Output truncated: narrow the filter, or read from {name}_offset={start}]"
         is_cut = is_cut or len(text) > room
         setattr(result, name, cut_in_the_middle(text, room, notice))
-    nothing = await _without_match(request, read_params, result, half)
-    return _result(result, lines, is_cut=is_cut, nothing=nothing)
+    nothing = await _without_match(shell, read_params, result, half)
+    return output_result(shell, result, lines, is_cut=is_cut, nothing=nothing)
 
 
 async def _without_match(
-    request: RequestContext, read_params: BashOutputParams, result: BashOutputResult, limit: int
+    shell: Shell, read_params: BashOutputParams, result: BashOutputResult, limit: int
 ) -> str:
     """If no line matched, return the number of lines, and the last ones if the shell has ended.
 
     `limit` is in characters of each stream.
     """
-    shell = request.shell
-    if read_params.filter is None or result.stdout or result.stderr or shell is None:
+    if read_params.filter is None or result.stdout or result.stderr:
         return NO_NEW_OUTPUT
     skipped = {
         name: (stream.store, read)
@@ -165,16 +164,21 @@ async def _without_match(
         name: last_lines(store, read.start, read.end, min(limit, MAX_LAST_CHARACTERS))
         for name, (store, read) in skipped.items()
     }
-    return (
-        f"{text}\n[The last lines]\n{join_streams(last.get('stdout', ''), last.get('stderr', ''))}"
-    )
+    shown = output_of(shell, last.get("stdout", ""), last.get("stderr", ""))
+    return f"{text}\n[The last lines]\n{shown}"
 
 
-def _result(
-    result: BashOutputResult, lines: list[str], *, is_cut: bool, nothing: str = NO_NEW_OUTPUT
+def output_result(
+    shell: Shell,
+    result: BashOutputResult,
+    lines: list[str],
+    *,
+    is_cut: bool,
+    nothing: str = NO_NEW_OUTPUT,
 ) -> ToolResult:
-    output = join_streams(result.stdout, result.stderr) or nothing
-    text = with_lines(output, [*lines, _status_line(result)])
+    """Return what a model sees of a read. `lines` are about it."""
+    output = output_of(shell, result.stdout, result.stderr) or nothing
+    text = with_lines(output, [*lines, status_line(result)])
     metadata: dict[str, Any] = {
         "bash_id": result.bash_id,
         "command": result.command,
@@ -194,7 +198,8 @@ def _result(
     return ToolResult.ok(text, **metadata)
 
 
-def _status_line(result: BashOutputResult) -> str:
+def status_line(result: BashOutputResult) -> str:
+    """Return the line about a shell below its output."""
     status: str = result.status
     if result.exit_code is not None:
         status += f", exit code {result.exit_code}"

@@ -8,6 +8,7 @@ other program, it uses ``ShellManager()``.
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
@@ -137,3 +138,16 @@ class ExecutionTool(BaseTool):
             return await body(request, context, params)
         except RpcError as error:
             return ToolResult.fail(with_advice(error, request, given), **error.data)
+
+
+class ShellTool(ExecutionTool):
+    """A tool for a shell that exists, which waits no longer than its `wait` and the context say."""
+
+    @property
+    def param_aliases(self) -> Mapping[str, str]:
+        # The name that KillShell uses.
+        return {"shell_id": "bash_id"}
+
+    def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
+        # The tool limits its wait by the context, and the rest takes no time.
+        return math.inf

@@ -7,6 +7,10 @@ registered.
 
 from __future__ import annotations
 
+# Before `importlib.metadata`, which imports a submodule of it. Another thread may import the
+# package itself for the guard at the same moment, and Python would refuse one of the two imports
+# to prevent a deadlock.
+import importlib.resources  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import logging
 import threading
 from collections.abc import Iterable

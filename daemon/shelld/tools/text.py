@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from shelld.output.excerpt import ExcerptReader, Notice
 from shelld.output.reader import Read
+from shelld.sessions.text import join_streams
 from shelld.shells.shell import Shell
 
 NO_OUTPUT = "(no output)"
+
+
+def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
+    """Return both streams as one text, without what only a terminal adds to the ends of lines."""
+    text = join_streams(stdout, stderr)
+    return text.replace("\r\n", "\n") if shell.has_terminal else text
 
 
 def excerpt_readers(shell: Shell, limit: int) -> dict[str, ExcerptReader]:

@@ -51,7 +51,7 @@ class Unshowable(Reverse):
 
 @dataclasses.dataclass
 class Unhashable(Reverse):
-    """A tool whose result has values of subclasses, such as those of NumPy."""
+    """A tool whose result contains instances of subclasses of built-in types, as NumPy's are."""
 
     class Text(str):
         __slots__ = ()
@@ -88,8 +88,8 @@ def cancel_own_task() -> None:
 
 
 class Ending(Reverse):
-    """A tool that raises an exception that ends programs, cancels its own task, or returns an
-    invalid result.
+    """A tool that cancels its own task, returns an invalid result, or raises an exception that
+    ends programs.
     """
 
     @property
@@ -138,7 +138,7 @@ tasks: list[asyncio.Task[Any]] = []
 
 
 class Staying(Reverse):
-    """A tool that does not end when cancelled, or leaves behind a task or thread that does not."""
+    """A tool that ignores cancellation, or leaves behind a task or thread that keeps running."""
 
     @property
     def name(self) -> str:

@@ -1,0 +1,170 @@
+"""What the kernel's line editor (N_TTY) makes of what is typed into a terminal.
+
+Pure. Follows the keys and the modes that the program has set. What a program reads while the
+terminal collects lines is exactly this, up to the 4,095 bytes of a line that the kernel keeps.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final, NamedTuple
+
+from shelld.terminals.pty import Modes
+from shelld_protocol.errors import invalid_params
+
+# The kernel drops what does not fit, without notice.
+MAX_LINE_BYTES: Final = 4_095
+_RETURN: Final = 0x0D
+_NEWLINE: Final = 0x0A
+# How much of a line that was passed on is remembered: more than the guard follows.
+MAX_PASSED: Final = 64 * 1024 + 1
+# A byte of a character after its first one, in UTF-8.
+_CONTINUATION: Final = range(0x80, 0xC0)
+# The signs of multiplication and division in Latin-1.
+_SIGNS: Final = frozenset((0xD7, 0xF7))
+
+
+class Line(NamedTuple):
+    """What was typed since the last line end.
+
+    `passed`: what the program can read already. `text`: what can still be edited. `is_quoting`: the
+    next key is an ordinary character.
+    """
+
+    passed: bytes = b""
+    text: bytes = b""
+    is_quoting: bool = False
+
+
+class Edited(NamedTuple):
+    """`texts`: the lines that are complete now, or ended by the end of the input, without their
+    ends. `longest`: the most bytes that `Line.text` had at any moment.
+    """
+
+    line: Line
+    texts: list[bytes]
+    longest: int
+
+
+def received(data: bytes, modes: Modes, *, is_quoting: bool = False) -> bytes:
+    """Return typed bytes after the input modes have changed or dropped them.
+
+    They leave a quoted return or newline alone. `is_quoting`: the first byte is quoted.
+    """
+    table, dropped = _translation(modes.istrip, modes.iuclc, modes.igncr, modes.icrnl, modes.inlcr)
+    if not (modes.line_mode and modes.lnext):
+        return data.translate(table, dropped)
+    plain, _ = _translation(modes.istrip, modes.iuclc, False, False, False)
+    first, rest = (data[:1], data[1:]) if is_quoting else (b"", data)
+    parts = re.split(rb"(%s.)" % re.escape(modes.lnext), rest, flags=re.DOTALL)
+    # Every other part is a key that quotes, and what it quotes.
+    parts[::2] = [part.translate(table, dropped) for part in parts[::2]]
+    parts[1::2] = [part.translate(plain) for part in parts[1::2]]
+    return first.translate(plain) + b"".join(parts)
+
+
+@cache
+def _translation(
+    istrip: bool, iuclc: bool, igncr: bool, icrnl: bool, inlcr: bool
+) -> tuple[bytes, bytes]:
+    table, dropped = bytearray(range(256)), bytearray()
+    for byte in range(256):
+        now = byte & 0x7F if istrip else byte
+        now = bytes([now]).lower()[0] if iuclc else now
+        if now == _RETURN and igncr:
+            dropped.append(byte)
+        elif now == _RETURN and icrnl:
+            now = _NEWLINE
+        elif now == _NEWLINE and inlcr:
+            now = _RETURN
+        table[byte] = now
+    return bytes(table), bytes(dropped)
+
+
+def edit(line: Line, data: bytes, modes: Modes) -> Edited:
+    """Return the result of typing `data`, as `received` returns it, after `line`.
+
+    Outside of line mode, a program edits its line itself; most do it with the same keys. Then a
+    carriage return ends a line, too, and only the interrupt drops one.
+    """
+    ends = {b"\n"} if modes.line_mode else {b"\n", b"\r"}
+    drops = {modes.kill}
+    if modes.flushes or not modes.line_mode:
+        drops.add(modes.intr)
+    if modes.flushes and modes.line_mode:
+        drops |= {modes.quit, modes.susp}
+    passing = {modes.eof, modes.eol, modes.eol2}
+    keys = {*ends, *drops, *passing, modes.erase, modes.werase, modes.lnext} - {b""}
+    passed, text = bytearray(line.passed), bytearray(line.text)
+    is_quoting = line.is_quoting
+    texts: list[bytes] = []
+    longest = len(text)
+    for part in filter(None, _splitter(frozenset(keys)).split(data)):
+        if is_quoting or part not in keys:
+            is_quoting = False
+            text += part
+        elif part == modes.lnext:
+            is_quoting = True
+        elif part in drops:
+            text.clear()
+        elif part == modes.erase:
+            _erase(text)
+        elif part == modes.werase:
+            _erase_word(text)
+        elif part in passing and text:
+            passed += text if part == modes.eof else text + part
+            text.clear()
+        else:
+            # The end of a line, or of the input.
+            texts.append(bytes(passed + text))
+            passed.clear()
+            text.clear()
+        longest = max(longest, len(text))
+    return Edited(Line(bytes(passed[-MAX_PASSED:]), bytes(text), is_quoting), texts, longest)
+
+
+def check_length(edited: Edited, parameter: str) -> None:
+    """Refuse a line that a terminal would cut. Raises `RpcError` (invalid_params)."""
+    if edited.longest > MAX_LINE_BYTES:
+        sentence = f"Invalid value for {parameter}: a terminal takes {MAX_LINE_BYTES} bytes a line"
+        raise invalid_params(sentence, parameter)
+
+
+@cache
+def _splitter(keys: frozenset[bytes]) -> re.Pattern[bytes]:
+    return re.compile(rb"([%s])" % b"".join(re.escape(key) for key in sorted(keys)))
+
+
+def _erase(text: bytearray) -> None:
+    """Erase a character, unless only a part of one is there."""
+    start = _last(text)
+    if start is not None:
+        del text[start:]
+
+
+def _erase_word(text: bytearray) -> None:
+    """Erase a word of letters, digits and underscores, and what follows it."""
+    was_in_word = False
+    while (start := _last(text)) is not None:
+        is_in_word = _is_in_word(text[start])
+        if was_in_word and not is_in_word:
+            return
+        was_in_word = is_in_word
+        del text[start:]
+
+
+def _last(text: bytearray) -> int | None:
+    """Return where the last character begins; None if there is no whole one."""
+    for start in range(len(text) - 1, -1, -1):
+        if text[start] not in _CONTINUATION:
+            return start
+    return None
+
+
+def _is_in_word(byte: int) -> bool:
+    """Whether the kernel takes a character that begins with this byte for a part of a word.
+
+    It reads the byte as Latin-1.
+    """
+    return bytes([byte]).isalnum() or byte == 0x5F or (byte >= 0xC0 and byte not in _SIGNS)

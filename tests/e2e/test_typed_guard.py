@@ -1,0 +1,287 @@
+"""The guard judges what is typed into a shell.
+
+The rules block a program that does not exist, so a line that gets through does no harm.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+
+from support import Json, RawDaemon, raw_daemon, wait_for
+from typing_session import Session
+
+RULES = """
+[[block]]
+name = "no"
+program = "forbidden"
+reason = "a test forbids it"
+"""
+
+BASH = "PS1='ready> ' PS2='more> ' bash --norc --noprofile -i"
+# It leaves the editing of a line to the terminal.
+DASH = "PS1='ready> ' dash -i"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawDaemon]:
+    rules = tmp_path_factory.mktemp("guard") / "rules.toml"
+    rules.write_text(RULES)
+    with raw_daemon("--guard-rules", str(rules)) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def typing(guarded: RawDaemon) -> Session:
+    return at_prompt(guarded, BASH)
+
+
+def at_prompt(daemon: RawDaemon, command: str) -> Session:
+    typing = Session(daemon, command)
+    typing.until("ready> ")
+    return typing
+
+
+def text(*texts: str) -> list[Json]:
+    return [{"text": each} for each in texts]
+
+
+def keys(*names: str) -> Json:
+    return {"keys": list(names)}
+
+
+def assert_refused(typing: Session, writes: list[Json]) -> None:
+    """Check that the last write is refused, and only that."""
+    for write in writes[:-1]:
+        typing.write(**write)
+    error = typing.refused(**writes[-1])
+    assert (error["code"], error["data"]["kind"]) == (1002, "blocked"), error
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["forbidden\n"],
+        ["forb", "idd", "en\r"],
+        ["ls; sudo forbidden\n"],
+        ["echo harmless\nforbidden\n"],
+        ["forb\\\n", "idden\n"],
+        ["for x in forbidden; do\n", "$x now\n"],
+        ["lx\x7fs; forbidden\n"],
+        ["\x1b[200~forbidden\x1b[201~\n"],
+    ],
+)
+def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[str]) -> None:
+    assert_refused(typing, text(*lines))
+    typing.output = ""
+
+    def prompts_again() -> bool:
+        # While bash prepares its prompt, it drops an interrupt, or a key that follows one.
+        typing.write(keys=["C-c"], wait=200)
+        typing.write("echo still $((40 + 2))\n", wait=200)
+        return "still 42\r\n" in typing.output
+
+    wait_for(prompts_again, "the shell's answer")
+    assert "harmless\r\n" not in typing.output
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [*text("cat <<X\n"), keys("C-c"), *text("forbidden\n")],
+        text("echo ) <<X\n", "forbidden\n"),
+        text("echo ) <<X\n", "forb\\\n", "idden\n"),
+        [*text("forb\\\n"), keys("C-u"), *text("idden\n")],
+        [*text("ls"), keys("C-w"), *text("forbidden\n")],
+        [*text("ls"), keys("C-a", "C-k"), *text("forbidden\n")],
+        [keys("Right"), *text("forbidden\n")],
+        text("\x1bOC", "forbidden\n"),
+        [*text("forbidden"), keys("Enter")],
+        [*text("forbidden"), keys("C-o")],
+        [*text("forb"), {"base64": base64.b64encode(b"idden\n").decode()}],
+        # Bash keeps its line, or a part of it.
+        [*text("forbidden"), keys("C-a", "C-u", "Enter")],
+        [*text("forbidden"), keys("C-z"), keys("Enter")],
+        [*text("forbidden"), keys("C-\\"), keys("Enter")],
+        [*text("forbidden"), keys("C-v", "C-c"), keys("Enter")],
+        [*text("x\x01" * 1_000 + "forbidden\n")],
+        # Keys that erase nothing where they are typed.
+        [*text("forbidden"), keys("C-a", "C-w", "Enter")],
+        [*text("forbidden"), keys("C-a", *["BSpace"] * 10, "Enter")],
+        [*text("forbidden;"), keys("C-v", "C-w", "Enter")],
+    ],
+)
+def test_keys_do_not_hide_a_forbidden_line(typing: Session, writes: list[Json]) -> None:
+    assert_refused(typing, writes)
+
+
+def test_shell_that_ignores_interrupts_keeps_its_line(guarded: RawDaemon) -> None:
+    typing = at_prompt(guarded, BASH)
+    typing.write("trap '' INT\n")
+    typing.until("INT\r\n")
+    typing.until("ready> ")
+    assert_refused(typing, [*text("forbidden"), keys("C-c"), keys("Enter")])
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        text("forbidden \x16\x15\n"),
+        text("forbidden \x16\x03\n"),
+        text("forbiddem\x7fn\n"),
+        text("echo-\x17\x17forbidden\n"),
+        [*text("forbidden"), keys("C-d", "C-d")],
+    ],
+)
+def test_line_that_the_terminal_edits_is_judged(guarded: RawDaemon, writes: list[Json]) -> None:
+    assert_refused(at_prompt(guarded, DASH), writes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "writes"),
+    [
+        ("noflsh", [*text("forbidden"), keys("C-\\"), keys("Enter")]),
+        ("noflsh", [*text("forbidden"), keys("C-c"), keys("Enter")]),
+        ("erase Q", text("echoQQQQforbidden\n")),
+        ("werase Q", text("echo Qforbidden\n")),
+        ("kill Q", text("echoQforbidden\n")),
+        ("eof ^A", [*text("forbidden"), keys("C-a"), keys("C-a")]),
+        ("iuclc", text("FORBIDDEN\n")),
+        ("igncr", text("forb\ridden\n")),
+        (
+            "istrip -iutf8",
+            [{"base64": base64.b64encode(bytes(c | 128 for c in b"forbidden") + b"\n").decode()}],
+        ),
+    ],
+)
+def test_settings_of_the_terminal_do_not_hide_a_line(
+    guarded: RawDaemon, mode: str, writes: list[Json]
+) -> None:
+    assert_refused(at_prompt(guarded, f"stty {mode}; {DASH}"), writes)
+
+
+@pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
+@pytest.mark.parametrize("command", ["bash --norc --noediting", "exec sh"])
+@pytest.mark.parametrize("first", ["written", "given"])
+def test_end_of_file_ends_a_forbidden_line(
+    guarded: RawDaemon, command: str, params: Json, first: str
+) -> None:
+    if first == "given":
+        typing = Session(guarded, command, **params, stdin="forb")
+    else:
+        typing = Session(guarded, command, **params)
+        typing.write("forb")
+    assert typing.refused("idden", eof=True)["code"] == 1002
+    if params["tty"]:
+        assert typing.refused("idden", keys=["C-d"])["code"] == 1002
+
+
+def test_long_line_in_pieces_is_judged_as_a_whole(guarded: RawDaemon) -> None:
+    typing = Session(guarded, "bash", tty=False, open_stdin=True)
+    for _ in range(3):
+        typing.write("x" * 10_000)
+    assert typing.refused("; forbidden\n")["code"] == 1002
+
+
+def test_refusal_does_not_quote_a_secret(guarded: RawDaemon) -> None:
+    typing = at_prompt(guarded, f"stty -echo; {DASH}")
+    error = typing.refused("forbidden # swordfish\n", secret=True)
+    assert error["code"] == 1002
+    assert "swordfish" not in str(error)
+
+
+# -- who reads it -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "first"),
+    [
+        (f"sleep 300 & exec {BASH}", ""),
+        (f"exec > >(cat); exec {BASH}", ""),
+        (BASH, "exec 3> >(cat)\n"),
+        (BASH, "coproc cat\n"),
+        (BASH, "set +m; sleep 300 &\n"),
+    ],
+)
+def test_shell_with_background_processes_reads(
+    guarded: RawDaemon, command: str, first: str
+) -> None:
+    typing = Session(guarded, command.replace("PS1='", "env PS1='") if not first else command)
+    typing.until("ready> ")
+    if first:
+        typing.write(first)
+        typing.until("ready> ")
+    assert typing.refused("forbidden\n")["code"] == 1002
+
+
+@pytest.mark.parametrize(
+    "command", ["bash", "cat | bash", "timeout 300 bash; true", "setsid -w bash; true"]
+)
+def test_shell_on_a_pipe_is_guarded_too(guarded: RawDaemon, command: str) -> None:
+    typing = Session(guarded, command, tty=False, open_stdin=True)
+    if command != "cat | bash":
+        # Until it waits for input, another shell may be about to start it.
+        typing.write("echo ready; sleep 300 &\n")
+        typing.until("ready\n")
+    for line in ("forbidden\n", "forbidden;\x17\n", "forbidden #" + "\x7f" * 11 + "\n"):
+        assert typing.refused(line)["code"] == 1002
+    typing.write("echo fine\n")
+    typing.until("fine\n")
+
+
+def test_shell_in_another_session_reads(guarded: RawDaemon) -> None:
+    typing = at_prompt(guarded, f"env {DASH.replace('dash', 'setsid -w dash')}")
+    assert typing.refused("forbidden\n")["code"] == 1002
+
+
+def test_other_programs_on_a_terminal_get_any_line(guarded: RawDaemon, typing: Session) -> None:
+    typing.write("cat\n")
+    typing.until("cat\r\n")
+    assert_taken_by_cat(guarded, typing)
+
+
+@pytest.mark.parametrize("command", ["cat; true", "timeout 300 cat; true", "setsid -w cat; true"])
+def test_other_programs_on_a_pipe_get_any_line(guarded: RawDaemon, command: str) -> None:
+    assert_taken_by_cat(guarded, Session(guarded, command, tty=False, open_stdin=True))
+
+
+def assert_taken_by_cat(daemon: RawDaemon, typing: Session) -> None:
+    def is_written() -> bool:
+        # Until cat runs, a shell reads.
+        params = {"bash_id": typing.bash_id, "text": "forbidden\n"}
+        return "error" not in daemon.answer(daemon.request("write_stdin", params))
+
+    wait_for(is_written, "cat as the reader")
+    typing.until("forbidden")
+
+
+# -- a lot at once ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\n" * 500_000,
+        "echo\n" * 30_000,
+        "x='\n" + "y\n" * 5_000,
+        ("a" * 60 + "\x01") * 5_000 + "\n",
+    ],
+)
+def test_end_of_a_long_text_is_judged_too(guarded: RawDaemon, content: str) -> None:
+    typing = Session(guarded, "bash", tty=False, open_stdin=True)
+    assert typing.refused(content + "forbidden\n")["code"] == 1002
+
+
+def test_text_that_does_not_fit_is_refused_unread(guarded: RawDaemon) -> None:
+    typing = Session(guarded, "stty raw -echo; echo ready; sleep 300")
+    typing.until("ready")
+    too_much: list[Json] = [
+        {"text": "\n" * 5_000_000},
+        {"keys": ["a"] * 2_000_000},
+        {"base64": base64.b64encode(b"\n" * 5_000_000).decode()},
+    ]
+    for write in too_much:
+        error = typing.refused(**write)
+        assert (error["code"], error["data"]["limit"]) == (1005, "stdin")

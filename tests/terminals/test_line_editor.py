@@ -1,0 +1,107 @@
+"""What the kernel's line editor makes of typed bytes: tables, and a comparison with the kernel."""
+
+from __future__ import annotations
+
+import os
+import termios
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld.terminals.line_editor import Line, edit, received
+from shelld.terminals.pty import NEW_MODES, Size, modes, open_pty
+
+RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
+
+
+@pytest.mark.parametrize(
+    ("data", "texts", "text"),
+    [
+        (b"", [], b""),
+        (b"ls\npw", [b"ls"], b"pw"),
+        (b"lx\x7fs\n", [b"ls"], b""),
+        (b"\x7f\x7fa\n", [b"a"], b""),
+        ("x\u00e9\x7f\n".encode(), [b"x"], b""),
+        (b"one two-\x17\n", [b"one "], b""),
+        (b"rm -rf /\x15ls\n", [b"ls"], b""),
+        (b"rm\x03ls\n", [b"ls"], b""),
+        (b"rm\x1als\n", [b"ls"], b""),
+        # Quoted keys.
+        (b"a\x16\x15b\n", [b"a\x15b"], b""),
+        (b"a\x16\nb\n", [b"a\nb"], b""),
+        (b"a\x16\x16\x15b\n", [b"b"], b""),
+        # The end of input passes on the line, and then ends it.
+        (b"ls\x04", [], b""),
+        (b"l\x04s\n", [b"ls"], b""),
+        (b"ls\x04\x04", [b"ls"], b""),
+        (b"\x04", [b""], b""),
+    ],
+)
+def test_keys_edit_the_line(data: bytes, texts: list[bytes], text: bytes) -> None:
+    edited = edit(Line(), data, NEW_MODES)
+    assert (edited.texts, edited.line.text) == (texts, text)
+
+
+@pytest.mark.parametrize(
+    ("mode", "data", "expected"),
+    [
+        ({"icrnl": True}, b"a\r\n", b"a\n\n"),
+        ({"icrnl": False}, b"a\r\n", b"a\r\n"),
+        ({"igncr": True}, b"a\rb\n", b"ab\n"),
+        ({"inlcr": True}, b"a\r\n", b"a\n\r"),
+        ({"istrip": True}, bytes([0xE1, 0x8D]), b"a\n"),
+        ({"iuclc": True}, b"LS", b"ls"),
+    ],
+)
+def test_input_modes_change_bytes(mode: Any, data: bytes, expected: bytes) -> None:
+    assert received(data, NEW_MODES._replace(**mode)) == expected
+
+
+def test_longest_is_counted_before_erasures() -> None:
+    assert edit(Line(text=b"ab"), b"cd\x15e", NEW_MODES).longest == 4
+
+
+def test_program_that_reads_keys_ends_lines_at_returns() -> None:
+    assert edit(Line(), b"a\x1cb\rc", RAW).texts == [b"a\x1cb"]
+    assert edit(Line(), b"a\x03b\r", RAW).texts == [b"b"]
+
+
+# Without the keys that send signals: they also drop earlier lines that nobody has read yet.
+KEYS = [b"a", b" ", b"b_", b"-", b"\n", b"\r", b"\x7f", b"\x15", b"\x17", b"\x16", b"\x04", b"\x80"]
+CHARACTERS = ["\u00e9".encode(), "\u05e9".encode()]
+
+
+@given(
+    st.lists(st.sampled_from(KEYS + CHARACTERS), max_size=20).map(b"".join),
+    st.sampled_from([termios.ICRNL, termios.ICRNL | termios.IGNCR, termios.INLCR | termios.ICRNL]),
+)
+def test_kernel_agrees(data: bytes, flags: int) -> None:
+    # The first character may be quoted, and then the last line is complete.
+    data += b"q\x15\x1dEND" + (b"\r" if flags & termios.INLCR else b"\n")
+    pty = open_pty(Size(24, 80))
+    try:
+        attributes = termios.tcgetattr(pty.slave)
+        attributes[0] = flags | 0o40000
+        # Without echo, so that nobody has to read it.
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(pty.slave, termios.TCSANOW, attributes)
+        os.write(pty.master, data)
+        now = modes(pty.master)
+        assert edit(Line(), received(data, now), now).texts == read_lines(pty.slave)
+    finally:
+        for descriptor in pty:
+            os.close(descriptor)
+
+
+def read_lines(descriptor: int) -> list[bytes]:
+    """Return the lines and ends of input that a program reads, up to the line with "END"."""
+    found, line = list[bytes](), b""
+    while not (found and b"\x1dEND" in found[-1]):
+        read = os.read(descriptor, 10_000)
+        line += read
+        if not read or line.endswith(b"\n"):
+            found.append(line.removesuffix(b"\n"))
+            line = b""
+    return found
