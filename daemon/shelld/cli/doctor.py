@@ -250,8 +250,9 @@ async def _spare_shells(patient: Patient) -> Diagnosis:
 
 
 async def _containment(patient: Patient) -> Diagnosis:
-    # A process in its own session, whose parent has ended.
-    result = await patient.run("(setsid sleep 300 & echo $!)")
+    # A process in its own session, whose parent has ended. Without these programs, the shell
+    # that looks for them would be found alive or not.
+    result = await patient.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
     try:
         pid = int(result.stdout)
         os.kill(pid, 0)
