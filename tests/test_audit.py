@@ -72,7 +72,9 @@ def test_a_log_that_cannot_be_rotated_grows(
     ]
 
 
-def test_directory_at_log_path_is_not_rotated(tmp_path: Path) -> None:
+def test_directory_at_log_path_is_not_rotated(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "log"
     log = AuditLog(path, 1)
     log.write(record("first"))
@@ -82,6 +84,10 @@ def test_directory_at_log_path_is_not_rotated(tmp_path: Path) -> None:
         log.write(record(command))
     assert path.is_dir()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["log", "moved"]
+    assert [line.getMessage() for line in caplog.records] == [
+        f"the audit log cannot be {verb} (errno {errno.EISDIR})"
+        for verb in ("opened again", "rotated")
+    ]
     path.rmdir()
     log.write(record("fourth"))
     log.close()

@@ -90,8 +90,8 @@ class AuditLog:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        # Warn once, not for each line.
-        self._cannot_write = self._cannot_rotate = False
+        # Warn once about each, not for each line: "written", "rotated", "opened again".
+        self._failing: set[str] = set()
         # Device and inode of the file, to notice a rotation by another daemon.
         self._identity = 0, 0
         self._descriptor = self._open()
@@ -118,12 +118,15 @@ class AuditLog:
                 if self._size and self._size + len(line) > self._max_bytes:
                     self._rotate()
             self._append(b"\n" + line if self._is_cut else line)
-            self._cannot_write = False
+            self._failing.discard("written")
         except (OSError, MemoryError) as error:
-            if not self._cannot_write:
-                number = error.errno if isinstance(error, OSError) else errno.ENOMEM
-                logger.warning("the audit log cannot be written (errno %s)", number)
-            self._cannot_write = True
+            self._warn("written", error)
+
+    def _warn(self, verb: str, error: OSError | MemoryError) -> None:
+        if verb not in self._failing:
+            number = error.errno if isinstance(error, OSError) else errno.ENOMEM
+            logger.warning("the audit log cannot be %s (errno %s)", verb, number)
+        self._failing.add(verb)
 
     def _append(self, line: bytes) -> None:
         """Append a line. Raises OSError if it cannot be written whole."""
@@ -137,17 +140,20 @@ class AuditLog:
 
     def _follow(self) -> None:
         """Notice lines of other daemons, and the new file if another daemon rotated the log."""
-        # If no file can be opened, the old file stays in use.
-        with contextlib.suppress(OSError):
+        try:
             try:
                 status = os.stat(self._path, follow_symlinks=False)
             except FileNotFoundError:
                 self._reopen()
-                return
-            if (status.st_dev, status.st_ino) == self._identity:
-                self._size = status.st_size
             else:
-                self._reopen()
+                if (status.st_dev, status.st_ino) == self._identity:
+                    self._size = status.st_size
+                else:
+                    self._reopen()
+            self._failing.discard("opened again")
+        except OSError as error:
+            # The old file stays in use.
+            self._warn("opened again", error)
 
     def _reopen(self) -> None:
         descriptor = self._open()
@@ -166,11 +172,9 @@ class AuditLog:
             pass
         try:
             self._begin_new_file()
-            self._cannot_rotate = False
+            self._failing.discard("rotated")
         except OSError as error:
-            if not self._cannot_rotate:
-                logger.warning("the audit log cannot be rotated (errno %s)", error.errno)
-            self._cannot_rotate = True
+            self._warn("rotated", error)
 
     def _begin_new_file(self) -> None:
         # FILE is missing if the last attempt could not open a new file. Something else may have

@@ -150,6 +150,10 @@ def test_line_that_the_terminal_edits_is_judged(guarded: RawDaemon, writes: list
         ("eof ^A", [*text("forbidden"), keys("C-a"), keys("C-a")]),
         ("iuclc", text("FORBIDDEN\n")),
         ("igncr", text("forb\ridden\n")),
+        ("start x", text("forbxidden\n")),
+        ("stop x start y", text("forbxyidden\n")),
+        ("rprnt x", text("forbxidden\n")),
+        ("noflsh intr x", text("forbxidden\n")),
         (
             "istrip -iutf8",
             [{"base64": base64.b64encode(bytes(c | 128 for c in b"forbidden") + b"\n").decode()}],

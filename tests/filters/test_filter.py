@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import random
 import re
@@ -289,6 +290,16 @@ async def test_missing_filter_process_is_reported(
     with pytest.raises(RpcError) as caught:
         await matching(Filters(RunnerPool()), "(?=a)", "a")
     assert caught.value.kind is ErrorKind.RESOURCE_EXHAUSTED
+
+
+async def test_filter_without_descriptors_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pool: RunnerPool) -> None:
+        raise OSError(errno.EMFILE, "")
+
+    monkeypatch.setattr(RunnerPool, "acquire", refuse)
+    with pytest.raises(RpcError) as caught:
+        await matching(Filters(RunnerPool()), "(?=a)", "a")
+    assert caught.value.data["limit"] == "files"
 
 
 async def test_early_end_of_filter_program_is_resource_exhausted(

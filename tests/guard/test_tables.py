@@ -265,3 +265,8 @@ def test_rsync_that_changes_nothing_is_allowed() -> None:
         assert judge(command, HERE).verdict == "allow", command
     for command in ("rsync -a --del --log-file x a/ /", "rsync -a --remove-source-files / b"):
         assert judge(command, HERE).verdict == "block", command
+
+
+@pytest.mark.parametrize("shell", sorted(vocabulary.SHELLS))
+def test_script_of_a_shell_is_judged(shell: str) -> None:
+    assert judge(f"{shell} -c 'mkfs.ext4 /dev/sda'", HERE).verdict == "block"

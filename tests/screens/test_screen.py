@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import tty
@@ -156,6 +157,21 @@ async def test_cancelled_look_leaves_a_working_screen(screens: Screens) -> None:
                 scope.cancel()
         assert await terminal.lines() == ["one", "", ""]
     assert len(helpers()) == 1
+
+
+async def test_screen_without_descriptors_says_so(
+    screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_pool: RunnerPool) -> None:
+        raise OSError(errno.EMFILE, "")
+
+    terminal = Terminal(screens)
+    with monkeypatch.context() as short:
+        short.setattr(RunnerPool, "acquire", refuse)
+        with pytest.raises(RpcError) as caught:
+            await terminal.lines()
+    assert caught.value.data["limit"] == "files"
+    assert await terminal.lines() == ["", "", ""]
 
 
 async def test_number_of_processes_is_limited(

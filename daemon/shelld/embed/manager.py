@@ -162,6 +162,7 @@ class ShellManager:
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
+        """Run until the end of the scope. A manager that runs in a thread goes on running then."""
         if self._entered is not None:
             raise RuntimeError("the shell manager is running already")
         if self._thread is None:

@@ -15,6 +15,7 @@ import anyio
 
 from shelld.helpers.helper import Helper
 from shelld.keeper.pool import RunnerPool
+from shelld.process.faults import shortage
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
@@ -43,7 +44,7 @@ class FilterProcess:
         try:
             self._helper = Helper(pool, _PROGRAM, limits, (_directory_of_re2(),))
         except OSError as error:
-            raise _no_process() from error
+            raise shortage(error) or _no_process() from error
 
     def close(self) -> None:
         """End the process."""

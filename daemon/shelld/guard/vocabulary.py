@@ -43,7 +43,29 @@ from __future__ import annotations
 
 from typing import Final
 
-SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
+SHELLS: Final = frozenset(
+    [
+        "ash",
+        "bash",
+        "bash-static",
+        "dash",
+        "fish",
+        "ksh",
+        "ksh93",
+        "lksh",
+        "mksh",
+        "mksh-static",
+        "oksh",
+        "osh",
+        "posh",
+        "rbash",
+        "sh",
+        "yash",
+        "zsh",
+        "zsh-static",
+        "zsh5",
+    ]
+)
 
 # The programs that `rules` judges, and the program whose rules apply to each.
 JUDGED: Final = {

@@ -20,7 +20,7 @@ from shelld.terminals.foreground import interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.keys import UnknownKey, key_bytes
 from shelld.terminals.line_editor import Line, check_length, edit, received
-from shelld.terminals.pty import Modes, Size
+from shelld.terminals.pty import Size
 from shelld.terminals.typed import typed
 from shelld_protocol.errors import (
     RpcError,
@@ -38,6 +38,8 @@ from shelld_protocol.input_methods import (
 from shelld_protocol.shell_methods import BashOutputParams
 
 _PIECE_BYTES: Final = 16 * 1024
+# Other requests have their turn after so many keys.
+_TURN_KEYS: Final = 10_000
 
 
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
@@ -65,7 +67,7 @@ async def write(context: RequestContext, shell: Shell, params: WriteStdinParams)
 
 async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams) -> int:
     target = _open_input(shell)
-    data = _data(target, params)
+    data = await _data(target, params)
     if not data and not params.eof:
         raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
     lines = TypedLines(context, shell, target)
@@ -126,15 +128,16 @@ async def _type(
         raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
     if params.eof and not (modes.line_mode and modes.eof):
         raise not_possible("eof", f"The program in shell {shell.id} reads keys, not lines")
-    if modes.intr in data and _keeps_line(shell, target, modes):
-        modes = modes._replace(intr=b"")
+    is_ignored = modes.intr in data and _ignores_interrupt(shell, target)
+    keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
+    interrupt = b"" if keeps_line else modes.intr
     rest, line = target.rest, target.line_under(modes)
     for piece in _pieces(data):
         content = received(piece, modes, is_quoting=line.is_quoting)
-        edited = edit(line, content, modes)
+        edited = edit(line, content, modes, ignores_interrupt=is_ignored)
         if modes.line_mode:
             check_length(edited, "text")
-        found = typed(rest, content, interrupt=modes.intr, lnext=modes.lnext)
+        found = typed(rest, content, interrupt=interrupt, lnext=modes.lnext)
         rest, line = found.rest, edited.line
         await lines.judge(found.readable, edited.texts)
         await checkpoint()
@@ -147,10 +150,7 @@ async def _type(
     return _Typing(data, rest, line, modes.line_mode)
 
 
-def _keeps_line(shell: Shell, target: TerminalInput, modes: Modes) -> bool:
-    """Whether the line outlives an interrupt."""
-    if modes.line_mode and not modes.flushes:
-        return True
+def _ignores_interrupt(shell: Shell, target: TerminalInput) -> bool:
     return shell.pid is not None and interrupt_is_ignored(shell.pid, target.source())
 
 
@@ -177,7 +177,7 @@ def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
         raise resource_exhausted("stdin", "The program does not read its input")
 
 
-def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
+async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order. They fit into the queue.
 
     Each part is measured before it is made.
@@ -193,7 +193,9 @@ def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
 
     data = bytearray(content(to_bytes(text)))
     application = isinstance(target, TerminalInput) and target.dialogue.application_cursor
-    for name in keys:
+    for number, name in enumerate(keys):
+        if not number % _TURN_KEYS:
+            await checkpoint()
         try:
             data += key_bytes(name, application_cursor=application)
         except UnknownKey:

@@ -34,7 +34,8 @@ def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
             elif kind == b"N":
                 emulator = Emulator(*json.loads(content))
             else:
-                frames.write(json.dumps(emulator.view(*json.loads(content))).encode())
+                view = emulator.view(*json.loads(content))
+                frames.write(json.dumps(view, ensure_ascii=False).encode())
                 continue
             frames.write(b"%d" % emulator.version)
 

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import anyio
+import msgspec
 
 from shelld.helpers.helper import Helper
 from shelld.keeper.pool import RunnerPool
 from shelld.output.store import StreamStore
+from shelld.process.faults import shortage
 from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import RpcError, resource_exhausted, shutting_down, unavailable
 
@@ -141,15 +143,17 @@ class Screen:
         give_up_at = self.used_at + LOOK_TIMEOUT_S
         end = self._output.written
         attempts = _ATTEMPTS
+        failure: RpcError | None = None
         while attempts:
             start = self._start
             try:
                 await self._show(end, scrollback, give_up_at)
-                return View(*json.loads(await self._ask(b"V", [since, scrollback])))
-            except (OSError, _Lost):
+                return _view(await self._ask(b"V", [since, scrollback]))
+            except (OSError, _Lost) as error:
+                failure = shortage(error)
                 # A step that ends processes is left out, and then others can follow.
                 attempts = _ATTEMPTS if self._start > start else attempts - 1
-        raise resource_exhausted("processes", "No process can be had for this screen")
+        raise failure or resource_exhausted("processes", "No process can be had for this screen")
 
     async def _show(self, end: int, scrollback: int, give_up_at: float) -> None:
         """Give the process the output up to an offset."""
@@ -213,7 +217,7 @@ class Screen:
     async def _answer_questions(self) -> None:
         """Tell the program where its cursor was when it asked, if it asked here."""
         if self._position in self._terminal.questions:
-            view = View(*json.loads(await self._ask(b"V", [self._version, 0])))
+            view = _view(await self._ask(b"V", [self._version, 0]))
             self._terminal.tell_position(self._position, view.cursor[:2])
 
     def _bytes_to_next_stop(self) -> int:
@@ -315,6 +319,10 @@ class Screens:
                 pass
             finally:
                 terminal.tell_position(questions[-1], None)
+
+
+def _view(answer: bytes) -> View:
+    return msgspec.json.decode(answer, type=View)
 
 
 @cache

@@ -15,11 +15,11 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from shelld.guard import vocabulary
 from shelld.keeper.tree import children_of, look
 
-SHELLS: Final = frozenset(
-    ["ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"]
-)
+# What the guard does not judge as a program may read lines, too.
+SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
 
 # Enough for a pipeline in a shell in a shell. More processes are not looked at.
 _MAX_PROCESSES: Final = 256

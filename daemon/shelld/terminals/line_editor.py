@@ -82,20 +82,26 @@ def _translation(
     return bytes(table), bytes(dropped)
 
 
-def edit(line: Line, data: bytes, modes: Modes) -> Edited:
+def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = False) -> Edited:
     """Return the result of typing `data`, as `received` returns it, after `line`.
 
     Outside of line mode, a program edits its line itself; most do it with the same keys. Then a
-    carriage return ends a line, too, and only the interrupt drops one.
+    carriage return ends a line, too, and only the interrupt drops one, unless the program ignores
+    it.
     """
-    ends = {b"\n"} if modes.line_mode else {b"\n", b"\r"}
-    drops = {modes.kill}
-    if modes.flushes or not modes.line_mode:
-        drops.add(modes.intr)
-    if modes.flushes and modes.line_mode:
-        drops |= {modes.quit, modes.susp}
+    signals = {modes.intr, modes.quit, modes.susp}
+    swallowed = {modes.start, modes.stop, *signals}
     passing = {modes.eof, modes.eol, modes.eol2}
-    keys = {*ends, *drops, *passing, modes.erase, modes.werase, modes.lnext} - {b""}
+    if modes.line_mode:
+        ends = {b"\n"}
+        drops = signals if modes.flushes else set[bytes]()
+        swallowed.add(modes.reprint)
+    else:
+        ends = {b"\n", b"\r"}
+        drops = {modes.kill, *(() if ignores_interrupt else (modes.intr,))}
+    keys = {*ends, *drops, *swallowed, *passing}
+    keys |= {modes.kill, modes.erase, modes.werase, modes.lnext}
+    keys.discard(b"")
     passed, text = bytearray(line.passed), bytearray(line.text)
     is_quoting = line.is_quoting
     texts: list[bytes] = []
@@ -104,14 +110,18 @@ def edit(line: Line, data: bytes, modes: Modes) -> Edited:
         if is_quoting or part not in keys:
             is_quoting = False
             text += part
-        elif part == modes.lnext:
-            is_quoting = True
+        elif part == modes.kill and modes.line_mode:
+            _kill(text, modes)
         elif part in drops:
             text.clear()
+        elif part in swallowed:
+            continue
+        elif part == modes.lnext:
+            is_quoting = True
         elif part == modes.erase:
-            _erase(text)
+            _erase(text, modes)
         elif part == modes.werase:
-            _erase_word(text)
+            _erase_word(text, modes)
         elif part in passing and text:
             passed += text if part == modes.eof else text + part
             text.clear()
@@ -136,17 +146,26 @@ def _splitter(keys: frozenset[bytes]) -> re.Pattern[bytes]:
     return re.compile(rb"([%s])" % b"".join(re.escape(key) for key in sorted(keys)))
 
 
-def _erase(text: bytearray) -> None:
-    """Erase a character, unless only a part of one is there."""
-    start = _last(text)
-    if start is not None:
-        del text[start:]
+def _erase(text: bytearray, modes: Modes) -> bool:
+    """Erase a character, unless only a part of one is there. Return whether one was erased."""
+    start = _last(text, modes)
+    if start is None:
+        return False
+    del text[start:]
+    return True
 
 
-def _erase_word(text: bytearray) -> None:
+def _kill(text: bytearray, modes: Modes) -> None:
+    if not modes.kills_characters:
+        text.clear()
+    while _erase(text, modes):
+        pass
+
+
+def _erase_word(text: bytearray, modes: Modes) -> None:
     """Erase a word of letters, digits and underscores, and what follows it."""
     was_in_word = False
-    while (start := _last(text)) is not None:
+    while (start := _last(text, modes)) is not None:
         is_in_word = _is_in_word(text[start])
         if was_in_word and not is_in_word:
             return
@@ -154,10 +173,10 @@ def _erase_word(text: bytearray) -> None:
         del text[start:]
 
 
-def _last(text: bytearray) -> int | None:
+def _last(text: bytearray, modes: Modes) -> int | None:
     """Return where the last character begins; None if there is no whole one."""
     for start in range(len(text) - 1, -1, -1):
-        if text[start] not in _CONTINUATION:
+        if not modes.utf8 or text[start] not in _CONTINUATION:
             return start
     return None
 

@@ -18,12 +18,14 @@ from shelld_protocol.errors import RpcError, resource_exhausted, unavailable
 
 # Lets the line editor of the kernel erase a whole character of UTF-8. `termios` has no name for it.
 _IUTF8: Final = 0o40000
-# Some versions of Python have no name for it.
+# Some versions of Python have no name for these.
 _IUCLC: Final = 0o1000
+_ECHOKE: Final = 0o4000
 # What the kernel answers if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC
 _NOT_HERE: Final = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO})
 
+_KILLS_CHARACTERS: Final = termios.ECHO | termios.ECHOE | termios.ECHOK | _ECHOKE
 _LOCAL_MODES: Final = 3
 _CHARACTERS: Final = 6
 
@@ -39,8 +41,11 @@ class Modes(NamedTuple):
     """`line_mode`: the kernel collects a line before a program can read it.
 
     The keys have their names in termios(3), in lower case and without the V; b"" if a key is off.
-    `werase`, `lnext` and `eol2` are off without IEXTEN, `intr`, `quit` and `susp` without ISIG.
-    `flushes`: these three drop the line. The other modes change each byte that is typed.
+    `werase`, `lnext` and `eol2` are off without IEXTEN, `reprint` also without ECHO, `start` and
+    `stop` without IXON, `intr`, `quit` and `susp` without ISIG. `flushes`: these three drop the
+    line. `kills_characters`: the key `kill` erases one character after another, and not the whole
+    line. `utf8`: a character may have several bytes. The other modes change each byte that is
+    typed.
     """
 
     echo: bool
@@ -52,10 +57,15 @@ class Modes(NamedTuple):
     werase: bytes
     kill: bytes
     lnext: bytes
+    reprint: bytes
+    start: bytes
+    stop: bytes
     intr: bytes
     quit: bytes
     susp: bytes
     flushes: bool
+    kills_characters: bool
+    utf8: bool
     istrip: bool
     iuclc: bool
     igncr: bool
@@ -74,10 +84,15 @@ NEW_MODES: Final = Modes(
     werase=b"\x17",
     kill=b"\x15",
     lnext=b"\x16",
+    reprint=b"\x12",
+    start=b"\x11",
+    stop=b"\x13",
     intr=b"\x03",
     quit=b"\x1c",
     susp=b"\x1a",
     flushes=True,
+    kills_characters=True,
+    utf8=True,
     istrip=False,
     iuclc=False,
     igncr=False,
@@ -138,10 +153,10 @@ def modes(master: int) -> Modes:
     flags, local, characters = attributes[0], attributes[_LOCAL_MODES], attributes[_CHARACTERS]
     disabled = os.fpathconf(master, "PC_VDISABLE")
 
-    def key(index: int, needed: int = 0) -> bytes:
+    def key(index: int, needed: int = 0, now: int = local) -> bytes:
         value = characters[index]
         assert isinstance(value, bytes)
-        return value if value[0] != disabled and local & needed == needed else b""
+        return value if value[0] != disabled and now & needed == needed else b""
 
     is_extended = bool(local & termios.IEXTEN)
     return Modes(
@@ -154,10 +169,15 @@ def modes(master: int) -> Modes:
         werase=key(termios.VWERASE, termios.IEXTEN),
         kill=key(termios.VKILL),
         lnext=key(termios.VLNEXT, termios.IEXTEN),
+        reprint=key(termios.VREPRINT, termios.IEXTEN | termios.ECHO),
+        start=key(termios.VSTART, termios.IXON, flags),
+        stop=key(termios.VSTOP, termios.IXON, flags),
         intr=key(termios.VINTR, termios.ISIG),
         quit=key(termios.VQUIT, termios.ISIG),
         susp=key(termios.VSUSP, termios.ISIG),
         flushes=not local & termios.NOFLSH,
+        kills_characters=local & _KILLS_CHARACTERS == _KILLS_CHARACTERS,
+        utf8=bool(flags & _IUTF8),
         istrip=bool(flags & termios.ISTRIP),
         iuclc=bool(flags & _IUCLC) and is_extended,
         igncr=bool(flags & termios.IGNCR),
