@@ -11,13 +11,20 @@
 ;; session, as in a terminal, and all of them end with Emacs.  Have `shelld' on
 ;; the PATH, or set `shelld-command'.
 ;;
-;;   M-x shelld-run     run a command, and show what it wrote and how it ended
-;;   M-x shelld-follow  run one in the background, and show what it writes
-;;   C-c C-c            in its buffer: end it and everything it has started
+;;   M-x shelld-run       run a command, and show what it wrote and how it ended
+;;   M-x shelld-follow    run one in the background, and show what it writes
+;;   M-x shelld-terminal  run one in a terminal, and type into it
+;;   C-c C-c              in its buffer: end it and everything it has started; in
+;;                        a terminal: interrupt it (C-c C-k ends it)
 
 ;;; Code:
 
+(require 'cl-lib)
 (require 'jsonrpc)
+(require 'term)
+
+(defvar term-height)
+(defvar term-width)
 
 (defgroup shelld nil
   "Shell commands, run by a daemon."
@@ -116,27 +123,89 @@
        (let ((id (plist-get job :bash_id)))
          (with-current-buffer buffer
            (setq shelld--id id))
-         (shelld--read-on buffer id))))
+         (shelld--read-on id (lambda (text) (shelld--append buffer text))))))
     buffer))
 
-(defun shelld--read-on (buffer id)
-  "Show in BUFFER what the shell ID writes, until it ends.
-Each read waits in the daemon until there is something new; nothing polls."
+(defun shelld--read-on (id show &optional offset)
+  "Call SHOW with each text that the shell ID writes, and with how it ended.
+Each read waits in the daemon until there is something new; nothing polls.
+From OFFSET, read escape sequences, too, and take no output from other reads."
   (shelld--request
-   :bash_output (list :bash_id id :wait 60000)
+   :bash_output (append (list :bash_id id :wait 60000)
+                        (when offset (list :stdout_offset offset :strip_ansi :json-false)))
    (lambda (output)
-     (shelld--append buffer (concat (plist-get output :stdout) (plist-get output :stderr)))
+     (funcall show (concat (plist-get output :stdout) (plist-get output :stderr)))
      (if (or (eq (plist-get output :isRunning) t) (eq (plist-get output :more) t))
-         (shelld--read-on buffer id)
-       (shelld--append buffer (shelld--ending output))))))
+         (shelld--read-on id show
+                          (when offset (plist-get (plist-get output :stdoutRange) :end)))
+       (funcall show (shelld--ending output))))))
+
+;;;###autoload
+(defun shelld-terminal (command)
+  "Run COMMAND in a terminal, and type into it."
+  (interactive (list (read-shell-command "Run in a terminal: ")))
+  (let ((buffer (generate-new-buffer (format "*shelld: %s*" command))))
+    (pop-to-buffer buffer)
+    (shelld-terminal-mode)
+    (shelld--request
+     :bash (list :command command :tty t :rows term-height :cols term-width :run_in_background t)
+     (lambda (job)
+       (let ((id (plist-get job :bash_id)))
+         (if (buffer-live-p buffer)
+             (with-current-buffer buffer
+               (setq shelld--id id)
+               ;; The offset: write_stdin returns output, too, and must not take it from here.
+               (shelld--read-on id (lambda (text) (shelld--show buffer text)) 0))
+           (shelld--end id)))))
+    buffer))
+
+(define-derived-mode shelld-terminal-mode term-mode "Shelld-Terminal"
+  "Major mode for the terminal of a command."
+  ;; The terminal of Emacs needs a process.  This one only holds the place.
+  (let ((process (make-pipe-process :name "shelld-terminal" :buffer (current-buffer)
+                                    :noquery t :sentinel #'ignore)))
+    (set-marker (process-mark process) (point-max)))
+  ;; Output must not run commands of Emacs.
+  (setq-local term-command-function #'ignore)
+  (term-char-mode)
+  (add-function :filter-return (local 'window-adjust-process-window-size-function)
+                #'shelld--resize)
+  (add-hook 'kill-buffer-hook (lambda () (when shelld--id (shelld--end shelld--id))) nil t))
+
+(defun shelld--show (buffer text)
+  "Show TEXT, which a program has written, on the terminal in BUFFER."
+  (when (buffer-live-p buffer)
+    ;; The daemon answers what programs ask their terminal.  The answers of Emacs are dropped.
+    (cl-letf (((symbol-function 'process-send-string) #'ignore))
+      (term-emulate-terminal (get-buffer-process buffer) (encode-coding-string text 'utf-8)))))
+
+(define-advice term-send-raw-string (:around (send keys) shelld)
+  "Pass KEYS to the daemon in one of our terminals; otherwise call SEND."
+  (if (derived-mode-p 'shelld-terminal-mode)
+      (when shelld--id
+        (shelld--request :write_stdin
+                         (list :bash_id shelld--id :text (decode-coding-string keys 'utf-8))
+                         #'ignore))
+    (funcall send keys)))
+
+(defun shelld--resize (size)
+  "Tell the daemon SIZE, the columns and rows of the terminal, and return it."
+  (when (and size shelld--id)
+    (shelld--request :resize_shell
+                     (list :bash_id shelld--id :rows (cdr size) :cols (car size)) #'ignore))
+  size)
+
+(defun shelld--end (id)
+  "End the shell ID, with everything it has started."
+  (shelld--request :kill_shell (list :shell_id id)
+                   (lambda (result) (message "shelld: %s" (plist-get result :message)))))
 
 (defun shelld-kill ()
-  "End the command that this buffer follows, with everything it has started."
+  "End the command of this buffer, with everything it has started."
   (interactive)
   (unless shelld--id
     (user-error "Nothing runs in this buffer"))
-  (shelld--request :kill_shell (list :shell_id shelld--id)
-                   (lambda (result) (message "shelld: %s" (plist-get result :message)))))
+  (shelld--end shelld--id))
 
 (provide 'shelld)
 ;;; shelld.el ends here

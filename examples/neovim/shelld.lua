@@ -5,6 +5,7 @@
 --
 --   :Shelld make -j4          run it, and show what it wrote and how it ended
 --   :ShelldFollow npm run dev run it in the background, and show what it writes as it comes
+--   :ShelldTerminal python3   run it in a terminal that you can type into
 --   :ShelldKill               in its buffer: end it and everything it has started
 --
 -- It speaks to the daemon with the client that Neovim has for language servers. Commands share one
@@ -91,14 +92,18 @@ local function run(command)
   end)
 end
 
--- Each read waits in the daemon until there is something new; nothing polls.
-local function read_on(buffer, id)
-  request("bash_output", { bash_id = id, wait = 60000 }, function(output)
-    append(buffer, output.stdout .. output.stderr)
-    if output.isRunning or output.more then
-      read_on(buffer, id)
-    else
-      append(buffer, ending(output))
+-- Read what the command of `call.bash_id` writes, until it ends. Each read waits in the daemon
+-- until there is something new; nothing polls.
+local function read_on(call, show)
+  call.wait = 60000
+  request("bash_output", call, function(output)
+    local is_over = not (output.isRunning or output.more)
+    show(output.stdout .. output.stderr .. (is_over and ending(output) or ""), is_over)
+    if call.stdout_offset then
+      call.stdout_offset = output.stdoutRange["end"]
+    end
+    if not is_over then
+      read_on(call, show)
     end
   end)
 end
@@ -107,7 +112,69 @@ local function follow(command)
   local buffer = open_buffer(command)
   request("bash", { command = command, run_in_background = true }, function(job)
     vim.b[buffer].shelld_id = job.bash_id
-    read_on(buffer, job.bash_id)
+    read_on({ bash_id = job.bash_id }, function(text)
+      append(buffer, text)
+    end)
+  end)
+end
+
+local function size_of(window)
+  return vim.api.nvim_win_get_height(window), vim.api.nvim_win_get_width(window)
+end
+
+-- Show the terminal of a shell in a buffer, and pass on what is typed there.
+local function show_terminal(buffer, id)
+  local is_showing, is_over = false, false
+  local channel = vim.api.nvim_open_term(buffer, {
+    on_input = function(_, _, _, keys)
+      -- The daemon answers what programs ask their terminal, so Neovim's own answers are dropped.
+      if not is_showing and not is_over then
+        request("write_stdin", { bash_id = id, text = keys }, function() end)
+      end
+    end,
+  })
+  local resized = vim.fn.exists("##WinResized") == 1 and "WinResized" or "VimResized"
+  local events = vim.api.nvim_create_augroup("shelld_" .. id, {})
+  vim.api.nvim_create_autocmd(resized, {
+    group = events,
+    callback = function()
+      local window = vim.fn.bufwinid(buffer)
+      if window ~= -1 then
+        local rows, cols = size_of(window)
+        request("resize_shell", { bash_id = id, rows = rows, cols = cols }, function() end)
+      end
+    end,
+  })
+  vim.api.nvim_create_autocmd("BufDelete", {
+    group = events,
+    buffer = buffer,
+    callback = function()
+      request("kill_shell", { shell_id = id }, function() end)
+    end,
+  })
+  -- The offset: write_stdin returns output, too, and must not take any from these reads.
+  read_on({ bash_id = id, stdout_offset = 0, strip_ansi = false }, function(text, was_last)
+    if vim.api.nvim_buf_is_valid(buffer) then
+      is_showing = true
+      vim.api.nvim_chan_send(channel, text)
+      is_showing = false
+    end
+    if was_last then
+      is_over = true
+      vim.api.nvim_del_augroup_by_id(events)
+    end
+  end)
+end
+
+local function run_in_terminal(command)
+  local buffer = open_buffer(command)
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, {})
+  local rows, cols = size_of(0)
+  local call = { command = command, tty = true, rows = rows, cols = cols, run_in_background = true }
+  request("bash", call, function(job)
+    vim.b[buffer].shelld_id = job.bash_id
+    show_terminal(buffer, job.bash_id)
+    vim.cmd("startinsert")
   end)
 end
 
@@ -130,4 +197,5 @@ end
 
 define("Shelld", run, true)
 define("ShelldFollow", follow, true)
+define("ShelldTerminal", run_in_terminal, true)
 define("ShelldKill", kill, false)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
 
 import pytest
 
+from screen_user import ScreenUser
 from support import Json, RawDaemon, running_below, wait_for
 
 CURSES = """
@@ -31,94 +31,76 @@ curses.wrapper(main)
 """
 
 
-class Screen:
-    def __init__(self, daemon: RawDaemon, command: str, **params: Any) -> None:
-        self.daemon = daemon
-        self.bash_id = daemon.background(command, tty=True, **params)
-
-    def read(self, **params: Any) -> Json:
-        result: Json = self.daemon.call("read_screen", {"bash_id": self.bash_id, **params})
-        return result
-
-    def until(self, line: str) -> Json:
-        """Wait until the screen shows a line; return the screen."""
-        wait_for(lambda: line in self.read()["lines"], f"{line!r} on the screen")
-        return self.read()
-
-    def write(self, text: str) -> None:
-        self.daemon.call("write_stdin", {"bash_id": self.bash_id, "text": text})
-
-
 def test_screen_of_a_program_that_draws(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, f"python3 -c '{CURSES}'; echo done", rows=5, cols=40)
-    shown = screen.until("5x40")
+    screen = ScreenUser(daemon, f"python3 -c '{CURSES}'; echo done", rows=5, cols=40)
+    shown = screen.until_line("5x40")
     assert (shown["rows"], shown["cols"], shown["lines"]) == (5, 40, ["5x40", "", "", "", ""])
     assert (shown["altScreen"], shown["isRunning"]) == (True, True)
     assert shown["cursor"]["visible"] is False
-    screen.write("x")
+    screen.type("x")
     changed = screen.read(since=shown["version"], wait=600_000, until="change")
     assert (changed["changed"], changed["lines"]) == ([2], ["    key 120"])
     size = {"bash_id": screen.bash_id, "rows": 7, "cols": 30}
     daemon.call("resize_shell", size)
-    assert screen.until("7x30")["rows"] == 7
-    screen.write("q")
-    ended = screen.until("done")
+    assert screen.until_line("7x30")["rows"] == 7
+    screen.type("q")
+    ended = screen.until_line("done")
     assert (ended["altScreen"], ended["cursor"]["visible"]) == (False, True)
 
 
 def test_screen_outlives_its_command(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, "printf 'one\\ntwo'; exit 3", rows=3)
+    screen = ScreenUser(daemon, "printf 'one\\ntwo'; exit 3", rows=3)
     shown = screen.read(wait=600_000, quiet_ms=60_000)
     assert shown["lines"] == ["one", "two", ""]
     assert (shown["exitCode"], shown["signal"]) == (3, None)
 
 
 def test_wait_for_change_ends_with_it(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, "stty -echo; printf ready; read; echo later; sleep 300")
-    before = screen.until("ready")["version"]
+    screen = ScreenUser(daemon, "stty -echo; printf ready; read; echo later; sleep 300")
+    before = screen.until_line("ready")["version"]
     waiting = daemon.request(
         "read_screen",
         {"bash_id": screen.bash_id, "wait": 60_000, "until": "change", "since": before},
     )
-    screen.write("\n")
+    screen.type("\n")
     changed = daemon.answer(waiting)["result"]
     assert changed["version"] > before
     assert changed["lines"] == ["readylater"]
 
 
 def test_wait_for_change_returns_what_has_changed_already(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, "echo ready; sleep 300")
-    screen.until("ready")
+    screen = ScreenUser(daemon, "echo ready; sleep 300")
+    screen.until_line("ready")
     shown = screen.read(wait=600_000, until="change", since=0)
     assert shown["lines"][0] == "ready"
 
 
 def test_wait_for_a_stable_screen_ends(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, "echo ready; sleep 300")
+    screen = ScreenUser(daemon, "echo ready; sleep 300")
     assert screen.read(wait=600_000, quiet_ms=1_000)["lines"][0] == "ready"
 
 
 @pytest.mark.parametrize("until", ["change", "stable"])
 def test_end_of_the_command_ends_the_wait(daemon: RawDaemon, until: str) -> None:
-    screen = Screen(daemon, "stty -echo; echo ready; read; exit 3")
-    version = screen.until("ready")["version"]
+    screen = ScreenUser(daemon, "stty -echo; echo ready; read; exit 3")
+    version = screen.until_line("ready")["version"]
     params = {"bash_id": screen.bash_id, "wait": 600_000, "until": until, "quiet_ms": 60_000}
     waiting = daemon.request("read_screen", {**params, "since": version})
-    screen.write("\n")
+    screen.type("\n")
     assert daemon.answer(waiting)["result"]["exitCode"] == 3
 
 
 def test_scrollback_comes_before_the_screen(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, "seq 1 50; sleep 300", rows=3)
-    screen.until("50")
+    screen = ScreenUser(daemon, "seq 1 50; sleep 300", rows=3)
+    screen.until_line("50")
     assert screen.read(scrollback=2)["lines"] == ["47", "48", "49", "50", ""]
     assert len(screen.read(scrollback=10_000)["lines"]) == 51
     assert screen.read()["lines"] == ["49", "50", ""]
 
 
 def test_killed_helper_is_replaced(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, "echo one; sleep 300")
-    before = screen.until("one")
+    screen = ScreenUser(daemon, "echo one; sleep 300")
+    before = screen.until_line("one")
     for pid in running_below(daemon.pid, "screens/main.py"):
         os.kill(pid, signal.SIGKILL)
     after = screen.read(since=before["version"])
@@ -127,10 +109,10 @@ def test_killed_helper_is_replaced(daemon: RawDaemon) -> None:
 
 
 def test_helper_ends_with_the_command(daemon: RawDaemon) -> None:
-    screen = Screen(daemon, "stty -echo; echo one; read; echo two")
-    screen.until("one")
+    screen = ScreenUser(daemon, "stty -echo; echo one; read; echo two")
+    screen.until_line("one")
     assert running_below(daemon.pid, "screens/main.py")
-    screen.write("\n")
+    screen.type("\n")
     daemon.call("bash_output", {"bash_id": screen.bash_id, "wait": 600_000, "until": "exit"})
     wait_for(lambda: not running_below(daemon.pid, "screens/main.py"), "the end of the helper")
     assert screen.read()["lines"][:2] == ["one", "two"]
@@ -169,5 +151,5 @@ def test_shell_without_terminal_has_no_screen(daemon: RawDaemon) -> None:
     ],
 )
 def test_bad_params_are_refused(daemon: RawDaemon, bad: Json) -> None:
-    screen = Screen(daemon, "sleep 300")
+    screen = ScreenUser(daemon, "sleep 300")
     assert daemon.fail("read_screen", {"bash_id": screen.bash_id, **bad})["code"] == -32602

@@ -9,11 +9,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from support import Json, RawDaemon, wait_for
+from screen_user import ScreenUser
+from support import Json, RawDaemon
 
 
 class Step(NamedTuple):
@@ -131,30 +132,13 @@ def test_program_can_be_driven(daemon: RawDaemon, tmp_path: Path, name: str) -> 
     env = {**who, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8", "GIT_PAGER": "cat"}
     place: Json = {"cwd": str(tmp_path), "env": env, "session": None}
     assert daemon.bash(program.setup or "true", **place)["exitCode"] == 0
-    bash_id = daemon.background(f"{program.command}; echo END", tty=True, **place)
-
-    def wait_until_it_shows(text: str) -> None:
-        seen: list[str] = []
-
-        def is_shown() -> bool:
-            seen[:] = daemon.call("read_screen", {"bash_id": bash_id, "wait": 100})["lines"]
-            return any(text in line for line in seen)
-
-        try:
-            wait_for(is_shown, text)
-        except AssertionError:
-            raise AssertionError(f"{text!r} is not on the screen:\n" + "\n".join(seen)) from None
-
+    screen = ScreenUser(daemon, f"{program.command}; echo END", **place)
     for shows, types in program.steps:
-        wait_until_it_shows(shows)
-        what: Any = {"text": types} if isinstance(types, str) else {"keys": types}
-        daemon.call("write_stdin", {"bash_id": bash_id, **what})
-    wait_until_it_shows(program.shows)
-    ended = {"bash_id": bash_id, "wait": 20_000, "until": "exit"}
-    assert daemon.call("bash_output", ended)["exitCode"] == 0
-    assert "swordfish" not in "".join(
-        daemon.call("read_screen", {"bash_id": bash_id, "scrollback": 1_000})["lines"]
-    )
+        screen.until_text(shows)
+        screen.type(types)
+    screen.until_text(program.shows)
+    assert screen.end()["exitCode"] == 0
+    assert "swordfish" not in "".join(screen.read(scrollback=1_000)["lines"])
     if name == "tmux":
         subprocess.run(
             ["tmux", "-S", str(tmp_path / "socket"), "kill-server"],
