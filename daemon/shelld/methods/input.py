@@ -66,10 +66,11 @@ async def write(context: RequestContext, shell: Shell, params: WriteStdinParams)
 
 
 async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams) -> int:
-    target = _open_input(shell)
-    data = await _data(target, params)
+    data = await _data(_open_input(shell), params)
     if not data and not params.eof:
         raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
+    # Other requests may have run, and the command may have ended.
+    target = _open_input(shell)
     lines = TypedLines(context, shell, target)
     try:
         if isinstance(target, TerminalInput):
@@ -79,8 +80,8 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
         await lines.finish()
     except RpcError as error:
         raise without_quote(error) if params.secret else error from None
-    # The guard may have let other requests run.
-    target = _open_input(shell)
+    # The same holds for the guard.
+    _open_input(shell)
     _check_room(target, len(typing.data))
     target.rest = typing.rest
     if isinstance(target, TerminalInput):

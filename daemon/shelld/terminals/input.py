@@ -8,6 +8,7 @@ terminal's output.
 from __future__ import annotations
 
 import collections
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +36,10 @@ ClosedReason: TypeAlias = Literal["closed", "ended"]
 
 
 class Input:
-    """`descriptor` never blocks. See `watch_with` for what happens while it has no room."""
+    """`descriptor` never blocks. See `watch_with` for what happens while it has no room.
+
+    Once `closed` is set, nothing uses the descriptor: its number may belong to another file.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -93,6 +97,12 @@ class Input:
                 return
         self._flushed()
 
+    def _open_descriptor(self) -> int:
+        """Return the descriptor. Raises OSError (EBADF) if the input is closed."""
+        if self.closed is not None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self.descriptor
+
     def _flushed(self) -> None:
         if bool(self._queue) is not self._is_watched:
             self._is_watched = not self._is_watched
@@ -120,7 +130,7 @@ class PipeInput(Input):
 
     def source(self) -> Source:
         """Return where this input goes. Raises OSError."""
-        return Source(None, file_of(self.descriptor))
+        return Source(None, file_of(self._open_descriptor()))
 
     @property
     def is_ending(self) -> bool:
@@ -238,18 +248,19 @@ class TerminalInput(Input):
         self.line = edit(self.line, received(content, NEW_MODES), NEW_MODES).line
 
     def source(self) -> Source:
-        return Source(foreground_group(self.descriptor) or 0, (self.device,))
+        """Return where this input goes. Raises OSError."""
+        return Source(foreground_group(self._open_descriptor()) or 0, (self.device,))
 
     def modes(self) -> Modes:
         """Return the modes that the program has set. Raises OSError once the terminal is gone."""
-        return modes(self.descriptor)
+        return modes(self._open_descriptor())
 
     def resize(self, size: Size, offset: int) -> None:
         """Change the size, at an offset in the output. The program gets SIGWINCH.
 
         Raises OSError once the terminal is gone.
         """
-        resize(self.descriptor, size)
+        resize(self._open_descriptor(), size)
         self.sizes.append(Resize(self.sizes[-1].number + 1, offset, size))
 
 

@@ -1,0 +1,44 @@
+"""What `write_stdin` does if the command ends while the request is prepared."""
+
+from __future__ import annotations
+
+import pytest
+
+from shelld.methods.bash import bash
+from shelld.methods.context import Daemon, RequestContext
+from shelld.methods.input import write_stdin
+from shelld.process.options import Options
+from shelld.shells.manager import Manager
+from shelld.terminals.pty import Modes
+from shelld_protocol.errors import RpcError
+from shelld_protocol.input_methods import WriteStdinParams
+from shelld_protocol.shell_methods import BackgroundResult, BashParams
+
+
+@pytest.mark.parametrize("kind", ["tty", "open_stdin"])
+async def test_input_that_closes_while_keys_are_read_is_refused(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def modes(_descriptor: int) -> Modes:
+        pytest.fail("the descriptor was used after the input had closed")
+
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        started = await bash(
+            context,
+            BashParams(
+                "cat", run_in_background=True, tty=kind == "tty", open_stdin=kind == "open_stdin"
+            ),
+        )
+        assert isinstance(started, BackgroundResult)
+        target = manager.get(started.bash_id).input
+        assert target is not None
+
+        async def close_input() -> None:
+            target.close("ended")
+
+        monkeypatch.setattr("shelld.methods.input.checkpoint", close_input)
+        monkeypatch.setattr("shelld.terminals.input.modes", modes)
+        with pytest.raises(RpcError) as refused:
+            await write_stdin(context, WriteStdinParams(started.bash_id, keys=["Enter"]))
+        assert refused.value.data == {"kind": "stdin_closed", "reason": "ended"}
