@@ -1,8 +1,9 @@
 """The cost of terminals and of input for running commands.
 
 It measures the start of a command with a terminal and of one with pipes, the time from a write to
-its answer, the throughput of a terminal, and the daemon's memory while a program writes a lot to
-its terminal. All starts and answers run interleaved; figures are medians.
+its answer, the throughput of a terminal, the daemon's memory while a program writes a lot to its
+terminal, and how far a screen lags behind such a program. All starts and answers run interleaved;
+figures are medians.
 
 Usage: python benchmarks/terminals.py [--rounds N] [--megabytes N]
 """
@@ -68,6 +69,41 @@ def throughput(megabytes: int) -> None:
     daemon.close()
 
 
+# Writes the time, as fast as the terminal takes it: 10,000 lines of 70 characters at a time.
+_CLOCK = """
+import sys, time
+while True:
+    line = f"{time.monotonic():.4f} " + "x" * 60
+    sys.stdout.write(f"{line}\\n" * 10_000)
+"""
+
+
+def lags(looks: int) -> None:
+    """Compare the newest time on the screen with the time at which the screen arrives."""
+    found = list[float]()
+    with Client.spawn() as shell:
+        bash_id = shell.bash(f"python3 -c '{_CLOCK}'", tty=True, run_in_background=True).bash_id
+        began = time.monotonic()
+        shell.bash_output(bash_id, wait=10_000)
+        # This look starts the screen's process.
+        shell.read_screen(bash_id)
+        for _ in range(looks):
+            lines = shell.read_screen(bash_id).lines
+            seen = max(line.split()[0] for line in lines[:-1] if line)
+            found.append(time.monotonic() - float(seen))
+        seconds = time.monotonic() - began
+        (listed,) = shell.list_shells()
+        shell.kill_shell(bash_id)
+    found.sort()
+    report(
+        "screen of a program that writes",
+        lag_ms=found[len(found) // 2] * 1000,
+        p95_ms=found[len(found) * 95 // 100] * 1000,
+        most_ms=found[-1] * 1000,
+        mb_per_s=listed.unread_bytes / seconds / 1e6,
+    )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
@@ -76,3 +112,4 @@ if __name__ == "__main__":
     starts(options.rounds)
     answers(options.rounds)
     throughput(options.megabytes)
+    lags(options.rounds)

@@ -117,6 +117,43 @@ async def test_dropped_output_is_not_mixed_with_the_rest(screens: Screens) -> No
     assert await terminal.lines() == ["two", "", ""]
 
 
+async def test_screen_shows_output_that_overtakes_it(
+    screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(screens, head_limit=5)
+    terminal.output.append(b"12345old")
+    ask = Helper.ask
+
+    async def ask_while_more_comes(helper: Helper, data: bytes) -> bytes:
+        if data == b"F12345":
+            # All that was to be shown is dropped before the next step.
+            terminal.output.append(b"\r\nnew")
+            terminal.output.drop(5)
+        return await ask(helper, data)
+
+    monkeypatch.setattr(Helper, "ask", ask_while_more_comes)
+    monkeypatch.setattr(screen_module, "_STEP_BYTES", 5)
+    assert await terminal.lines() == ["new", "", ""]
+
+
+async def test_head_before_a_gap_is_not_replayed(
+    screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(screens, head_limit=5)
+    terminal.output.append(b"12345lost" + b"kept")
+    terminal.output.drop(4)
+    ask = Helper.ask
+    asked: list[bytes] = []
+
+    async def ask_and_note(helper: Helper, data: bytes) -> bytes:
+        asked.append(data)
+        return await ask(helper, data)
+
+    monkeypatch.setattr(Helper, "ask", ask_and_note)
+    assert await terminal.lines() == ["kept", "", ""]
+    assert [data for data in asked if data.startswith(b"F")] == [b"Fkept"]
+
+
 async def test_output_that_ends_the_process_is_left_out(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,6 +233,10 @@ class StreamStore:
 
     # -- reading ----------------------------------------------------------------------------
 
+    def whole_from(self, start: int) -> int:
+        """Return the first offset, from `start` on, after which no byte is missing."""
+        return max(start, self._gap_end) if self.dropped else start
+
     def read(self, start: int, max_bytes: int) -> Kept:
         """Return up to `max_bytes` contiguous kept bytes, from `start` or after the gap.
 

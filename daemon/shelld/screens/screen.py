@@ -42,6 +42,9 @@ CPU_SECONDS: Final = 2
 LOOK_TIMEOUT_S: Final = 20.0
 
 _STEP_BYTES: Final = 64 * 1024
+# How much of the output after a gap is shown. More would be overtaken by a program that writes as
+# fast as it can. This is a thousand large screens.
+_MAX_AFTER_GAP: Final = 4 * 1024 * 1024
 # The first process may be killed, and a step of the output may end the next two.
 _ATTEMPTS: Final = 4
 _MAX_SCROLLBACK: Final = 10_000
@@ -164,13 +167,16 @@ class Screen:
         while self._position < end:
             if time.monotonic() > give_up_at:
                 raise resource_exhausted("screen", "It takes too long to show this output")
-            kept = self._output.read(self._position, self._bytes_to_next_stop())
-            if kept.start != self._position:
-                # Output is missing, and what a program draws depends on what it has drawn.
-                await self._clear(kept.start)
-            elif not kept.data:
-                return
-            else:
+            start = self._output.whole_from(self._position)
+            if start != self._position:
+                # Output is missing, and what a program draws depends on what it has drawn. So the
+                # screen begins again. The end moves, too: an empty screen would be wrong.
+                end = self._output.written
+                await self._clear(max(start, end - _MAX_AFTER_GAP))
+                continue
+            kept = self._output.read(start, self._bytes_to_next_stop())
+            # The read may have found that a part cannot be read.
+            if kept.start == start:
                 await self._feed(kept.data)
                 await self._answer_questions()
                 await self._resize()
