@@ -1,6 +1,6 @@
 """The daemon's methods as coroutines, for `AsyncClient`.
 
-`methods.py` has the same without await, for `Client`. It is made from this file: `make sync`.
+`methods.py` has the same methods without await, for `Client`. `make sync` makes it from this file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class AsyncMethods:
-    """Each method raises `ShellError` or one of its kinds."""
+    """Each method raises `ShellError` or a subclass of it."""
 
     async def _request(self, call: Call[T]) -> T:
         """Return the daemon's answer to a call."""
@@ -170,7 +170,7 @@ class AsyncMethods:
         return await self._request(calls.explain_command(command, session, env, cwd))
 
     async def tool_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
-        """Return the tool definitions as the API takes them: "openai", "anthropic" or "mcp"."""
+        """Return the tool definitions in the format of "openai", "anthropic" or "mcp"."""
         return await self._request(calls.list_tools(format))
 
     async def call_tool(

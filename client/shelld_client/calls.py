@@ -87,10 +87,10 @@ class ScreenOptions(TypedDict, total=False):
 
 
 class InputOptions(TypedDict, total=False):
-    """Options of a write to a shell's input. The given parts are written in this order.
+    """Options of a write to a shell's input. Text, keys, data and eof are written in this order.
 
-    `keys` are keys by the names of tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof`
-    ends the input. With `secret`, nothing is written while the terminal shows what is typed. With
+    `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
+    the input. With `secret`, nothing is written while the terminal shows what is typed. With
     `paste`, text and data are marked as pasted, if the program asked for that. `wait` (up to
     600,000 ms) waits for `until`, "output" or "exit", before the output is read.
     """

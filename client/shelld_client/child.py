@@ -29,7 +29,7 @@ CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
 
-# How long to wait for a killed process where the wait blocks everything else.
+# How long to wait for the end of a killed process, where the wait blocks everything else.
 BLOCKED_S: Final = 1.0
 
 # How often to check whether the process has ended, if there is no event to wait for.
@@ -300,12 +300,12 @@ class SpawnedClient:
         """Return a client that starts its daemon when entered.
 
         `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); the default is
-        the daemon installed beside this client. `args` are options of the daemon, appended to it.
-        `env` and `cwd` apply to the daemon, so its commands start from them.
+        the daemon installed beside this client. `args` are options of the daemon, appended to
+        `command`. `env` and `cwd` apply to the daemon, so its commands start from them.
 
         A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
         for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
-        `SpawnFailed`, `DaemonExited`, or `ProtocolError` if the program is not a shelld.
+        `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
         """
         if command is None:
             # -P: the working directory is a user's project; do not import modules from there.
@@ -346,7 +346,7 @@ class SpawnedClient:
             raise copy.copy(self._failure)
 
     def _no_answer(self, said: str) -> ProtocolError:
-        """Return what entering raises after `start_timeout`."""
+        """Return the exception that entering raises after `start_timeout`."""
         assert self._child is not None
         sentence = f"the peer did not answer within {self._start_timeout:g} s (start_timeout){said}"
         last_words = self._child.last_words
@@ -354,7 +354,7 @@ class SpawnedClient:
 
 
 def no_shelld(error: ShellError) -> ShellError:
-    """Return what entering raises if its first call failed with `error`."""
+    """Return the exception that entering raises if its first call failed with `error`."""
     if isinstance(error, (DaemonExited, ProtocolError, SpawnFailed)):
         return error
     return ProtocolError(f"the peer refuses a ping, so it is no shelld: {error}")

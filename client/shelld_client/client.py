@@ -2,7 +2,7 @@
 
 Any number of tasks of one event loop can use a client. Cancelling a task that awaits a call also
 cancels the call in the daemon: for `bash`, that kills the command and every process it started. You
-may leave a client in another task than the one that entered it, but not on another event loop.
+may leave a client in a task other than the one that entered it, but not on another event loop.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _comes_again() -> bool:
 class AsyncClient(SpawnedClient, AsyncMethods):
     """Use `spawn` and ``async with``.
 
-    Every method raises `ShellError` or one of its kinds: `DaemonExited` when the daemon is gone,
+    Every method raises `ShellError` or a subclass of it: `DaemonExited` when the daemon is gone,
     `ProtocolError` when the peer does not speak the protocol.
     """
 
@@ -186,7 +186,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._fail(error)
             return
         await self._transport.has_ended(POST_MORTEM_S)
-        # The daemon can write no more, but a child of the command's prefix may hold the pipe open.
+        # The daemon can write no more, but a child of a wrapper, such as ssh, may hold the pipe
+        # open.
         with anyio.move_on_after(LAST_WORDS_S):
             await self._transport.stderr_ended.wait()
         self._fail(self._child.post_mortem(self._connection.said))

@@ -1,7 +1,7 @@
 """The client's half of the protocol, without I/O: maps request ids to pending calls.
 
-Takes calls and returns the bytes to send; takes received bytes and returns the answered calls. A
-pending call is any object of the caller's choice.
+Takes calls and returns the bytes to send; takes received bytes and returns the answered calls. Any
+object of the caller's choice can represent a pending call.
 
 Only one thread calls `receive`. Any thread, finaliser or signal handler may call everything else at
 any time, even while `receive` runs: shared state changes only in single dictionary operations, and
@@ -113,11 +113,12 @@ class Connection(Generic[T]):
         self._pending: dict[int, _Pending[T]] = {}
         # The data before the first message; None after that.
         self._banner: bytearray | None = bytearray()
-        # How many bytes of the banner are whole lines without a message.
+        # How many bytes of the banner are complete lines that contain no message.
         self._skipped = 0
         # Whether logging was on at the last check; checking can wait for a lock.
         self._is_logging = False
-        # Messages sent or received where waiting is not allowed; to be logged later.
+        # Messages to be logged later, because they were sent or received where waiting is not
+        # allowed.
         self._unlogged: collections.deque[tuple[str, bytes]] = collections.deque()
 
     @property
@@ -139,10 +140,10 @@ class Connection(Generic[T]):
     def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:
         """Register a call and return the request's bytes.
 
-        Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and too deep nesting;
-        TypeError for other types that JSON does not have (paths are sent as text); `ProtocolError`
-        for anything else that JSON cannot express; `MessageTooLarge`; and MemoryError if there is
-        no memory to encode it.
+        Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and nesting that is too
+        deep; TypeError for other types that JSON does not have (paths are sent as text);
+        `ProtocolError` for anything else that JSON cannot express; `MessageTooLarge`; and
+        MemoryError if there is no memory to encode the request.
         """
         try:
             _require_json(params)
@@ -274,7 +275,7 @@ class Connection(Generic[T]):
 
 
 def _size_limit_in(message: _Message) -> int | None:
-    """Return the limit in an error that refuses a message for its size; None in other messages."""
+    """Return the limit, if `message` is an error that refuses a message for its size; else None."""
     data = message.error and message.error.data
     limit = (
         cast("dict[str, object]", data).get("max_message_bytes") if isinstance(data, dict) else 0
@@ -288,8 +289,8 @@ def _require_json(value: object, name: str = "", level: int = 2) -> None:
     The encoder would silently convert many of them: NaN to null, bytes to base64, a set to a list,
     a number as a key to a string.
 
-    Also raise `InvalidParams` for too deep nesting: the daemon would refuse the message without
-    naming its id. The params are the second level of a message.
+    Also raise `InvalidParams` for nesting that is too deep: the daemon would refuse the message
+    without naming its id. The params are the second level of a message.
     """
     if isinstance(value, enum.Enum):
         # The encoder sends the value of an enum member.
@@ -369,6 +370,6 @@ def _without_secret(method: str, params: dict[str, Any], request_id: int) -> byt
 
 
 def _log_message(direction: str, message: bytes) -> None:
-    # If a handler raises, no call may lose its answer.
+    # A handler that raises must not cost a call its answer.
     with suppress(Exception):
         wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

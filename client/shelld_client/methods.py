@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Methods:
-    """Each method raises `ShellError` or one of its kinds."""
+    """Each method raises `ShellError` or a subclass of it."""
 
     def _request(self, call: Call[T]) -> T:
         """Return the daemon's answer to a call."""
@@ -168,7 +168,7 @@ class Methods:
         return self._request(calls.explain_command(command, session, env, cwd))
 
     def tool_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
-        """Return the tool definitions as the API takes them: "openai", "anthropic" or "mcp"."""
+        """Return the tool definitions in the format of "openai", "anthropic" or "mcp"."""
         return self._request(calls.list_tools(format))
 
     def call_tool(

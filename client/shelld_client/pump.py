@@ -41,7 +41,7 @@ _ENDS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Pump:
-    """The thread of one daemon, which calls all three callbacks.
+    """The thread that serves one daemon. It calls all three callbacks.
 
     `start_child` starts the daemon. `receive` takes the data read from stdout, and may raise
     `ProtocolError`. When no more data will come, `ended` gets that `ProtocolError`, or None if the
@@ -68,7 +68,8 @@ class Pump:
         self._unwritten = memoryview(b"")
         self._haste: Haste | None = None
         self._error: ProtocolError | None = None
-        # For each descriptor, the events to wait for, and the action to run at one of them.
+        # For each descriptor, the events to wait for, and the action to run when one of them
+        # occurs.
         self._actions: dict[int, tuple[int, Callable[[], None]]] = {}
         self._sources = select.poll()
         self._wakeup: Wakeup | None = None
@@ -129,7 +130,10 @@ class Pump:
             self._wakeup.wake()
 
     def release(self) -> None:
-        """Close our descriptors. Call it in the thread, or in a forked child, which has none."""
+        """Close our descriptors.
+
+        Call it in the pump's thread, or in a forked child, which has no such thread.
+        """
         if self._is_started:
             self._child.close_streams()
         if self._wakeup is not None:
@@ -208,7 +212,7 @@ class Pump:
             if self._error is None:
                 # If the daemon has only closed its input, it may still answer earlier requests.
                 self._turn_until(self._is_reaped, POST_MORTEM_S)
-                # The daemon can write no more, but a child of the command's prefix may hold the
+                # The daemon can write no more, but a child of a wrapper, such as ssh, may hold the
                 # pipe open.
                 self._turn_until(lambda: self._stderr not in self._actions, LAST_WORDS_S)
             self._ended(self._error)

@@ -1,9 +1,9 @@
 """Lock-free primitives with which threads wait and wake each other.
 
 The garbage collector runs finalisers, and the main thread runs signal handlers, in the middle of
-any other code. If that code holds a lock that they or another thread need, both wait for ever. So
-the classes here have no lock: they use only container operations that are atomic in the
-interpreter.
+any other code. If that code holds a lock that a finaliser, a handler or another thread needs, all
+wait for ever. So the classes here have no lock: they use only container operations that are atomic
+in the interpreter.
 """
 
 from __future__ import annotations

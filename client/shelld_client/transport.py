@@ -138,7 +138,7 @@ class Transport:
             self._child.kill()
             raise
         finally:
-            # Do not read to end of file: processes left by the command's prefix may never close
+            # Do not read to end of file: processes left by a wrapper, such as ssh, may never close
             # the pipes.
             _close(self._child.stdout)
             _close(self._child.stderr)

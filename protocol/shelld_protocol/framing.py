@@ -108,8 +108,8 @@ class FrameReader:
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, any number of them.
 
-        If memory is short, drop the unfinished message to free some. If there is none to drop,
-        takes nothing and raises MemoryError.
+        If memory is short, drop the unfinished message to free some. If there is none to drop, take
+        nothing and raise MemoryError.
         """
         try:
             self._buffer += data

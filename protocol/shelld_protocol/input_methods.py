@@ -31,7 +31,7 @@ class WriteStdinParams(Params):
         Annotated[
             list[str],
             Meta(
-                description="Keys by the names of tmux, such as Enter, Tab, Up, C-c, M-x, F1; or "
+                description="Keys, named as in tmux, such as Enter, Tab, Up, C-c, M-x, F1; or "
                 "single characters."
             ),
         ]
@@ -40,7 +40,7 @@ class WriteStdinParams(Params):
     base64: Annotated[str, Meta(description="Bytes to write, in base64.")] | None = None
     eof: Annotated[
         bool,
-        Meta(description="Then end the input: the terminal's end-of-file key, or close the pipe."),
+        Meta(description="Then end the input: type the end-of-file key, or close the pipe."),
     ] = False
     secret: Annotated[
         bool, Meta(description="Write only if the terminal does not show what is typed.")
@@ -58,7 +58,7 @@ class WriteStdinResult(BashOutputResult, kw_only=True):
 
     written: Annotated[int, Meta(description="Bytes that this call has written or queued.")]
     pending_bytes: Annotated[
-        int, Meta(description="Bytes of all calls that the program has not taken yet.")
+        int, Meta(description="Bytes, of all calls, that the program has not taken yet.")
     ]
 
 

@@ -82,8 +82,8 @@ _string_decoder: Final = msgspec.json.Decoder(str)
 _BLANK: Final = b" \t\r\n"
 
 # msgspec and Python recurse at every level of nesting, under one limit that includes the calling
-# frames (1,000 by default). Refuse a message if any code that later decodes or encodes a part of it
-# would have fewer levels left than this.
+# frames (1,000 by default). Other code decodes or encodes parts of a message later. Refuse a
+# message if that code would have fewer levels left than this.
 _RESERVED_LEVELS: Final = 500
 # The nesting that every daemon accepts, including the message's own object. Some accept more,
 # depending on their Python and stack; a client that stays within this is never refused for depth.
@@ -142,7 +142,7 @@ def _member_counter() -> msgspec.json.Decoder[Struct]:
 
 
 def _check_depth(data: bytes) -> None:
-    """Raise RecursionError for a message too deeply nested to be decoded safely anywhere."""
+    """Raise RecursionError if a message is nested too deeply to be decoded safely everywhere."""
     if data.count(b"[") + data.count(b"{") > _UNCHECKED_BRACKETS:
         _raw_decoder.decode(b"[" * _RESERVED_LEVELS + data + b"]" * _RESERVED_LEVELS)
 

@@ -51,7 +51,7 @@ def structured_tool(
     call: Callable[[dict[str, Any]], ToolResult] | None = None,
     call_async: Callable[[dict[str, Any]], Awaitable[ToolResult]] | None = None,
 ) -> StructuredTool:
-    """Return a LangChain tool. Give `call`, `call_async` or both. `schema`: of the arguments."""
+    """Return a LangChain tool. Give `call`, `call_async` or both. `schema` is for the arguments."""
 
     def invoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
         assert call is not None

@@ -56,7 +56,7 @@ def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
                 raise missing_parameter(within + name)
             continue
         if bytes(given[name]) == b"null" and not parameter.model.required:
-            # Otherwise null means absent.
+            # Null means absent, unless the parameter has null as a value.
             if parameter.null_is_a_value:
                 values[name] = None
             continue

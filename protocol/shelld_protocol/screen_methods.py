@@ -48,7 +48,7 @@ class ReadScreenParams(Params):
         Meta(
             ge=0,
             le=MAX_SCROLLBACK,
-            description="How many of the lines above the screen to return, at most.",
+            description="Maximum number of lines above the screen to return.",
         ),
     ] = 0
 

@@ -62,10 +62,12 @@ class ExplainCommandParams(Params):
         str | None, Meta(description="The session that the command would run in; null for none.")
     ] = DEFAULT_SESSION
     env: (
-        Annotated[dict[str, str | None], Meta(description="As in bash; null removes a variable.")]
+        Annotated[
+            dict[str, str | None], Meta(description="As env of bash; null removes variables.")
+        ]
         | None
     ) = None
-    cwd: Annotated[str, Meta(min_length=1, description="As in bash.")] | None = None
+    cwd: Annotated[str, Meta(min_length=1, description="As cwd of bash.")] | None = None
 
 
 class ExplainCommandResult(Result):

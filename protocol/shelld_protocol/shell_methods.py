@@ -134,7 +134,7 @@ class BashParams(Params):
     cols: Cols = DEFAULT_COLS
     open_stdin: Annotated[
         bool,
-        Meta(description="Leave standard input open for write_stdin, after what stdin holds."),
+        Meta(description="After the text of stdin, leave standard input open for write_stdin."),
     ] = False
 
 

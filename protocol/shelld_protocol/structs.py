@@ -138,7 +138,7 @@ StateReason: TypeAlias = Annotated[
 ]
 SpoolError: TypeAlias = Annotated[
     str | None,
-    Meta(description="Name of the errno that caused output within the limits to be lost."),
+    Meta(description="Name of the errno that made the daemon lose output within the limits."),
 ]
 GuardWarning: TypeAlias = Annotated[
     str | None, Meta(description="With --guard warn, why the guard would have blocked the command.")

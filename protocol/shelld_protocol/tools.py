@@ -130,7 +130,7 @@ class ToolParameter(Struct, frozen=True):
         return None
 
     def _problem_with_items(self, items: Sequence[object]) -> str | None:
-        """Check the type of items, if `items` names one. Models often send a wrong one."""
+        """Check the type of items, if `items` names one. Models often err here."""
         wanted = (self.items or {}).get("type")
         for known in _PYTHON_TYPES:
             if known == wanted and not all(_has_type(known, item) for item in items):
