@@ -61,7 +61,10 @@ def over_mcp(rounds: int, pause: float, name: str) -> None:
 
 
 def first_report(rounds: int) -> None:
-    """Measure the time from a call to its first progress notification; a second is promised."""
+    """Measure the time from a call to its first progress notification.
+
+    The promise is one second.
+    """
     daemon = RawDaemon()
     call = {"name": "Bash", "arguments": {"command": "sleep 0.9"}, "_meta": {"progressToken": 1}}
     daemon.request("initialize", {"protocolVersion": "2025-11-25"})

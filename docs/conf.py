@@ -22,7 +22,7 @@ nitpicky = True
 
 
 def _add_tables_of_contents(_app: Any, name: str, source: list[str]) -> None:
-    """Make the lists of the index the site's navigation: Sphinx needs them as toctrees."""
+    """Make the site's navigation from the lists in the index: Sphinx needs toctrees."""
     if name != root_doc:
         return
     trees: list[str] = []

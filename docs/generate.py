@@ -1,7 +1,7 @@
-"""Writes what is known from the code: `make docs`.
+"""Writes the pages that are made from the code: `make docs`.
 
 protocol.md comes from the types and the recorded exchanges, options.md from the parser,
-python-api.md from the docstrings of the client. A test tells if it was forgotten.
+python-api.md from the docstrings of the client. A test fails if a page is out of date.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shelld_protocol.schemas import openrpc_document
 
 HERE = Path(__file__).parent
 _REFERENCE = "#/components/schemas/"
-# Of an object whose members can be anything.
+# `additionalProperties` of an object whose members can be anything.
 _FREE: tuple[Any, ...] = ({}, True, False)
 
 PROTOCOL = """\
@@ -60,7 +60,7 @@ bytes, or of KiB, MiB or GiB with `K`, `M` or `G` behind it: `--retain-bytes 64M
 """
 
 
-# By kind: when it comes, and what `data` has besides `kind`.
+# For each kind: when the error comes, and what `data` has besides `kind`.
 ERRORS = {
     ErrorKind.PARSE_ERROR: ("The message is not JSON in UTF-8. The id is null.", ""),
     ErrorKind.INVALID_REQUEST: (
@@ -207,7 +207,7 @@ class Reference:
         yield ""
 
     def _inner(self) -> set[str]:
-        """The types that are members of others."""
+        """The names of types that are the types of members or params."""
         params = [method["params"] for method in self._document["methods"]]
         text = json.dumps([self._schemas, params])
         return set(re.findall(rf'"{re.escape(_REFERENCE)}(\w+)"', text))
@@ -238,7 +238,7 @@ class Reference:
 
 
 def _given(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a param that may be left out without the null that says the same."""
+    """Return the schema without null, if null means the same as leaving the param out."""
     alternatives = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
     if len(alternatives) == 1 and schema.get("default") is None:
         return {"description": _description(schema), **alternatives[0]}

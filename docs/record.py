@@ -16,11 +16,11 @@ from typing import Any, Final, cast
 
 RECORD: Final = Path(__file__).with_name("exchanges.json")
 PROJECT: Final = "/home/me/project"
-# Characters of a text that are shown.
+# How many characters of a text to show.
 MAX_SHOWN: Final = 120
 _ID: Final = re.compile(r"\b(shell_\d+)[0-9a-f]{8}\b")
 
-# In this order, with one daemon. "$2" stands for the id of the shell that request 2 has started.
+# Sent to one daemon in this order. "$2" stands for the id of the shell that request 2 has started.
 REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("bash", {"command": "mkdir -p src && cd src && echo hello"}),
     ("bash", {"command": "echo ready; sleep 300", "run_in_background": True}),
@@ -47,7 +47,7 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("shutdown", {}),
 ]
 
-# What members become, by name.
+# The values that replace those of members, by the member's name.
 _FIXED: Final[dict[str, Any]] = {
     "pid": 4711,
     "durationMs": 3,
@@ -88,7 +88,7 @@ def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
 
 
 def settled(value: Any, directory: str) -> Any:
-    """Return an exchange without what differs from run to run."""
+    """Return an exchange with fixed values in place of those that differ from run to run."""
     if isinstance(value, dict):
         return {
             name: _FIXED[name]
@@ -97,7 +97,7 @@ def settled(value: Any, directory: str) -> Any:
             for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        # Only one of the two type checkers knows what is in it.
+        # Only one of the two type checkers knows what is in the list.
         values = cast("list[Any]", cast("object", value))
         return [settled(inner, directory) for inner in values]
     if not isinstance(value, str):

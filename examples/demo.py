@@ -32,7 +32,7 @@ class ShowMessage(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         arrow, _, message = record.getMessage().partition(" ")
         if ON_A_TERMINAL:
-            # With spaces between the members, lines can break there.
+            # Put spaces between the members, so that lines can break there.
             message = textwrap.fill(
                 json.dumps(json.loads(message)),
                 shutil.get_terminal_size().columns - 1,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 # After this time, a contestant counts as not answering.
 LIMIT_S = 30.0
-# How long after its own time limit a contestant may take to report that the limit was reached.
+# How long a contestant may take, after its own time limit, to report that the limit was reached.
 PATIENCE_S = 5.0
 
 
@@ -46,12 +46,12 @@ class Contestant(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End, whatever the state."""
+        """End the contestant, whatever its state."""
 
     @abstractmethod
     def server_pids(self) -> list[int]:
-        """Return the pids between the program and its commands; none if the program starts them
-        itself.
+        """Return the pids of the processes between the program and its commands; none if the
+        program starts the commands itself.
         """
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Contestant(ABC):
 
     @abstractmethod
     def run(self, command: str, *, timeout_s: float = LIMIT_S) -> Answer:
-        """Run a command with bash, in the state that the previous command left, if there is any.
+        """Run a command with bash, in the state that the previous command left, if a state is kept.
 
         `timeout_s` is the contestant's time limit.
         """

@@ -84,7 +84,7 @@ def watched(pids: list[int]) -> Generator[select.poll]:
 
 
 def wait_for_end(poll: select.poll, count: int) -> int:
-    """Return how many of them keep running."""
+    """Return how many of the `count` processes in `poll` keep running."""
     deadline = time.monotonic() + END_LIMIT_S
     while count and (left := deadline - time.monotonic()) > 0:
         for handle, _ in poll.poll(left * 1000):

@@ -73,7 +73,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 class McpShellServer(McpContestant):
-    """This server refuses a shell and its operators, so each command is an allowed script."""
+    """This server refuses shells and their operators, so each command is an allowed script."""
 
     name = "mcp-shell-server"
 

@@ -20,7 +20,7 @@ MEGABYTE = 1_000_000
 IN_A_ROW = 10
 GAP_S = 0.01
 LARGE_LIMIT_S = 60.0
-# The limit for output that waits for a leftover process.
+# The time limit for an answer that may wait for a leftover process.
 SHORT_LIMIT_S = 5.0
 
 # The values that one question gives, by figure.
@@ -57,7 +57,7 @@ FIGURES = {
 
 
 class Question(NamedTuple):
-    """`fresh`: `ask` opens a contestant itself, each time anew."""
+    """With `fresh`, `ask` itself opens the contestant, anew each time."""
 
     figures: tuple[str, ...]
     rounds: int
@@ -122,7 +122,7 @@ def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
                 # Reset the peak, see proc(5).
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
             answer = contestant.run(command, timeout_s=LARGE_LIMIT_S)
-            # Negative if a process has run the command and ended.
+            # A value is negative if a process has run the command and ended.
             growth = [memory_mb(pid, "status", "VmHWM") - before[pid] for pid in pids]
         memory = sum(more for more in growth if more > 0)
         return {figure: [answer.seconds], f"{figure}_memory": [memory]}
