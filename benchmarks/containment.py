@@ -97,7 +97,7 @@ def kill_to_proof(rounds: int, mechanism: str, name: str, command: bytes, count:
         runs.start(command)
         runs.until(STARTED)
         assert runs.channel.peer is not None
-        # Between fork and exec, bash's children lose a SIGTERM to bash's own handler.
+        # Between fork and exec, a SIGTERM to a child of bash runs bash's own handler and is lost.
         while sleeping_below(runs.channel.peer.pid) < count:
             select.select([], [], [], 0.005)
         began = time.perf_counter()

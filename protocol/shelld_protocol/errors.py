@@ -130,7 +130,7 @@ def session_not_found(session: str) -> RpcError:
     return RpcError(ErrorKind.SESSION_NOT_FOUND, f"Session not found: {shown}", {"session": shown})
 
 
-# Errnos that mean a shortage in the system, and what is short.
+# The errnos that mean a shortage in the system, with the name of what is short.
 _EXHAUSTED: Final = {
     "EAGAIN": "processes",
     "ENOMEM": "memory",
@@ -144,7 +144,7 @@ _EXHAUSTED: Final = {
 
 
 def exhausted_limit(error_number: int) -> str | None:
-    """Return what is short if a system call fails with this errno; None if it is no shortage."""
+    """Return what is short if a system call fails with this errno; None if nothing is short."""
     return _EXHAUSTED.get(errno_module.errorcode.get(error_number, ""))
 
 

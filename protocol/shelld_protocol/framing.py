@@ -4,9 +4,9 @@ Owns the bytes that were received and not yet returned. Never does I/O, never lo
 message.
 
 A stream is either newline-delimited (one JSON value per line) or LSP-framed (``Content-Length``
-headers). The first byte that is neither blank nor part of a byte order mark decides, for good:
-a JSON-RPC message starts with ``{`` or ``[``, never with a letter, so ``C`` or ``c`` can only
-start a header.
+headers). The first byte that is neither blank nor part of a byte order mark decides this for the
+whole stream: a JSON-RPC message starts with ``{`` or ``[``, never with a letter, so ``C`` or ``c``
+can only start a header.
 
 Invariants:
 
