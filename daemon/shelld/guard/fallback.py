@@ -1,7 +1,8 @@
 """Finds the simple commands in text that the parser cannot parse.
 
-Pure. Used for scripts with errors, whose beginning bash may still run, and for the few constructs
-that the parser does not know. Treats everything that could be a command as a command.
+Pure. Used for scripts with syntax errors, because bash may still run the commands before the error.
+Also used for the few constructs that the parser does not know. Treats everything that could be a
+command as a command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that run a command for each item, or that run text in their own format.
+"""Programs that run a command for each item, or that run commands from text in their own format.
 
 Each handler takes the shell, the arguments and stdin, and returns what the program writes.
 """

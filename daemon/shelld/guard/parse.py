@@ -24,7 +24,7 @@ _MAX_SHORT: Final = 1024
 
 @cache
 def _language() -> Any:
-    # Imported here, because the import takes 20 ms and no first answer should wait for it.
+    # Imported here, because the import takes 20 ms and the first answer should not wait for it.
     import tree_sitter  # noqa: PLC0415
     import tree_sitter_bash  # noqa: PLC0415
 
@@ -232,7 +232,7 @@ def is_herestring(node: Node) -> bool:
 
 
 def words_behind(node: Node) -> list[str]:
-    """Return a command's words that the parser puts below the preceding redirection."""
+    """Return the words of a command that follow a redirection. The parser puts them below it."""
     if node.type == "herestring_redirect":
         return []
     words = [each for each in node.named_children if each.type in _WORDS]

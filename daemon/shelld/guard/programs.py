@@ -178,7 +178,7 @@ class Programs(Shell):
                     self.report(rules.check("rm", ["-r", "--", target], place))
 
     def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands that a program runs because text in its own language says so."""
+        """Follow the commands that a program runs because of text in its own language."""
         self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
         shell = self.copy()
         for directory in directories_of(program, arguments):

@@ -1,4 +1,4 @@
-"""A quick check for commands that contain nothing that can matter to the guard. Pure.
+"""A quick check for commands that cannot matter to the guard. Pure.
 
 This check suffices for most commands.
 """

@@ -1,4 +1,4 @@
-"""Finds the program that a wrapper, such as ``sudo``, starts: where it begins in the arguments.
+"""Finds the program that a wrapper such as ``sudo`` starts, in the arguments of the wrapper.
 
 Pure. `unwrapped` removes one wrapper; the program inside may be a wrapper too. If a wrapper passes
 its command to a shell as one string, `Inner.script` is that string.
