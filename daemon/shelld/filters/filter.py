@@ -49,7 +49,7 @@ MAX_PROCESSES: Final = 16
 # A pattern without any of these characters is a literal.
 _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}\r\n")
 
-# If a word occurs more often than once in so many characters, checking each line is faster than
+# If a word occurs more than once per this many characters, checking each line is faster than
 # searching for the next occurrence.
 _SPARSE_CHARACTERS: Final = 400
 

@@ -28,7 +28,7 @@ _READ_BYTES: Final = 256 * 1024
 class Helper:
     """One process, until `close`. Owns its runner's channel and its socket.
 
-    `words` are the arguments of the program, and `packages` further directories of modules. Raises
+    `words` are the arguments of the program. `packages` are further directories of modules. Raises
     OSError if no process can start.
     """
 
@@ -54,7 +54,7 @@ class Helper:
         self._resources.close()
 
     def hang_up(self) -> None:
-        """Let whoever waits for the process get EOFError."""
+        """End every wait for the process with EOFError."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
@@ -65,8 +65,8 @@ class Helper:
     async def ask(self, data: bytes) -> bytes:
         """Send a frame, and return the next one.
 
-        Raises EOFError and ConnectionError once the process is gone. After any exception, a
-        cancellation included, the process is of no use.
+        Raises EOFError and ConnectionError once the process is gone. After any exception, including
+        a cancellation, the process cannot be used any more.
         """
         await self._send(len(data).to_bytes(4, "big") + data)
         return await self._receive_frame()

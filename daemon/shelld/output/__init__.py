@@ -1,1 +1,1 @@
-"""What commands write: kept within bounds, turned into text, filtered."""
+"""The output of commands: kept within limits, converted to text, and filtered."""

@@ -1,8 +1,8 @@
 """Divides output into units, and finds escape sequences. Pure.
 
-A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. Only the bytes
-themselves decide, within `MAX_SEQUENCE_BYTES`, so the result is the same however reads divide the
-output.
+A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. Where a unit
+ends depends only on the bytes themselves, within `MAX_SEQUENCE_BYTES`. So the result is the same
+however reads divide the output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends OSC. CSI
@@ -85,7 +85,7 @@ def first_unit(data: bytes) -> int:
         return 0
     for size in range(1, min(4, len(data)) + 1):
         if _unfinished_character(data[:size]) < size:
-            # It is a character, or the previous byte cannot be part of one.
+            # These bytes are a character, or can no longer become one.
             return size if _is_text(data[:size]) else max(1, size - 1)
     return 0
 

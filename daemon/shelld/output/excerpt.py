@@ -1,7 +1,7 @@
 """The new output of a stream in a limited number of characters: all of it, or its head and tail.
 
-For a reader with little room that wants to know the beginning and the current state. The omitted
-middle counts as read. A notice in its place gives the offsets with which the middle can be read.
+For a reader that has little room and wants to know the beginning and the current state. The omitted
+middle counts as read. A notice in its place gives the offsets for reading the middle.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
 from shelld.output.text import begins_within_line, last_states, plain_text, read_text
 
-# A head may lose one part in this many at its end, and a tail as much at its beginning, so that it
-# consists of whole lines.
+# To consist of whole lines, a head may lose 1/_LINE_SHARE at its end, and a tail as much at its
+# beginning.
 _LINE_SHARE: Final = 5
 
 # How many bytes from the beginning, or from the end, to search for text.
@@ -196,9 +196,10 @@ def last_lines(store: StreamStore, start: int, end: int, max_characters: int) ->
 
 
 def last_line(store: StreamStore, max_characters: int) -> str:
-    """Return the last line of a stream that is not blank, or the end of a line that is too long.
+    """Return the last non-blank line of a stream, or only its end if the line is too long.
 
-    For progress reports: an unfinished line counts. Returns "" if there is none near the end.
+    For progress reports, so an unfinished line counts. Returns "" if there is no such line near the
+    end.
     """
     data = store.read(max(0, store.written - _GLANCE_BYTES), _GLANCE_BYTES).data
     text = last_states(plain_text(data, strip=True, is_end=True))

@@ -4,7 +4,7 @@ Plain readers of a stream share one position. `look` moves nothing and may be in
 one step without an await, and takes only what was read from the current position. So two readers
 never get the same bytes, and together miss none.
 
-Large reads happen in steps, with other requests between two of them.
+Large reads happen in steps. Other requests run between the steps.
 """
 
 from __future__ import annotations

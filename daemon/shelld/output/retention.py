@@ -2,10 +2,10 @@
 
 Owns the spool, and knows every shell's output from the shell's start until the shell is forgotten.
 A shell over its own limit loses the oldest bytes of its tail. Over the common limit, or on a full
-disk, ended shells lose output first, in the order in which they ended. After them, the running
-shell that holds the most loses output. Among ended shells, those that a request reads come last.
-The output of other shells never keeps a shell from storing its own. This module never forgets a
-shell by itself.
+disk, ended shells lose output first, in the order in which they ended. Among them, those that a
+request reads come last. After the ended shells, the running shell that stores the most output loses
+some of it. The output of other shells never keeps a shell from storing its own. This module never
+forgets a shell by itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from shelld.process.options import Options
 
 _DEFAULT: Final = Options()
 
-# The head of each stream gets one part in this many of a shell's limit. The tails get the rest.
+# The head of each stream gets 1/_HEAD_SHARE of a shell's limit. The tails get the rest.
 _HEAD_SHARE: Final = 4
 
-# A running shell gives up one in this many of its blocks at a time, so that not every block needs a
-# search for the largest shell.
+# A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. Otherwise, every block would need
+# a search for the largest shell.
 _RECLAIM_SHARE: Final = 8
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -53,7 +53,7 @@ class ShellOutput:
         self.stdout = OutputStream(StreamStore(head_limit, blocks))
         self.stderr = OutputStream(StreamStore(head_limit, blocks))
         self._stores = (self.stdout.store, self.stderr.store)
-        # The number of requests that read it.
+        # The number of requests that are reading this output.
         self._pins = 0
 
     def pin(self) -> None:
@@ -130,7 +130,7 @@ class Retention:
         self._retain_bytes = retain_bytes
         self._spool = Spool(total_bytes, spool_directory)
         # Running shells in the order of their starts, and ended shells in the order of their ends.
-        # The second has only shells with blocks to give up.
+        # `_ended` has only shells with blocks to give up.
         self._running: dict[ShellOutput, None] = {}
         self._ended: dict[ShellOutput, None] = {}
 

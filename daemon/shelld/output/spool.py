@@ -5,7 +5,8 @@ name: nobody can find, link or forget it, and the kernel frees it however the da
 one file instead of one per stream, because descriptors are scarcer than disk space. And the limit
 over all shells is then simply the size of the file.
 
-Knows nothing of streams or offsets, nor which shell gives up blocks when it is full.
+Knows nothing of streams or offsets. Does not decide which shell gives up blocks when the file is
+full.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Spool:
         return len(self._used) if len(self._used) < self._max_blocks else None
 
     def get(self, block: int, offset: int, length: int) -> bytes:
-        """Return bytes of a block. Raises OSError if they cannot be read, or not all of them."""
+        """Return bytes of a block. Raises OSError unless all of them can be read."""
         if self._descriptor is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         data = os.pread(self._descriptor, length, block * BLOCK_BYTES + offset)

@@ -29,7 +29,7 @@ WINDOW_BYTES: Final = 4 * 1024
 
 
 class Blocks(Protocol):
-    """Stores full blocks. `put` returns None if there is no room. Both methods raise OSError."""
+    """Stores full blocks. `put` returns None if there is no room. `put` and `get` raise OSError."""
 
     def put(self, data: bytes | bytearray | memoryview) -> int | None: ...
 
@@ -82,7 +82,7 @@ class StreamStore:
         self._gap_start = self._gap_end = head_limit
         # The bytes after the last full block.
         self._window = bytearray()
-        # For block n of the stream, which begins at n * BLOCK_BYTES, its number in `Blocks`.
+        # Maps a block of the stream to its number in `Blocks`. Block n begins at n * BLOCK_BYTES.
         self._stored: dict[int, int] = {}
         # Blocks that `Blocks` refused.
         self._in_memory: dict[int, bytes] = {}

@@ -2,9 +2,9 @@
 overwritten states of lines.
 
 Pure, and the only place where bytes of a command become text. The same range always gives the same
-text. Joining the texts of adjacent ranges equals reading them at once, except for a line that was
-overwritten between two reads: its new state begins with a carriage return (`last_states` of the
-joined text removes the old one).
+text. Joining the texts of adjacent ranges gives the same text as reading the ranges at once, with
+one exception. If a line was overwritten between two reads, its new state begins with a carriage
+return. `last_states` of the joined text then removes the old state.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line has this. It is much faster to search for than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
-# `str.rstrip` looks at one character after the other. This many are compared at once.
+# Carriage returns to compare at once: `str.rstrip` looks at one character after the other.
 _RETURNS: Final = "\r" * 65_536
 
-# The most bytes in one read that may begin an escape sequence. Each takes as long as a hundred
-# bytes of text.
+# The maximum number of bytes in one read that may begin an escape sequence. Each of them takes as
+# long as a hundred bytes of text.
 MAX_INTRODUCERS: Final = 4_096
 
 # The maximum number of control strings that are checked for a line end inside. Only hostile output
