@@ -1,4 +1,4 @@
-"""What a terminal shows, from the output of its program. The only file that knows pyavt.
+"""Computes what a terminal shows from the output of its program. The only file that knows pyavt.
 
 Runs in the helper process. Lines are counted from the top of the screen, columns from the left,
 both from 0. The version counts the changes of the screen. Each row has the version in which it last
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from avt._avt import Vt
 
 # Titles, switches of the alternate screen, and resets of the whole terminal. A title ends where
-# another sequence may begin, so that the time grows with the length of the output only. The first
+# another sequence may begin, so that the time is linear in the length of the output. The first
 # character is one set, which `re` finds quickly.
 _OF_INTEREST: Final = re.compile(
     r"[\x1b\x9b\x9d](?:"
@@ -23,7 +23,7 @@ _OF_INTEREST: Final = re.compile(
     r"|(?:(?<=\x1b)\[|(?<=\x9b))\?(?P<modes>[\d;]{1,64})(?P<action>[hl])"
     r"|(?<=\x1b)c)"
 )
-# Text without these has none of them. Most output is colours, and `in` is faster than `re`.
+# Text without these has none of them. The operator `in` is faster than `re`.
 _BEGINNINGS: Final = ("\x1b]", "\x1b[?", "\x1bc", "\x9b", "\x9d")
 # The beginning of such a sequence, at the end of the output so far.
 _UNFINISHED: Final = re.compile(
@@ -69,7 +69,7 @@ class Emulator:
     def cursor(self) -> Cursor:
         cols, rows = self._vt.size
         cursor = self._vt.cursor
-        # After a character in the last column, the cursor is behind that column.
+        # After a character in the last column, the emulator puts the cursor past that column.
         return Cursor(min(cursor.row, rows - 1), min(cursor.col, cols - 1), bool(cursor.visible))
 
     def view(self, since: int | None, scrollback: int) -> tuple[object, ...]:

@@ -38,7 +38,7 @@ MEMORY_BYTES: Final = 1024 * 1024 * 1024
 # Processor time for one step. It usually takes a few milliseconds.
 CPU_SECONDS: Final = 2
 
-# For one look. Output that takes longer is shown by the next one.
+# The maximum time of one look. The next look continues with the rest of the output.
 LOOK_TIMEOUT_S: Final = 20.0
 
 _STEP_BYTES: Final = 64 * 1024
@@ -81,7 +81,7 @@ class Screen:
         make_room: Callable[[], None],
     ) -> None:
         self.used_at = time.monotonic()
-        # No more looks at once than there may be processes.
+        # Allows as many looks at once as there may be processes.
         self._looks = looks
         self._make_room = make_room
         self._pool = pool
@@ -97,7 +97,7 @@ class Screen:
         self._version = 0
         # The output before this offset is not shown: it has ended two processes.
         self._start = 0
-        # The offset of the output with which the last process was lost.
+        # The offset of the output that the last process was given when it was lost.
         self._lost_at = -1
 
     @property
@@ -154,7 +154,8 @@ class Screen:
                 return _view(await self._ask(b"V", [since, scrollback]))
             except (OSError, _Lost) as error:
                 failure = shortage(error)
-                # A step that ends processes is left out, and then others can follow.
+                # A step that has ended processes is skipped. A later step may end processes too, so
+                # all attempts are available again.
                 attempts = _ATTEMPTS if self._start > start else attempts - 1
         raise failure or resource_exhausted("processes", "No process can be had for this screen")
 
@@ -198,7 +199,7 @@ class Screen:
         sizes = self._terminal.sizes
         past = [each for each in sizes if each.offset <= position]
         current = past[-1] if past else sizes[0]
-        # Whoever has seen an earlier version has not seen this one.
+        # A client that has seen an earlier version has not seen this screen.
         new = [current.size.rows, current.size.cols, self._scrollback, self._version + 1]
         self._version = int(await self._ask(b"N", new))
         self._position, self._resizes = position, current.number
@@ -214,14 +215,14 @@ class Screen:
         self._position += len(data)
 
     async def _resize(self) -> None:
-        """Pass on the sizes that the terminal has had by now."""
+        """Send the process the sizes that the terminal has had up to the current offset."""
         for number, offset, size in tuple(self._terminal.sizes):
             if number > self._resizes and offset <= self._position:
                 self._version = int(await self._ask(b"S", [size.rows, size.cols]))
                 self._resizes = number
 
     async def _answer_questions(self) -> None:
-        """Tell the program where its cursor was when it asked, if it asked here."""
+        """Tell the program where its cursor was, if it asked at the current offset."""
         if self._position in self._terminal.questions:
             view = _view(await self._ask(b"V", [self._version, 0]))
             self._terminal.tell_position(self._position, view.cursor[:2])

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from shelld.guard import vocabulary
 from shelld.keeper.tree import children_of, look
 
-# What the guard does not judge as a program may read lines, too.
+# Includes programs that the guard does not judge as shells, because they may read lines too.
 SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
 
 # Enough for a pipeline in a shell in a shell. More processes are not looked at.
@@ -29,7 +29,7 @@ _WAITS: Final = {
     "x86_64": frozenset(["61", "247", "130"]),
     "aarch64": frozenset(["260", "95", "133"]),
 }.get(platform.machine())
-# The device of /dev/tty: the terminal of whoever opens it.
+# The device of /dev/tty: the terminal of the process that opens it.
 _OWN_TERMINAL: Final = os.makedev(5, 0)
 _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 
@@ -82,8 +82,8 @@ def _shells(top: int, source: Source) -> Iterator[int]:
 
 
 def _is_near(pid: int, top: int, source: Source) -> bool:
-    """Whether a process may read the input now. A terminal keeps the groups in the background of
-    its own session from reading, but not other sessions.
+    """Whether a process may read the input now. A terminal stops reads by the background groups of
+    its own session, but not by other sessions.
     """
     if source.group is None or os.getpgid(pid) == source.group:
         return True

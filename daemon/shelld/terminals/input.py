@@ -1,8 +1,8 @@
 """Writes to the standard input of a command while the command runs.
 
 Owns the bytes that wait for the program to read. Writes to one command happen whole and in order,
-and never block. This module also owns the descriptor of a pipe. That of a terminal belongs to the
-terminal's output.
+and never block. This module also owns the descriptor of a pipe. The descriptor of a terminal
+belongs to the terminal's output.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from shelld.terminals.line_editor import Line, edit, received
 from shelld.terminals.pty import NEW_MODES, Modes, Size, foreground_group, modes, resize
 from shelld.terminals.typed import MAX_REST_BYTES
 
-# The most that may wait for one program.
+# The most bytes that may wait for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-# No answers while more than this waits for a program.
+# A terminal gives no answers while more bytes than this wait for its program.
 _MAX_ANSWER_BYTES: Final = 4_096
 # How many sizes a terminal remembers.
 _MAX_SIZES: Final = 1_000
 
-# Why nothing can be written any more. "closed": the input was given its end of file, or the program
-# has closed it. "ended": the program has ended.
+# Why nothing can be written any more. "closed": the input was ended, or the program has closed it.
+# "ended": the program has ended.
 ClosedReason: TypeAlias = Literal["closed", "ended"]
 
 
@@ -45,12 +45,12 @@ class Input:
         self.descriptor = descriptor
         self._watch: Callable[[bool], None] = _nothing
         self.closed: ClosedReason | None = None
-        # Whoever writes holds it: the guard may take a while to judge a line, and a later write
-        # must not overtake this one.
+        # Held during a write: the guard may take a while to judge a line, and a later write must
+        # not overtake this one.
         self.lock = anyio.Lock(fast_acquire=True)
         # The line that is being typed, with all its keys.
         self.rest = b""
-        # Lines typed into a shell, of a command that is not complete yet.
+        # The lines typed so far of a shell command that is not complete yet.
         self.script = ""
         self._queue = bytearray()
         self._is_watched = False
@@ -63,7 +63,7 @@ class Input:
     @property
     def room(self) -> int:
         """How many bytes can be written now."""
-        # The first input may be longer.
+        # The first input may be longer than the maximum.
         return max(0, MAX_QUEUED_BYTES - len(self._queue))
 
     def write(self, data: bytes) -> None:
@@ -72,7 +72,10 @@ class Input:
         self.flush()
 
     def watch_with(self, watch: Callable[[bool], None]) -> None:
-        """Call `watch(True)` when input waits for room, also now, and `watch(False)` after that."""
+        """Call `watch(True)` when input begins to wait for room, and `watch(False)` when it stops.
+
+        If input waits already, call `watch(True)` now.
+        """
         self._watch = watch
         if self._is_watched:
             watch(True)
@@ -124,7 +127,7 @@ class PipeInput(Input):
         self._is_ending = False
 
     def end(self) -> None:
-        """Close the pipe after what is queued. Nothing can be written from now on."""
+        """Close the pipe once the queue is written. Nothing more can be written from now on."""
         self._is_ending = True
         self.flush()
 
@@ -134,7 +137,7 @@ class PipeInput(Input):
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was given its end of file."""
+        """Whether `end` was called."""
         return self._is_ending
 
     def _flushed(self) -> None:
@@ -183,7 +186,8 @@ class TerminalInput(Input):
         self.sizes = collections.deque((Resize(1, 0, size),), _MAX_SIZES)
         self.dialogue = Dialogue()
         self.ask_position: Callable[[], None] | None = None
-        # The answers that wait for a position of the cursor: all from the first such question on.
+        # The answers that are not written yet. The first waits for a position of the cursor, and
+        # the others wait for the first.
         self._answers: list[_Answer] = []
         # How much output there was before the part that `see` gets next.
         self._seen = 0
@@ -192,12 +196,12 @@ class TerminalInput(Input):
     def questions(self) -> list[int]:
         """The offsets in the output at which the program asked where the cursor is, in order.
 
-        Only those without an answer.
+        Only questions without an answer count.
         """
         return [each.offset for each in self._answers if each.report is None]
 
     def see(self, output: memoryview) -> None:
-        """Answer what the program asks of its terminal."""
+        """Answer the questions that the program asks its terminal."""
         ask, start = self.ask_position, self._seen
         self._seen += len(output)
         for report, end in self.dialogue.feed(output):
@@ -213,9 +217,9 @@ class TerminalInput(Input):
                     ask()
 
     def tell_position(self, offset: int, position: tuple[int, int] | None) -> None:
-        """Give the answer about the cursor's position at an offset. None: it is not known.
+        """Answer the question about the cursor that was asked at `offset`.
 
-        Questions before this offset get no answer.
+        `position` is None if it is not known. Questions before this offset get no answer.
         """
         for each in self._answers:
             if each.report is None and each.offset <= offset:
@@ -239,8 +243,8 @@ class TerminalInput(Input):
         self.write(report)
 
     def line_under(self, now: Modes) -> Line:
-        """Return the line that is being typed, if these are the modes now."""
-        # Before line mode, the program could read what was typed, as it was.
+        """Return the line that is being typed, given the current modes."""
+        # Before line mode began, the program could read all that was typed, unedited.
         return Line() if now.line_mode and not self.in_line_mode else self.line
 
     def begin(self, content: bytes) -> None:

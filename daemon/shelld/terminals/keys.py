@@ -1,4 +1,4 @@
-"""Turns keys, by the names that tmux gives them, into the bytes that xterm sends for them."""
+"""Converts the names that tmux gives to keys into the bytes that xterm sends for the keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 _ESCAPE: Final = b"\x1b"
 
-# Keys whose bytes no modifier but M- (Meta) changes.
+# Keys whose bytes only the modifier M- (Meta) changes.
 _PLAIN: Final = {
     "Enter": b"\r",
     "Escape": _ESCAPE,
@@ -16,11 +16,11 @@ _PLAIN: Final = {
     "Space": b" ",
     "BSpace": b"\x7f",
 }
-# The last byte of ESC [ X, which is ESC O X while the program wants application cursor keys.
+# The X of ESC [ X. While the program wants application cursor keys, the sequence is ESC O X.
 _CURSOR: Final = {"Up": b"A", "Down": b"B", "Right": b"C", "Left": b"D", "Home": b"H", "End": b"F"}
-# The last byte of ESC O X.
+# The X of ESC O X.
 _FIRST_FUNCTIONS: Final = {"F1": b"P", "F2": b"Q", "F3": b"R", "F4": b"S"}
-# The number of ESC [ N ~.
+# The N of ESC [ N ~.
 _NUMBERED: Final = {
     "IC": 2,
     "Insert": 2,

@@ -1,7 +1,7 @@
-"""What the kernel's line editor (N_TTY) makes of what is typed into a terminal.
+"""Computes the lines that the kernel's line editor (N_TTY) makes of typed bytes.
 
-Pure. Follows the keys and the modes that the program has set. What a program reads while the
-terminal collects lines is exactly this, up to the 4,095 bytes of a line that the kernel keeps.
+Pure. Follows the keys and the modes that the program has set. While the terminal collects lines, a
+program reads exactly these lines, up to the 4,095 bytes of a line that the kernel keeps.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from shelld_protocol.errors import invalid_params
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
-# How much of a line that was passed on is remembered: more than the guard follows.
+# How many bytes of a passed-on line to remember: more than the guard follows.
 MAX_PASSED: Final = 64 * 1024 + 1
-# A byte of a character after its first one, in UTF-8.
+# The bytes of a UTF-8 character after its first byte.
 _CONTINUATION: Final = range(0x80, 0xC0)
 # The signs of multiplication and division in Latin-1.
 _SIGNS: Final = frozenset((0xD7, 0xF7))
@@ -38,8 +38,8 @@ class Line(NamedTuple):
 
 
 class Edited(NamedTuple):
-    """`texts`: the lines that are complete now, or ended by the end of the input, without their
-    ends. `longest`: the most bytes that `Line.text` had at any moment.
+    """`texts`: the lines that a line end or the end of the input has completed. They do not include
+    their line ends. `longest`: the most bytes that `Line.text` had at any moment.
     """
 
     line: Line
@@ -50,7 +50,7 @@ class Edited(NamedTuple):
 def received(data: bytes, modes: Modes, *, is_quoting: bool = False) -> bytes:
     """Return typed bytes after the input modes have changed or dropped them.
 
-    They leave a quoted return or newline alone. `is_quoting`: the first byte is quoted.
+    The modes leave a quoted return or newline unchanged. `is_quoting`: the first byte is quoted.
     """
     table, dropped = _translation(modes.istrip, modes.iuclc, modes.igncr, modes.icrnl, modes.inlcr)
     if not (modes.line_mode and modes.lnext):
@@ -58,7 +58,7 @@ def received(data: bytes, modes: Modes, *, is_quoting: bool = False) -> bytes:
     plain, _ = _translation(modes.istrip, modes.iuclc, False, False, False)
     first, rest = (data[:1], data[1:]) if is_quoting else (b"", data)
     parts = re.split(rb"(%s.)" % re.escape(modes.lnext), rest, flags=re.DOTALL)
-    # Every other part is a key that quotes, and what it quotes.
+    # Every second part is a quoting key and the byte that it quotes.
     parts[::2] = [part.translate(table, dropped) for part in parts[::2]]
     parts[1::2] = [part.translate(plain) for part in parts[1::2]]
     return first.translate(plain) + b"".join(parts)
@@ -85,9 +85,9 @@ def _translation(
 def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = False) -> Edited:
     """Return the result of typing `data`, as `received` returns it, after `line`.
 
-    Outside of line mode, a program edits its line itself; most do it with the same keys. Then a
-    carriage return ends a line, too, and only the interrupt drops one, unless the program ignores
-    it.
+    Outside of line mode, a program edits its line itself, usually with the same keys. Then a
+    carriage return ends a line too. Of the keys for signals, only the interrupt drops a line,
+    unless the program ignores it.
     """
     signals = {modes.intr, modes.quit, modes.susp}
     swallowed = {modes.start, modes.stop, *signals}

@@ -40,12 +40,12 @@ class Size(NamedTuple):
 class Modes(NamedTuple):
     """`line_mode`: the kernel collects a line before a program can read it.
 
-    The keys have their names in termios(3), in lower case and without the V; b"" if a key is off.
-    `werase`, `lnext` and `eol2` are off without IEXTEN, `reprint` also without ECHO, `start` and
-    `stop` without IXON, `intr`, `quit` and `susp` without ISIG. `flushes`: these three drop the
-    line. `kills_characters`: the key `kill` erases one character after another, and not the whole
-    line. `utf8`: a character may have several bytes. The other modes change each byte that is
-    typed.
+    The keys have the names of termios(3), in lower case and without the V. A key that is off is
+    b"". Without IEXTEN, `werase`, `lnext`, `eol2` and `reprint` are off. Without ECHO, `reprint` is
+    off. Without IXON, `start` and `stop` are off. Without ISIG, `intr`, `quit` and `susp` are off.
+    `flushes`: these last three keys drop the line. `kills_characters`: the key `kill` erases one
+    character after another, and not the whole line. `utf8`: a character may have several bytes. The
+    other modes change each byte that is typed.
     """
 
     echo: bool
@@ -73,7 +73,7 @@ class Modes(NamedTuple):
     inlcr: bool
 
 
-# Those of a terminal that nobody has changed.
+# The modes of a terminal whose modes nobody has changed.
 NEW_MODES: Final = Modes(
     echo=True,
     line_mode=True,

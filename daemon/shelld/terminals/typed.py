@@ -1,4 +1,4 @@
-"""Finds the lines in what is typed into a program, and what a shell may read in such a line.
+"""Splits typed input into lines, and finds the texts that a shell may read in a line.
 
 The program may edit its line in ways that cannot be seen from here, such as with the history of a
 shell. This module shows the guard the text between all keys.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-# How much of an unfinished line is remembered: more than the guard follows.
+# How many bytes of an unfinished line to remember: more than the guard follows.
 MAX_REST_BYTES: Final = 64 * 1024 + 1
 
 # Ctrl-D and Ctrl-O (operate-and-get-next of GNU readline) pass on a line before its end.
@@ -40,7 +40,7 @@ class Typed(NamedTuple):
 
     @property
     def readable(self) -> list[bytes | None]:
-        """What a shell may act upon now: the lines, and the rest if it does not wait for more."""
+        """What a shell may act on now: the lines, and the rest if it was passed on."""
         return [*self.lines, self.rest] if self.rest and self.is_passed_on else self.lines
 
 
@@ -64,9 +64,10 @@ def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = 
 def readings(line: bytes) -> Iterator[str]:
     """Yield the texts that a shell may read in a line, the likeliest first.
 
-    These are the line without what its keys erase, the line without its keys, and each part between
-    two keys: a key may have dropped the text before it, or may have done nothing. Many parts are
-    one reading: a command of several lines. Only the first reading may be empty.
+    These are the line without the text that its keys erase, the line without its keys, and each
+    part between two keys: a key may have dropped the text before it, or may have done nothing. More
+    than `_MAX_PARTS` parts make up one reading: a command of several lines. Only the first reading
+    may be empty.
     """
     kept = _without_erased(line)
     texts = [_KEY.sub(b"", kept)]
