@@ -1,4 +1,4 @@
-"""The audit log: one JSON line per command and per input to one.
+"""The audit log: one JSON line per command, and one per input to a command.
 
 It never holds output, input or values of the environment.
 
@@ -90,7 +90,8 @@ class AuditLog:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        # Warn once about each, not for each line: "written", "rotated", "opened again".
+        # What fails now: "written", "rotated", "opened again". Each failure gets one warning, not
+        # one per line.
         self._failing: set[str] = set()
         # Device and inode of the file, to notice a rotation by another daemon.
         self._identity = 0, 0

@@ -1,4 +1,4 @@
-"""Which body answers which method."""
+"""Maps each method to the body that answers it."""
 
 from __future__ import annotations
 

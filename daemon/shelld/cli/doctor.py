@@ -2,8 +2,8 @@
 
 Runs a few harmless commands as the daemon would, with the daemon's options, and checks limits and
 files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not, 2 for bad
-arguments, or if stdout cannot be written. A note reports something worth knowing that breaks no
-promise.
+arguments, or if stdout cannot be written. A note reports something that is worth knowing, but
+breaks no promise.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _guard(options: Options) -> Diagnosis:
 
 
 def _files(options: Options) -> list[Diagnosis]:
-    """Return the files that the daemon needs to start but cannot read or write."""
+    """Return a problem for each file that the daemon needs at its start but cannot use."""
     diagnoses: list[Diagnosis] = []
     if options.guard_rules is not None:
         try:
@@ -213,7 +213,7 @@ def _files(options: Options) -> list[Diagnosis]:
 def _environment() -> list[Diagnosis]:
     if "BASH_ENV" not in os.environ:
         return []
-    # Unset it for the other checks, or the output of the file that it names would mix with theirs.
+    # Unset it for the other checks. Otherwise, the file that it names would add to their output.
     path = os.environ.pop("BASH_ENV")
     meaning = "every bash reads it first, and there are no spare shells"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]
@@ -250,8 +250,8 @@ async def _spare_shells(patient: Patient) -> Diagnosis:
 
 
 async def _containment(patient: Patient) -> Diagnosis:
-    # A process in its own session, whose parent has ended. Without these programs, the shell
-    # that looks for them would be found alive or not.
+    # Start a process in its own session whose parent has ended. Look for both programs first:
+    # without them, ``$!`` would be a process that may or may not be alive when it is checked.
     result = await patient.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
     try:
         pid = int(result.stdout)

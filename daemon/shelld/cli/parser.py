@@ -181,7 +181,7 @@ def option_parser() -> argparse.ArgumentParser:
         "--guard",
         choices=get_args(GuardMode),
         help="block: refuse dangerous commands; strict: also refuse commands that the guard cannot "
-        "analyse; warn: run them and report it; off: no checks",
+        "analyse; warn: run dangerous commands and report them; off: no checks",
     )
     option("--guard-rules", metavar="FILE", help="a TOML file of commands to block or to allow")
     option("--grace", type=milliseconds, metavar="MS", help="time from SIGTERM to SIGKILL, in ms")
@@ -190,7 +190,7 @@ def option_parser() -> argparse.ArgumentParser:
         "--spare-shells",
         type=_integer(0, 256),
         metavar="N",
-        help="maximum number of spare shells: started ahead for the next command of a session",
+        help="maximum number of spare shells, started ahead for the next command of a session",
     )
     option("--max-retained", type=count, metavar="N", help="maximum number of ended shells to keep")
     option(

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 # The mechanisms, from the strongest to the weakest.
 Mechanism = Literal["cgroup", "subreaper", "process-group"]
 
-# What the guard does with a dangerous command; "strict" also refuses commands it cannot clear.
+# What the guard does with a dangerous command; "strict" also refuses commands it cannot analyse.
 GuardMode = Literal["block", "strict", "warn", "off"]
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
