@@ -1,10 +1,10 @@
 """The manager of a program that embeds shelld.
 
 ``ShellManager()`` always returns the same object. It *runs* inside ``async with``. Otherwise, it
-runs from the first call until `reset` or the end of the program. In that case, or if the program's
-loop is not asyncio, the manager runs its own event loop in a thread. So shells outlive the caller's
-event loop, and other event loops can use them. In a daemon, the object stands for the daemon's
-manager: see `adopt`.
+runs from the first call until `reset` or the end of the program. Outside ``async with``, or if the
+program's loop is not asyncio, the manager runs its own event loop in a thread. So shells outlive
+the caller's event loop, and other event loops can use them. In a daemon, the object stands for the
+daemon's manager: see `adopt`.
 """
 
 from __future__ import annotations
@@ -194,7 +194,8 @@ class ShellManager:
                 self._enter_owner()
                 yield
         finally:
-            # Not earlier: while the manager ends, calls are refused, and must not start it again.
+            # Not earlier: calls that come while the manager ends are refused, and must not start it
+            # again.
             self._owner = self._thread = None
 
     @asynccontextmanager
@@ -209,7 +210,7 @@ class ShellManager:
                     await anyio.to_thread.run_sync(thread.stop)
 
     async def manager(self) -> Manager:
-        """Return the running manager behind this one. Use it on the event loop of `run` only.
+        """Return the running manager behind this one. Use it only on the event loop of the shells.
 
         Raises `RpcError` (shutting_down) after `reset`.
         """

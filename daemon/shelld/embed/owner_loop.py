@@ -26,7 +26,7 @@ from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
 
-# Time to leave a scope, which takes no longer than its last kills.
+# The maximum time to leave a scope. Leaving takes no longer than the last kills in the scope.
 STOP_TIMEOUT_S: Final = 3.0
 
 
@@ -50,9 +50,10 @@ class OwnerLoop:
         *args: object,
         discard: Callable[[T], object] | None = None,
     ) -> T:
-        """Return the result of ``await function(*args)`` here. Raises `RpcError` (shutting_down).
+        """Await ``function(*args)`` on this event loop; return the result.
 
-        If the caller was cancelled before the result arrived, calls `discard` with the result here.
+        If the caller was cancelled before the result arrived, calls `discard` with the result, also
+        on this event loop. Raises `RpcError` (shutting_down).
         """
         if current_token() == self._token:
             return await function(*args)
@@ -68,7 +69,7 @@ class OwnerLoop:
         return call.result()
 
     def call_sync(self, function: Callable[..., T], *args: object) -> T:
-        """Return the result of ``function(*args)`` here.
+        """Call ``function(*args)`` on this event loop; return the result.
 
         `function` must be quick, because both sides wait. If this event loop has ended, calls
         `function` in the caller's thread.

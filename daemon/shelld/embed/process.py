@@ -24,7 +24,7 @@ _TURNS_TO_READ: Final = 3
 
 
 class BashProcess(NamedTuple):
-    """`returncode` is that of `subprocess`: negative for a signal, None while it runs."""
+    """`returncode` is as in `subprocess`: negative for a signal, None while the process runs."""
 
     pid: int
     returncode: int | None

@@ -3,8 +3,7 @@
 Hosts give up on a call that is silent for a minute, and people get impatient sooner. So a client
 that sent a token gets the call's duration and the last line of its output about twice a second.
 
-A timer makes the reports: a task per call would take a large part of the time that a short command
-takes.
+A timer makes the reports. A task per call would take a large part of the time of a short command.
 """
 
 from __future__ import annotations

@@ -96,7 +96,10 @@ class Toolbox:
         return await self._outcome_of(loading, loading.own)
 
     async def schemas(self, format: ToolFormat) -> list[dict[str, Any]]:  # noqa: A002
-        """Return all tools, with those of plug-ins, in the schema of an API. Raises `RpcError`."""
+        """Return the schemas of all tools, including those of plug-ins. Raises `RpcError`.
+
+        `format`: the API that the schemas are for.
+        """
         loading = self._loading or self._start_loading()
         return [each[format] for each in await self._outcome_of(loading, loading.all)]
 
@@ -144,7 +147,7 @@ class Toolbox:
 
         logger = logging.getLogger("shelld.tools")
         if not logger.isEnabledFor(logging.INFO):
-            # A failed command concerns the model. It is no warning in this log.
+            # A failed command concerns only the model, so this log has no warning about it.
             logger.setLevel(logging.ERROR)
         # A failed attempt may have registered some tools.
         ToolRegistry.reset()
