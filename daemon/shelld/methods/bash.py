@@ -66,9 +66,9 @@ async def run_for_answer(
     timeout.
 
     Returns the result of `make_answer`. Until then, a cancellation kills the command with all its
-    processes, and the output of other ended shells is dropped before that of this one. `timeout_ms`
-    applies to a foreground command that has no timeout in `params`; the default is the daemon's.
-    Raises `RpcError`.
+    processes. If output must be dropped meanwhile, other ended shells lose theirs first.
+    `timeout_ms` applies to a foreground command that has no timeout in `params`; the default is the
+    daemon's. Raises `RpcError`.
     """
     verdict = await _admitted(context, params)
     if verdict.verdict == "block":

@@ -73,7 +73,7 @@ async def wait_and_read(
 
     while True:
         if context is not None:
-            # Do not hold the turn while the next output may be far off.
+            # The next output may be far off. Let other requests make large answers until then.
             context.end_large_answer()
         if params.wait:
             with anyio.CancelScope(deadline=give_up_at):
@@ -85,7 +85,7 @@ async def wait_and_read(
         is_large = any(_is_large(read.text) for read in reads.values())
         if context is not None and is_large and not context.may_make_large_answer:
             # Only now is the size after filtering known. Read again later instead of keeping the
-            # text: many waiting requests would hold a lot.
+            # text: many waiting requests would hold a lot of memory.
             reads.clear()
             await context.begin_large_answer()
             reads = await _look(shell, readers)

@@ -54,8 +54,8 @@ class LargeAnswers:
     async def begin(self, context: RequestContext) -> None:
         """Wait for this request's turn, which lasts until `end`.
 
-        Raises `RpcError` (resource_exhausted) if its batch holds too much already. The request has
-        not taken any output then.
+        Raises `RpcError` (resource_exhausted) if its batch holds too much already. In that case,
+        the request has not taken any output.
         """
         if self._owner is context:
             return

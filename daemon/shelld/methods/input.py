@@ -38,7 +38,7 @@ from shelld_protocol.input_methods import (
 from shelld_protocol.shell_methods import BashOutputParams
 
 _PIECE_BYTES: Final = 16 * 1024
-# Other requests have their turn after so many keys.
+# Other requests get a turn after this many keys.
 _TURN_KEYS: Final = 10_000
 
 
@@ -80,7 +80,7 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
         await lines.finish()
     except RpcError as error:
         raise without_quote(error) if params.secret else error from None
-    # The same holds for the guard.
+    # The command may also have ended while the guard judged the lines.
     _open_input(shell)
     _check_room(target, len(typing.data))
     target.rest = typing.rest
@@ -88,7 +88,7 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
         target.line, target.in_line_mode = typing.line, typing.in_line_mode
     target.write(typing.data)
     if target.closed is not None:
-        # Nobody can read it, or the rest of it.
+        # Nobody can read this input, or the rest of it.
         raise stdin_closed(shell.id, target.closed)
     log = context.daemon.audit
     if log is not None:
@@ -99,7 +99,7 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
 
 
 class _Typing(NamedTuple):
-    """What is to be written, and what the input remembers of it."""
+    """The bytes to write, and what the input remembers of them."""
 
     data: bytes
     rest: bytes
@@ -143,7 +143,8 @@ async def _type(
         await lines.judge(found.readable, edited.texts)
         await checkpoint()
     if params.eof:
-        # A quoted key is text. After a part of a line, the next key only passes on that part.
+        # A quoted end-of-input key is text. After part of a line, the key only passes that part on;
+        # pressed again, it ends the input.
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
         edited = edit(line, keys, modes)
         await lines.judge([rest] if rest else [], edited.texts)

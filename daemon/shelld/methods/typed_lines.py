@@ -18,18 +18,19 @@ from shelld_protocol.session_methods import ExplainCommandParams
 
 # The maximum length of an incomplete command that is judged together with its next line.
 _MAX_SCRIPT: Final = 64 * 1024
-# How many characters of one write are judged, each text together with what it may continue, and how
-# many alone. One text costs at least as much as `_MIN_COST` characters. What is left is one text,
-# which may be more than the guard follows.
+# The cost of judging one write, in characters. Each text costs at least `_MIN_COST`. Up to
+# `_MAX_COST`, each line is judged together with the lines that it may continue; after that, up to
+# `_MAX_COST_ALONE`, only alone. The lines that are left are judged as one text, which may be more
+# than the guard follows.
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 8 * 1024 * 1024
 _MIN_COST: Final = 200
-# Other requests have their turn after so many characters.
+# Other requests get a turn after this many characters.
 _TURN_COST: Final = 16 * 1024
 
 
 class TypedLines:
-    """Judges what one write types, in pieces. Raises `RpcError` (blocked).
+    """Judges the text of one write, which comes in pieces. Raises `RpcError` (blocked).
 
     Each line is judged by itself, because the command before it may have ended in a way that cannot
     be seen from here. The line is also judged together with the lines that it may continue.
@@ -47,11 +48,14 @@ class TypedLines:
         self._script = target.script
         self._cost = 0
         self._turn_ends_at = _TURN_COST
-        # What is left once the judgement has cost too much.
+        # The lines that are left once the judgement has cost too much.
         self._left: list[str] = []
 
     async def judge(self, lines: Sequence[bytes | None], edited: Iterable[bytes]) -> None:
-        """Judge lines with their keys (None: an interrupt), and what the terminal makes of them."""
+        """Judge `lines`, with all keys in them, and `edited`, which the terminal makes of them.
+
+        None stands for an interrupt.
+        """
         if not lines and not edited:
             return
         if not self._has_looked:
@@ -69,7 +73,7 @@ class TypedLines:
                 await self._admit(shown, self._script)
 
     async def finish(self) -> None:
-        """Judge the rest. Once the write is done, the next one continues from here."""
+        """Judge the rest. The next write continues from here."""
         if self._left:
             await self._admit_alone("\n".join(self._left))
         self._target.script = self._script
@@ -125,14 +129,14 @@ class TypedLines:
 
 
 def without_quote(error: RpcError) -> RpcError:
-    """Return the refusal of a secret, without its text."""
+    """Return the refusal of a secret, without the part that quotes the secret."""
     if "segment" in error.data:
         error.data["segment"] = ""
     return error
 
 
 def _continued(script: str) -> str:
-    """Return the lines at the end that a backslash joins to the next line."""
+    """Return the last lines of a script, each of which a backslash joins to the next line."""
     lines = script.splitlines(keepends=True)
     kept = len(lines)
     while kept and _ends_in_backslash(lines[kept - 1].rstrip("\n")):
