@@ -1,7 +1,7 @@
 """The only file that knows jsonrpcserver. Turns what a method raises into an `RpcError`.
 
-This module gives internal functions of jsonrpcserver one validated request at a time, with its
-method. The public functions would start tasks of their own (out of reach of a cancel scope), refuse
+This module calls internal functions of jsonrpcserver, with one validated request and its method at
+a time. The public functions would start tasks of their own (out of reach of a cancel scope), refuse
 a whole batch for one bad member, and put exception texts into answers. They also compare the
 arguments with the method's signature at every call, which takes as long as judging the command.
 

@@ -66,7 +66,7 @@ from shelld_protocol.structs import NoParams
 
 logger = logging.getLogger("shelld.serve")
 
-# Unread answers above which the server reads no more requests.
+# With more unread answers than this, the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
 # Once a batch has collected this much, its other members' answers must be small.
@@ -161,7 +161,10 @@ class BatchReply:
         self._bytes = 0
 
     def has_room(self) -> bool:
-        """Whether another member may make a large answer. The last answer releases all of them."""
+        """Whether another member may make a large answer.
+
+        The batch holds all answers until the last one comes.
+        """
         return self._bytes < MAX_BATCH_BYTES
 
     def take(self, position: int, reply: bytes | None) -> None:
@@ -223,7 +226,7 @@ class Server:
         self._frames = FrameReader(daemon.options.max_message_bytes)
         # Bytes read but not framed yet; b"" is the end of file.
         self._received: bytes | None = None
-        # Failed reads in a row, and how many had a cause other than a shortage.
+        # Failed reads in a row, and how many of them had a cause other than a shortage.
         self._read_failures = self._read_faults = 0
         # Members of a batch that have not started yet.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
@@ -274,9 +277,7 @@ class Server:
         return self._at_end or self.exit_code is not None or self._output.is_broken
 
     def _receive(self) -> bool:
-        """Read, and start the requests that have arrived. Return whether nothing is left to read
-        for now.
-        """
+        """Read, and start the requests that have arrived. Return True to stop reading for now."""
         self._received = self._source.read()
         self._frame_received()
         has_room = self._start_requests()
@@ -536,9 +537,9 @@ class Server:
     async def drain(self, seconds: float) -> None:
         """Wait at most `seconds` for requests in flight to end by themselves.
 
-        Counts turns instead of looking at the clock: if a busy machine does not run this process
-        for a while, that takes one turn at most. During that time, the commands got no turn either,
-        or the daemon could not see their ends.
+        Counts turns instead of looking at the clock. If a busy machine does not run this process
+        for a while, that counts as one turn at most: during that time, the commands did not run
+        either, or the daemon could not see them end.
         """
         for _ in range(math.ceil(seconds / DRAIN_TURN_S)):
             with anyio.move_on_after(DRAIN_TURN_S):

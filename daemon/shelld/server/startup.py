@@ -66,7 +66,7 @@ def claim_stdio() -> tuple[int, int]:
 
 
 def require_proc() -> None:
-    """Raise StartupError without a /proc of this PID namespace, on Linux.
+    """On Linux, raise StartupError unless /proc is mounted and is that of this PID namespace.
 
     Without it, nothing finds the processes that a command leaves behind, and a session's state
     cannot pass through /proc/self/fd.
@@ -100,7 +100,7 @@ def undo_locale_coercion() -> None:
     """Restore the parent's LC_CTYPE, so that commands see no variable of ours.
 
     In the C locale, Python sets LC_CTYPE for itself and its children (PEP 538). /proc still shows
-    the original environment. If it does not, the variable stays.
+    the original environment. If /proc cannot be read, the variable stays.
     """
     given = None
     try:
@@ -119,7 +119,7 @@ def undo_locale_coercion() -> None:
 
 
 def raise_file_limit() -> int:
-    """Raise our soft limit of open files; return the old one, which commands get.
+    """Raise our soft limit on open files; return the old one, which commands get.
 
     A running shell takes four descriptors. The usual soft limit of 1,024 is meant for programs that
     use select(2).
@@ -145,14 +145,14 @@ def greeting_for(incoming: int) -> str:
 
 
 def hint_for(incoming: int) -> str:
-    """Return the hint for a person who types something else, or "" without a terminal."""
+    """Return the hint for a person who types no valid request, or "" without a terminal."""
     return _HINT.format(example=_EXAMPLE) if os.isatty(incoming) else ""
 
 
 def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:
     """Return why `path` cannot run commands, or None if it can.
 
-    Does not run a file that `is_trusted`: that would delay the daemon.
+    Does not run the file if `is_trusted`: running it would delay the daemon.
     """
     try:
         mode = os.stat(path).st_mode

@@ -35,7 +35,7 @@ from shelld.keeper.transient import TRANSIENT
 from shelld.process import faults
 from shelld.server.startup import StartupError
 
-# The capacity of a pipe. More would be a large allocation for each request.
+# The capacity of a pipe. A larger size would mean a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
 
 # The errors of a write after the reader has closed its end.
@@ -44,8 +44,8 @@ _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 # The thread joins small answers up to this size into one write.
 _WRITE_BYTES: Final = 1024 * 1024
 
-# Pause before the thread tries again if it cannot wait for the client: poll(2) fails for more
-# descriptors than the limit on open files, which may be 0.
+# If the thread cannot wait for the client, it tries again after this pause. poll(2) fails if it is
+# given more descriptors than the limit on open files, which may be 0.
 _RETRY_S: Final = 0.01
 
 
