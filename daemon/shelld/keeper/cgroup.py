@@ -1,8 +1,8 @@
 """Give every runner its own cgroup where possible (cgroup v2, Linux).
 
 ``cgroup.kill`` ends everything in a cgroup at once, including processes that fork faster than a
-scan can find them and processes that have changed their user. It proves nothing, because a
-privileged command can leave its cgroup: only having no child left is proof.
+scan can find them and processes that have changed their user. But it does not prove that nothing is
+left, because a privileged command can leave its cgroup: only having no child left is proof.
 
 A runner enters its cgroup, and its commands start there. To kill them, the runner first leaves it.
 

@@ -1,9 +1,10 @@
 """What commands inherit from their runner, and runners from the keeper: limits and priority.
 
-A command may change these for any process of its user, for example with ``prlimit --pid $PPID`` for
-its runner. A runner that was changed takes no other command, so no other command inherits the
-change. No soft limit keeps a runner or the keeper from its work. But nobody checks an idle runner:
-if it was changed, its next command inherits the change. After that, the runner takes no command.
+A command may change these for any process of its user, for example for its runner
+with ``prlimit --pid $PPID``. A runner that was changed takes no other command, so no other command
+inherits the change. A lowered soft limit does not stop a runner or the keeper from doing its work.
+But nobody checks an idle runner: if it was changed, its next command inherits the change. After
+that, the runner takes no command.
 """
 
 from __future__ import annotations

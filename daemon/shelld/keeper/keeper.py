@@ -53,14 +53,14 @@ _IGNORED: Final = (
 _MAX_FAILURES: Final = 100
 # closerange(3) may close descriptors one by one; a limit of millions would then take seconds.
 _MAX_INHERITED: Final = 65_536
-# Once the daemon is gone, how often to look for runners that do not end.
+# How often to look for runners that do not end, once the daemon is gone.
 _GIVE_UP_INTERVAL_S: Final = 2 * KILL_DEADLINE_MS / 1000
 
 
 class KeeperOptions(NamedTuple):
     """`file_limit`: the soft RLIMIT_NOFILE of commands.
 
-    `mechanism`: the strongest one to use: "cgroup", "subreaper" or "process-group".
+    `mechanism`: the strongest containment to use: "cgroup", "subreaper" or "process-group".
 
     `has_heir`: when this process ends, the daemon adopts everything below it.
     """
@@ -218,9 +218,9 @@ class Keeper:
                 self._give_up(message[1])
 
     def _give_up(self, pid: int) -> None:
-        """SIGKILL a runner and, if this is a subreaper, at once everything below the runner.
+        """SIGKILL a runner. If this is a subreaper, also kill everything below the runner at once.
 
-        A process below may trace the runner; then the runner cannot be reaped before its tracer
+        A process below may trace the runner. Then the runner cannot be reaped before its tracer
         has ended.
         """
         with contextlib.suppress(OSError):
@@ -284,7 +284,7 @@ class Keeper:
             )
             status = 0
         finally:
-            # After any exception: this process must not continue as a second keeper.
+            # Exit after any exception, too: this process must not continue as a second keeper.
             os._exit(status)
 
     def _reap(self) -> None:

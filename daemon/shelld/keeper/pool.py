@@ -49,7 +49,7 @@ _ROOT: Final = str(Path(__file__).parents[2])
 class RunnerPool:
     """`file_limit`: the soft RLIMIT_NOFILE of commands, if this process raises its own.
 
-    `mechanism`: the strongest one to use, if the system has it: "cgroup", "subreaper" or
+    `mechanism`: the strongest containment to use, if the system has it: "cgroup", "subreaper" or
     "process-group". `adopts`: this process is a subreaper, and all its own children are keepers and
     runners, so `clean_up` may kill any other child.
     """
@@ -105,8 +105,8 @@ class RunnerPool:
     def acquire(self) -> Channel:
         """Return a runner that has no command. Raises OSError if there is none and none can start.
 
-        At most tens of runners should be starting (no READY yet): requests fail with EAGAIN when
-        the keeper's socket is full.
+        At any time, no more than a few dozen runners should be starting (no READY yet). When the
+        keeper's socket is full, requests fail with EAGAIN.
         """
         while self._idle:
             channel = self._idle.pop()

@@ -6,7 +6,7 @@ the socket and SIGCHLD.
 
 Invariants:
 
-* `_leader` is bash's pid from the start of bash until it is reaped, which only this runner can do.
+* `_leader` is bash's pid from the start of bash until this runner reaps it. Only the runner can.
   The runner uses the pid as a process group only during that time, so the number cannot belong to
   another group.
 * The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must
@@ -103,7 +103,7 @@ class WakeOnChild:
 
 
 class Runner:
-    """`cgroup`: this runner's own. `keeper_pid`: the process that removes it afterwards."""
+    """`cgroup`: this runner's own. `keeper_pid`: the keeper, which later removes the cgroup."""
 
     def __init__(
         self, sock: socket.socket, *, subreaper: bool, cgroup: Cgroup | None, keeper_pid: int

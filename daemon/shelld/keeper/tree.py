@@ -5,8 +5,8 @@ Two classes know what a command has started. They have the same methods:
 * `Descendants`, if this process is a child subreaper (prctl(2), Linux): everything that was forked
   below it, however it detached. Having no child left proves that nothing is left.
 * `SessionMembers`, without subreapers: everything that is still in the session of the command, or
-  that living parents link to it. Weaker: it misses a process that left the session *and* lost its
-  parent before anybody looked.
+  is linked to that session by a chain of living parents. Weaker: it misses a process that left the
+  session *and* lost its parent before anybody looked.
 
 A pid is signalled only while it cannot be reused: only this process reaps its direct children, and
 for a deeper process it holds a pidfd and checks the parent again before the signal.
@@ -119,7 +119,7 @@ def _processes_by_ps() -> dict[int, ProcessInfo]:
 
 
 def _read(path: str) -> bytes:
-    # No file object: its extra cost would give a fork time to get away.
+    # No file object: it would take longer, and a process could fork and escape meanwhile.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""
@@ -297,8 +297,8 @@ def signal_process(pid: int, number: int, parent: int) -> None:
             return
         handle = os.pidfd_open(pid)
         try:
-            # If the pid was reused before pidfd_open, its parent is another one. Leave a process
-            # that cannot be inspected until it is a child of this one.
+            # If the pid was reused before pidfd_open, its parent is another one. A process that
+            # cannot be inspected gets no signal until it is a child of this one.
             if look(pid).parent in (parent, us):
                 signal.pidfd_send_signal(handle, number)
         finally:
@@ -359,9 +359,9 @@ class Descendants:
         return [] if childless else self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
-        """Send a signal to each process once: many programs take a second SIGTERM for "now".
+        """Send a signal to each process once: many programs take a second SIGTERM to mean "now".
 
-        Signal the command's group first, so that no script sees its children end and continues.
+        Signal the command's group first. Otherwise a script could see its children end, and go on.
         Look for the others before that, while they can still be found through their parents.
         """
         others = [
