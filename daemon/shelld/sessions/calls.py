@@ -106,7 +106,7 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
 def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
     """Remove from an environment what `lines_of_call` sets.
 
-    With these variables, bash would set options before it runs its prelude.
+    With these variables in its environment, bash would set options before it runs its prelude.
     """
     for name in (*_OPTION_VARIABLES, _POSIX.encode()):
         if changes.get(name.decode()) is not None:
@@ -119,7 +119,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     They run after the lines that restore the session's state, and before those that set the options
     of `set`.
 
-    If there is a `path`, they also write to it the report that `split_told` parses.
+    If there is a `path`, they also write a report to it, which `split_told` parses.
     """
     end = b" >>%s 2>/dev/null || \\builtin :\n" % (path or "").encode()
     names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()

@@ -38,7 +38,7 @@ _END: Final = b"\0\0"
 
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
 # sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. It also
-# skips extdebug: a bash whose startup file sets it looks for a debugger, and says so.
+# skips extdebug: if a startup file sets that option, bash looks for a debugger, and says so.
 _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )

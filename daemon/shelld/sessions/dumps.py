@@ -19,9 +19,10 @@ CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class DumpFiles:
-    """Has as many files as commands have ever been recorded at the same time.
+    """Has as many files as the largest number of commands ever recorded at the same time.
 
-    `own_directory`: a path to the daemon's own directory. With ".", every directory counts as that.
+    `own_directory`: a path to the daemon's own directory. With ".", every directory counts as the
+    daemon's own.
     """
 
     def __init__(self, own_directory: str = ".") -> None:

@@ -105,8 +105,8 @@ def without_export(functions: Iterable[bytes]) -> bytes:
 def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
     """Return the text with the word "function" before each unusual name.
 
-    `found`: the beginnings of functions. A name that begins several is left alone.
-    Without it, `a=b ()` is a syntax error.
+    Without that word, `a=b ()` is a syntax error. `found`: the beginnings of functions. A name that
+    has several of these beginnings is left alone.
     """
     count = Counter(head[1] for head in found)
     parts: list[bytes] = []

@@ -1,6 +1,6 @@
-# What a dump runs inside a function, where `declare -p` shows local variables. It prints what
-# `declare -p` would print outside the function. A dump runs inside a function if the function calls
-# `exit`, because the trap on EXIT then runs there. This program runs in a subshell.
+# A dump runs this program inside a function, where `declare -p` shows local variables. The program
+# prints what `declare -p` would print outside the function. A dump runs inside a function if the
+# function calls `exit`, because the trap on EXIT then runs there. This program runs in a subshell.
 #
 # A nameref to its own name is circular, and bash then takes the global variable. A readonly global
 # variable cannot have such a nameref, but it cannot have a local namesake either. Each value is set

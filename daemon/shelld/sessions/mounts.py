@@ -44,7 +44,10 @@ class Mounts:
         return bool(self._remote) and _leads_into(path, self._remote)
 
     def is_same(self, path: bytes, other: bytes) -> bool:
-        """Whether two paths lead to one directory. Compares just the paths if looking may block."""
+        """Whether two paths lead to the same directory.
+
+        Compares only the paths if looking at the directories may block.
+        """
         try:
             if self.may_hang(path) or self.may_hang(other):
                 return os.path.normpath(path) == os.path.normpath(other)

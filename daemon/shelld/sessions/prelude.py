@@ -58,12 +58,12 @@ def dump_at_exit(
     # `set -e` and a trap on ERR also apply to the text of a trap. So this text is one command,
     # which both of them ignore. A restricted shell cannot write to a file; its error message goes
     # to the closed stderr. Traces go to /dev/null. An expansion redirects them, because a command
-    # that did so would be traced itself. By then the descriptor must be open, or bash does not
-    # accept it. The redirection to the file appends, because the file may hold what bash has
-    # reported before its command.
+    # that did so would be traced itself. When the expansion sets BASH_XTRACEFD, the descriptor must
+    # be open, or bash does not accept it. The redirection to the file appends, because the
+    # file may hold what bash has reported before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
-    # A child that a signal ends between fork and exec runs its parent's trap on EXIT. In a child,
-    # the path below names no descriptor, so the trap writes nothing.
+    # If a signal ends a child between fork and exec, the child runs its parent's trap on EXIT. In a
+    # child, the path below names no descriptor, so the trap writes nothing.
     directory, _, descriptor = path.encode().rpartition(b"/")
     file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
     redirections = rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
@@ -157,7 +157,8 @@ def last_lines(
             b"\\exec %d<&-\n" % (descriptor + 1),
             # As if bash had started just now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
-            # Unless the session has unset it. ([[ -v SECONDS ]] would make it an integer.)
+            # Reset SECONDS, unless the session has unset it. ([[ -v SECONDS ]] would make it an
+            # integer.)
             b"" if b"SECONDS" in state.declarations else b"SECONDS=0\n",
             recording,
             _exported(withheld, b"POSIXLY_CORRECT"),

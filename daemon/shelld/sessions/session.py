@@ -118,7 +118,10 @@ class Session:
 
     @property
     def inherits_cwd(self) -> bool:
-        """Whether the next command starts where the daemon did, whatever path that has now."""
+        """Whether the next command starts in the directory where the daemon started.
+
+        The path of that directory may have changed.
+        """
         return self._last_directory[1]
 
     @property
@@ -151,7 +154,10 @@ class Session:
         return not is_inherited and self._mounts.may_hang(cwd)
 
     def directory_failed(self, directory: str) -> None:
-        """Note that no command could start there, although the remote file system has answered."""
+        """Note that no command could start in `directory`.
+
+        If it is remote, its file system has answered.
+        """
         if directory == self.cwd:
             self._lost_directory = to_bytes(directory)
 
@@ -206,8 +212,8 @@ class Session:
         """Keep the state that a command has left.
 
         Returns None if the state is kept, the reason if it cannot be kept, or a long dump that
-        `settle` must parse. The answer waits for this method, so it only checks a short dump. That
-        takes a fifth of the time of parsing.
+        `settle` must parse. The answer waits for this method, so this method does not parse a short
+        dump but only checks it. That takes a fifth of the time.
         """
         if not is_whole(left.dump):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING

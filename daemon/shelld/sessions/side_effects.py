@@ -55,8 +55,8 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
     `names`: the functions and aliases of the session, which may do anything.
 
     Most commands only start programs, one after the other or in pipelines. For such a command, bash
-    need not report its state. So it does what it does under ``bash -c``: it becomes the last
-    program, and so ends by the signal that ends that program.
+    need not report its state. So bash does what it does under ``bash -c``: it becomes the last
+    program. So a signal that ends that program also ends bash.
     """
     if len(command) > _MAX_CHARACTERS:
         return False

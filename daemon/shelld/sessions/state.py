@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shelld.sessions.functions import function_of
 from shelld.sessions.quoting import quote
 
-# Bash prints an error for a value of these variables that it does not know.
+# Bash prints an error if one of these variables gets a value that bash does not know.
 CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
 
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")

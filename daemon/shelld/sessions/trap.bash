@@ -1,12 +1,12 @@
 # The function `trap`, for a command that may set traps. Bash has only one trap on EXIT, and shelld
-# uses it, so this function combines the command's trap with ours. A table has the command's traps
-# that bash does not show in a function: those on EXIT, DEBUG, ERR and RETURN. The function becomes
-# one line, so it has no comments inside.
+# uses it, so this function combines the command's trap with ours. A table has those traps of the
+# command that bash does not show in a function: on EXIT, DEBUG, ERR and RETURN. The function
+# becomes one line, so it has no comments inside.
 #
-# A function has its own traps on DEBUG, ERR and RETURN. They outlive the function only if they are
-# set. So an empty trap replaces one that is removed. Traps on DEBUG and RETURN would run inside
-# this function. So the last thing that it sets is a trap on RETURN that sets them. That trap runs
-# when the function has returned, and does not interrupt itself.
+# A function has its own traps on DEBUG, ERR and RETURN. A trap that it sets outlives the function,
+# but the removal of a trap does not. So an empty trap replaces one that is removed. Traps on DEBUG
+# and RETURN would run inside this function. So its last step is to set a trap on RETURN, which sets
+# them. That trap runs when the function has returned, and does not interrupt itself.
 #
 # A subshell has no trap of ours, and shows its parent's traps until it sets one itself. From then
 # on it does not need this function, so the function removes itself there and sets a trap on EXIT or

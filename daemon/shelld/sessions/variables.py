@@ -16,8 +16,8 @@ OWN_VARIABLES: Final = frozenset(
 ) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE}
 # Those of `OWN_VARIABLES` that bash takes from its environment, like ordinary variables.
 LIKE_OTHERS: Final = frozenset((b"UID", b"EUID"))
-# Those of `OWN_VARIABLES` that every bash exports, and shelld's own variables. The session keeps
-# the export of any other.
+# Those of `OWN_VARIABLES` that every bash exports, and shelld's own variables. If a command exports
+# another one of `OWN_VARIABLES`, the session keeps the export.
 EXPORT_NOT_KEPT: Final = frozenset(
     (b"PWD", b"SHLVL", b"_", OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE)
 )
