@@ -90,5 +90,6 @@ keeper      Catches every error within one turn of its loop, and checks all its 
             It ends with an error in two cases only: it fails `_MAX_FAILURES` times in a row; or it
             cannot list what it must kill, and the daemon can. Then the daemon adopts its runners,
             kills the rest, and starts another keeper; no command is lost.
-`pool`      Only `prepare` and `acquire` raise OSError. Only the command that needs a runner fails.
+`pool`      Only `prepare` and `acquire` raise OSError. The error concerns only the command
+            that needs the runner.
 """

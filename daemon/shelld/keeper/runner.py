@@ -6,7 +6,7 @@ the socket and SIGCHLD.
 
 Invariants:
 
-* `_leader` is bash's pid from the start of bash until this runner reaps it. Only the runner can.
+* `_leader` is bash's pid from the start of bash until this runner reaps it. No other process can.
   The runner uses the pid as a process group only during that time, so the number cannot belong to
   another group.
 * The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must

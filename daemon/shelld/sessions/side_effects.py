@@ -56,7 +56,7 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
 
     Most commands only start programs, one after the other or in pipelines. For such a command, bash
     need not report its state. So bash does what it does under ``bash -c``: it becomes the last
-    program. So a signal that ends that program also ends bash.
+    program. A signal that ends that program thus ends bash.
     """
     if len(command) > _MAX_CHARACTERS:
         return False
