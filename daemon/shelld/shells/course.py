@@ -27,8 +27,8 @@ OVER        Nothing is left, or the record names the survivors. Nothing happens 
 =========== ====================================================================================
 
 A command goes through SPARE, WAITING and RUNNING, or through STARTING and RUNNING. EXITED, LEFTOVER
-and OVER follow, of which it may skip some. An unused spare shell goes from SPARE or WAITING to OVER
-and has no outcome. A step leads to the same state, or to a later one in `State`.
+and OVER follow; the command may skip some of these. An unused spare shell goes from SPARE or
+WAITING to OVER and has no outcome. A step leads to the same state, or to a later one in `State`.
 
 Why each deadline exists
 ------------------------
@@ -42,7 +42,7 @@ OUTPUT_DUE   With ``> >(tee log)``, bash does not wait for tee. If the answer di
              output, the last lines would be missing. Without this deadline, a background process
              that keeps the pipe open would hold the answer back.
 KILL_DUE     A runner that was told to kill may itself be stopped.
-KEEPER_DUE   The keeper, asked to take the runner's place, may be stopped as well.
+KEEPER_DUE   The keeper is to take the runner's place, but may be stopped as well.
 
 A deadline counts only in the states that `DEADLINES` lists for it. Any other state drops it, so no
 deadline can act too late.

@@ -86,8 +86,8 @@ class Launch:
     is_waiting = False
 
     def __init__(self, session: Session, bash: str) -> None:
-        # Descriptors. `close` closes `_ours` unless the command was handed over, and `_theirs`
-        # always, because the runner gets copies.
+        # Descriptors. `close` closes `_ours`, unless the command was handed over. It always closes
+        # `_theirs`, because the runner gets copies.
         self._ours: list[int] = []
         self.is_handed_over = False
         self._theirs: list[int] = []

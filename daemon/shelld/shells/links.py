@@ -59,7 +59,7 @@ class Links:
             for descriptor in (channel.fileno(), *self._pipes):
                 self._poller.register(descriptor, READABLE)
             if self._input is not None:
-                # The first input may have filled it already.
+                # The first input may already have filled the pipe or the terminal.
                 self._input.watch_with(self._watch_input)
         except BaseException:
             self._watched.close()
@@ -97,7 +97,7 @@ class Links:
                 self._pipes.pop(descriptor).close()
 
     def _watch_input(self, is_full: bool) -> None:
-        """If `is_full`, have `read` pass on input once there is room; otherwise stop that."""
+        """If `is_full`, let `read` pass on queued input once there is room; otherwise stop that."""
         assert self._input is not None
         descriptor = self._input.descriptor
         if descriptor in self._pipes:

@@ -234,7 +234,10 @@ class Manager:
     # -- forgetting -------------------------------------------------------------------------
 
     def forget_older_than(self, seconds: float) -> int:
-        """Forget shells that ended longer ago and have no processes left. Return their number."""
+        """Forget shells that ended at least `seconds` ago and have no processes left.
+
+        Returns their number.
+        """
         expired = [
             shell
             for shell in self._shells.values()

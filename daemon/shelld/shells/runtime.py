@@ -46,8 +46,8 @@ from shelld.shells.supervisor import Supervisor
 from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import session_closed, shutting_down
 
-# At most this many commands are starting at once. The rest of a burst of a thousand waits here,
-# where it costs nothing, and the daemon answers other requests meanwhile.
+# At most this many commands are starting at once. If a thousand come in a burst, the others
+# wait here, where they cost nothing, and the daemon answers other requests meanwhile.
 MAX_STARTING: Final = 32
 
 

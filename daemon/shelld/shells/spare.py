@@ -159,7 +159,7 @@ class SpareLaunch(Launch):
         return descriptor
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether it equals a bash that would start for this request now."""
+        """Whether it is equivalent to a bash that would start for this request now."""
         return (
             self.state is session.state
             and self._session is session

@@ -26,8 +26,8 @@ def started_pid(shell: Shell) -> int:
     """Return the pid of a command that is not pending. Raises `RpcError` if it never had one."""
     raise_failure(shell)
     if shell.pid is None:
-        # If there is no reason, a kill came before the start. Otherwise the runner was lost,
-        # perhaps right after the start.
+        # If `reason` is None, a kill came before the start. Otherwise the runner was lost, perhaps
+        # right after the start.
         killed_before = shell.reason is None
         raise spawn_failed(errno.ECANCELED if killed_before else errno.ECHILD, "exec")
     return shell.pid

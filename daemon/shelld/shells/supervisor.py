@@ -20,7 +20,7 @@ from shelld.shells.life import Life
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# If a deadline is noticed later than this, the daemon itself was stopped.
+# If a deadline is noticed later than this after it has passed, the daemon itself was stopped.
 PAUSE_S: Final = 1.0
 
 # The deadlines that other processes must meet.
@@ -80,7 +80,7 @@ class Supervisor:
                 self._advance()
 
     async def _end_in_time(self) -> None:
-        """Kill the tree, watch that for a moment, and end the shell as killed."""
+        """Kill the tree, wait a moment for its end, and end the shell as killed."""
         self.life.discard()
         with anyio.move_on_after(LAST_KILL_S, shield=True):
             await self._supervise()
