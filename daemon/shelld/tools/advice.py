@@ -8,7 +8,7 @@ from typing import Any, Final
 from shelld.methods.context import RequestContext
 from shelld_protocol.errors import ErrorKind, RpcError
 
-# The number of existing names in one line.
+# The maximum number of existing names in one line.
 MAX_NAMES: Final = 10
 
 _PROBLEMS_WITH_CWD: Final = {

@@ -140,7 +140,7 @@ class BaseTool(abc.ABC):
     # -- descriptions for models ------------------------------------------------------------
 
     def to_schema(self, format: ToolFormat) -> dict[str, Any]:  # noqa: A002
-        """Return the tool in the schema of an API."""
+        """Return the schema of the tool for the API `format`."""
         if format == "openai":
             return openai_tool(self.name, self.description, self.parameters)
         if format == "anthropic":

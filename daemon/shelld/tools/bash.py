@@ -56,7 +56,7 @@ _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 
 
 class BashTool(ExecutionTool):
-    """`MAX_OUTPUT_SIZE` is in characters of output; a notice about omitted output is extra.
+    """`MAX_OUTPUT_SIZE` is in characters of output, without the notice about omitted output.
 
     A subclass may have other limits. Its `DEFAULT_TIMEOUT_MS` replaces the daemon's default and the
     default `timeout` of a context. A subclass with another `name` needs other `aliases`.
@@ -68,7 +68,7 @@ class BashTool(ExecutionTool):
     MAX_TIMEOUT_MS: ClassVar[int] = MAX_TIMEOUT_MS
     MAX_OUTPUT_SIZE: ClassVar[int] = MAX_OUTPUT_SIZE
     DANGEROUS_PATTERNS: ClassVar[list[str]] = list(DANGEROUS_PATTERNS)
-    # What the description says about programs that ask.
+    # What the description says about programs that prompt for an answer.
     PROMPTS: ClassVar[str] = "Nobody can answer a prompt: use flags such as -y, or stdin."
 
     aliases = ("bash",)
@@ -121,7 +121,7 @@ read it. Prefer commands that print little."""
         ]
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The command's own timeout, plus the time to kill it.
+        # The command's own timeout applies instead, plus the time to kill the command.
         return math.inf
 
     def _check_dangerous_command(self, command: str) -> str | None:

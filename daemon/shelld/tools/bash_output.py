@@ -70,7 +70,7 @@ class BashOutputTool(ShellTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         read_params = BashOutputParams(**params)
-        # In this order, because a large timeout can be infinite in milliseconds.
+        # Round after `min`: in milliseconds, a large timeout can be infinite.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         shell = request.shell = request.daemon.manager.get(read_params.bash_id)
@@ -176,7 +176,7 @@ def output_result(
     is_cut: bool,
     nothing: str = NO_NEW_OUTPUT,
 ) -> ToolResult:
-    """Return what a model sees of a read. `lines` are about it."""
+    """Return what a model sees of a read. `lines`: notices about the read."""
     output = output_of(shell, result.stdout, result.stderr) or nothing
     text = with_lines(output, [*lines, status_line(result)])
     metadata: dict[str, Any] = {

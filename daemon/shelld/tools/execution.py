@@ -78,7 +78,7 @@ class ExecutionTool(BaseTool):
         return self.params_type.aliases
 
     def _with_range(self, problem: str) -> str:
-        """Add the range and the unit to the sentence about a number out of range."""
+        """Add the range and the unit, if the sentence is about a number that is out of range."""
         for each in self.parameters:
             sentence = f"Value for {each.name} "
             if problem.startswith(sentence) and "illiseconds" in each.description:
@@ -141,7 +141,10 @@ class ExecutionTool(BaseTool):
 
 
 class ShellTool(ExecutionTool):
-    """A tool for a shell that exists, which waits no longer than its `wait` and the context say."""
+    """A tool for an existing shell.
+
+    It waits no longer than its parameter `wait` and the timeout of the context say.
+    """
 
     @property
     def param_aliases(self) -> Mapping[str, str]:
@@ -149,5 +152,5 @@ class ShellTool(ExecutionTool):
         return {"shell_id": "bash_id"}
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The tool limits its wait by the context, and the rest takes no time.
+        # The tool limits its wait to the timeout of the context, and the rest takes no time.
         return math.inf

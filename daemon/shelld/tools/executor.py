@@ -89,7 +89,7 @@ class ToolExecutor:
             self._characters = 0
 
     def get_all_schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002
-        """Return all tools in the schema of an API."""
+        """Return the schemas of all tools for the API `format`."""
         return _schemas(self.registry.list_all(), format)
 
     def get_schemas_by_category(

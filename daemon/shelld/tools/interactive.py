@@ -24,7 +24,7 @@ from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import MAX_WAIT_MS
 from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
 
-# A program that has written nothing for so long has probably answered.
+# A program that has written nothing for this long has probably answered.
 QUIET_MS: Final = 300
 DEFAULT_INPUT_WAIT_MS: Final = 5_000
 DEFAULT_SCREEN_WAIT_MS: Final = 1_000
@@ -61,7 +61,7 @@ draws on the screen: tty=true with run_in_background=true, then BashInput and Ba
 
 
 class _TerminalTool(ShellTool):
-    """A tool with a `wait` of its own, which has another default than the method."""
+    """A tool whose parameter `wait` has another default than that of the method."""
 
     default_wait: ClassVar[int]
 
@@ -175,7 +175,7 @@ class BashScreenTool(_TerminalTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         screen_params = ReadScreenParams(**params)
-        # In this order, because a large timeout can be infinite in milliseconds.
+        # Round after `min`: in milliseconds, a large timeout can be infinite.
         screen_params.wait = round(min(screen_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         screen = await read_screen(request, screen_params)

@@ -1,7 +1,7 @@
-"""``to_langchain_tool``: makes a LangChain tool of a tool.
+"""``to_langchain_tool``: makes a LangChain tool from a tool.
 
-It can be called from any event loop. A synchronous call executes it on a new event loop, in a
-thread if this thread already has one.
+The LangChain tool can be called from any event loop. A synchronous call executes it on a new event
+loop. If the caller's thread already has an event loop, the new one runs in another thread.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ registered.
 
 from __future__ import annotations
 
-# Before `importlib.metadata`, which imports a submodule of it. Another thread may import the
-# package itself for the guard at the same moment, and Python would refuse one of the two imports
-# to prevent a deadlock.
+# Import this package before `importlib.metadata`, which imports a submodule of it. At the same
+# moment, another thread may import the package itself for the guard. Python would then refuse one
+# of the two imports, to prevent a deadlock.
 import importlib.resources  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import logging
 import threading
@@ -32,7 +32,7 @@ GROUP: Final = "shelld.tools"
 # Time for one plug-in to make its tools. The list of all tools waits for it.
 LOAD_TIMEOUT_S: Final = 5.0
 
-# Tools of one plug-in. More are a mistake, such as an endless generator.
+# The maximum number of tools of one plug-in. More are a mistake, such as an endless generator.
 MAX_TOOLS: Final = 1_000
 
 # A tool in the format of each API.

@@ -44,7 +44,7 @@ class ToolRegistry:
         self.register_many([tool])
 
     def register_many(self, tools: Iterable[BaseTool]) -> None:
-        """Register all, or none and raise `ToolError`."""
+        """Register all tools. If a name is taken, register none and raise `ToolError`."""
         with self._lock:
             added: dict[str, BaseTool] = {}
             names: dict[str, str] = {}
@@ -69,7 +69,10 @@ class ToolRegistry:
             return True
 
     def get(self, name: str) -> BaseTool | None:
-        """Return a tool, or None. A program may pass on what a model named, even a list."""
+        """Return a tool, or None.
+
+        A program may pass on any JSON value that a model gave as `name`, even a list.
+        """
         with self._lock:
             try:
                 own = self._names.get(name)

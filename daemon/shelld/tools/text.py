@@ -49,13 +49,13 @@ def _notice(bash_id: str, stream: str) -> Notice:
 
 
 def dropped_notice(reads: dict[str, Read]) -> list[str]:
-    """Return a line about dropped output, or "" if there is none."""
+    """Return a list with a line about dropped output, or an empty list if none was dropped."""
     dropped = sum(read.dropped for read in reads.values())
     return [f"[{dropped} bytes were dropped, as only so much output is kept]"] if dropped else []
 
 
 def cut_in_the_middle(text: str, limit: int, notice: str) -> str:
-    """Return `text`, cut to `limit` characters with the notice in the middle if it is longer."""
+    """Return `text`. If it is longer than `limit` characters, replace its middle by the notice."""
     if len(text) <= limit:
         return text
     half = limit // 2
