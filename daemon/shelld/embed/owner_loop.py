@@ -197,7 +197,7 @@ class _Call(Generic[T]):
 
 
 class LoopThread:
-    """Keeps a scope open on an event loop in a new thread, until `stop` or the exit.
+    """Keeps a scope open on an event loop in a new thread, until `stop` or the program's exit.
 
     The constructor returns when the scope is open, or raises the error that prevented this.
     """

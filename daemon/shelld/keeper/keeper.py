@@ -1,8 +1,8 @@
 """The keeper: forks runners, and finishes the work of runners that die.
 
 Owns the runner processes and their cgroups, not what the runners do. It runs in its own
-interpreter, which imported only what it needs, so a fork is cheap and inherits nothing of the
-daemon.
+interpreter, which imports only what the keeper needs. So a fork is cheap and inherits nothing of
+the daemon.
 
 It keeps every runner's socket open. When a runner is killed, the keeper kills what the runner left.
 When nothing is left, it tells the daemon as the runner would: on that socket, with the same

@@ -45,7 +45,7 @@ _OPTION: Final = re.compile(
 
 # Attributes that change an assigned value: to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
-# All attributes but those that tell the kind of value: an array, or the name of a variable.
+# All attributes except those that tell whether the value is an array or the name of a variable.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """

@@ -76,7 +76,7 @@ class Session:
         # A dump that was checked, but not parsed. The next use of `state` parses it.
         self._unread: Left | None = None
         self._has_failed = False
-        # The number of the last command that left a state, and of the last one that was kept.
+        # The number of the last command that left a state, and of the last whose state was kept.
         self._ended = self._kept = 0
         # A remote directory in which a command could not start.
         self._lost_directory: bytes | None = None

@@ -20,7 +20,7 @@ from shelld.shells.life import Life
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# If a deadline is noticed later than this after it has passed, the daemon itself was stopped.
+# If a deadline is noticed more than this long after it passed, the daemon itself was stopped.
 PAUSE_S: Final = 1.0
 
 # The deadlines that other processes must meet.

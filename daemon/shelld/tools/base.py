@@ -205,7 +205,7 @@ def checked(tool_name: str, result: object) -> ToolResult:
 
 
 def _within(limit: int, result: ToolResult) -> ToolResult:
-    """Cut output that is too long, unless the tool has cut it."""
+    """Cut output that is too long, unless the tool has already cut it."""
     text = result.output
     if not isinstance(text, str) or len(text) <= limit or result.metadata.get("truncated"):
         return result

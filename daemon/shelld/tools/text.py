@@ -11,7 +11,7 @@ NO_OUTPUT = "(no output)"
 
 
 def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
-    """Return both streams as one text, without what only a terminal adds to the ends of lines."""
+    """Return both streams as one text, without carriage returns that a terminal adds to lines."""
     text = join_streams(stdout, stderr)
     return text.replace("\r\n", "\n") if shell.has_terminal else text
 
