@@ -36,7 +36,7 @@ async def shell(kind: str) -> AsyncIterator[Shell]:
 
 Ask = Callable[[Any, Any], Awaitable[Any]]
 
-# For each parameter name, a function that makes a call with a value for the parameter.
+# For each parameter name, a function that makes a call and passes a value for that parameter.
 NUMBERS: dict[str, Ask] = {
     "timeout": lambda shell, value: shell.bash("true", timeout=value),
     "wait": lambda shell, value: shell.bash_output("x", wait=value),
@@ -96,7 +96,7 @@ async def test_deep_arguments_fail_only_their_call(
     shell: Shell, tmp_path: Path, shape: str, levels: int
 ) -> None:
     gate, outputs = Gate(tmp_path / "gate"), list[str]()
-    # The message, its params and the arguments are levels too.
+    # The message, its params and the arguments are one level of nesting each.
     deepest = MAX_LEVELS - 3
     async with anyio.create_task_group() as tasks:
 
@@ -140,7 +140,7 @@ TEXTS: dict[str, Ask] = {
 async def test_a_lone_surrogate_is_invalid_params(shell: Shell) -> None:
     for parameter, ask in TEXTS.items():
         with pytest.raises(InvalidParams) as refused:
-            # File names that are not valid UTF-8 look like this.
+            # Python decodes a file name that is not valid UTF-8 to such a string.
             await ask(shell, "x\udcff")
         assert refused.value.parameter == parameter
         assert (

@@ -162,7 +162,7 @@ async def test_a_daemon_may_be_behind_any_prefix() -> None:
 
 
 class CancelAtAnswer(logging.Handler):
-    """Cancels `scope` when a read's answer has arrived, before the caller of the read runs."""
+    """Cancels `scope` after a read's answer has arrived, but before the read's caller resumes."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         super().__init__()

@@ -150,7 +150,7 @@ async def test_leaving_a_peer_that_takes_no_signals_returns(
     monkeypatch.setattr("shelld_client.child.BLOCKED_S", 0.1)
 
     def refuse(process: subprocess.Popen[bytes], number: int) -> None:
-        # Signals to a process that has changed its user fail like this.
+        # A signal fails like this if the process has changed its user.
         refused.append((process, number))
         raise PermissionError
 
@@ -236,7 +236,8 @@ async def test_large_answer_without_id_ends_all_calls(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
-    # The pipe holds what the client does not read, so the peer can end on request.
+    # The client does not read the whole answer. The rest fits into the pipe, so the peer does not
+    # block, and can end on request.
     script = f"read -r; printf %s '{start}'; head -c 120000 /dev/zero | tr '\\0' x; cat > /dev/null"
     async with spawn(peer(script)) as shell:
         for _ in range(2):

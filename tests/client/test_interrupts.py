@@ -33,7 +33,7 @@ def interrupts_are_exceptions() -> Iterator[None]:
 class Interrupter:
     """Sends SIGINT to this thread at the n-th interpreter step in the client's code.
 
-    Like the C handler, it only marks the signal as received. The interpreter raises
+    Like Python's signal handler in C, it only marks the signal as received. The interpreter raises
     KeyboardInterrupt when it next checks for signals, and it does not check at every step.
     """
 
@@ -48,7 +48,7 @@ class Interrupter:
         if self.steps_left == 0:
             self.steps_left = -1
             sys.settrace(None)
-            # Avoid a call here: after one, the interpreter would check for signals right away.
+            # Make no call here: right after a call, the interpreter would check for signals.
             [_] = map(_thread.interrupt_main, [signal.SIGINT])
         return self
 
@@ -117,7 +117,7 @@ for line in sys.stdin:
 @pytest.mark.parametrize("size", [10, 200_000])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_interrupt_at_every_step_of_sending_cancels(anyio_backend: str, size: int) -> None:
-    # Use a signal handler of the program, which asyncio knows nothing about.
+    # Use a signal handler that the program has set: asyncio knows nothing about it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     async with AsyncClient.spawn([sys.executable, "-c", STRICT]) as client:
 

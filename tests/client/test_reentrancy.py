@@ -1,4 +1,4 @@
-"""Finalisers and signal handlers that use a `Client`, whatever they interrupt: none hangs."""
+"""No finaliser or signal handler that uses a `Client` hangs, whatever it interrupts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support import in_threads, is_alive, wait_for
 pytestmark = pytest.mark.timeout(method="thread")
 
 
-# Code that a client runs: files whose paths contain one of these.
+# A client runs the code in the files whose paths contain one of these.
 TRACED = ("shelld_client", "shelld_protocol", "/threading.py")
 
 
@@ -68,9 +68,7 @@ def test_nested_call_returns_at_every_step(size: int) -> None:
 
 
 def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> None:
-    """Trace the pump's thread from its next message on, with an interloper popped from
-    `interlopers`.
-    """
+    """From the next message on, trace the pump's thread with an interloper from `interlopers`."""
     receive = Client._receive  # pyright: ignore[reportPrivateUsage]
 
     def traced(client: Client, data: bytes) -> None:
@@ -205,9 +203,7 @@ def test_calls_during_entering_fail_or_return() -> None:
 
 
 class CallingHandler(logging.Handler):
-    """For each record that is not the client's own, makes a call while holding the handler's
-    lock.
-    """
+    """Makes a call for each record that is not the client's own, while it holds its own lock."""
 
     def __init__(self) -> None:
         super().__init__()

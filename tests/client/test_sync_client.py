@@ -134,7 +134,7 @@ def test_logging_finaliser_leaves_no_thread_entry(
     receive = Client._receive  # pyright: ignore[reportPrivateUsage]
 
     def receive_and_log(client: Client, data: bytes) -> None:
-        # `logging` also looks up this name, for every record.
+        # `logging` also looks up the thread's name, for every record.
         names.append(threading.current_thread().name)
         receive(client, data)
 

@@ -135,7 +135,7 @@ def test_filter_without_process_is_reported(tmp_path: Path, process: str, functi
             wait_for(lambda: not children(keeper), "the end of the runners")
         (tmp_path / "new").write_text("EAGAIN")
         os.rename(tmp_path / "new", tmp_path / "armed")
-        # Only the other regular expression engine supports lookbehind; it runs in its own process.
+        # Only the backtracking engine supports lookbehind. It runs in its own process.
         read = {"bash_id": shell["bash_id"], "stdout_offset": 0, "filter": "(?<=a)b"}
         error = daemon.fail("bash_output", read)
         assert (tmp_path / "fired").exists()

@@ -95,7 +95,7 @@ def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: st
 def test_lost_command_leaves_no_traceable_process(
     daemon: RawDaemon,
 ) -> None:
-    # So many processes take a moment to die.
+    # This many processes take a moment to die.
     bash_id = daemon.background("for i in {1..60}; do sleep 300 & done; wait")
     pid = pid_of(daemon, bash_id)
     wait_for(lambda: len(descendants(pid)) == 60, "the processes")

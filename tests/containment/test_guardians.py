@@ -200,7 +200,8 @@ def test_stopped_helpers_of_a_killed_daemon_leave_nothing(mechanism: str, keeper
         if keeper_ends == "long-before":
             os.kill(keeper, signal.SIGKILL)
             wait_for(lambda: parent_of(runner) == daemon.pid, "the adoption of the runner")
-        # Stop from the top down: each process continues the stopped ones below it.
+        # Stop the processes from the top down, because each one continues the stopped processes
+        # below it.
         stop(daemon.pid)
         family = descendants(daemon.pid)
         if keeper_ends != "long-before":

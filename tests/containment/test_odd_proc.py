@@ -20,7 +20,7 @@ PEER = Path(__file__).parents[1] / "peers" / "leave_main_thread.py"
 
 
 def run_after(script: str, *arguments: str) -> list[str]:
-    """Return the start of a command line: run `script` and the rest in a new mount namespace."""
+    """Return a command prefix that runs `script`, and then the rest, in a new mount namespace."""
     prefix = ["unshare", "-m", "/bin/sh", "-c", f'{script} && shift {len(arguments)} && exec "$@"']
     prefix += ["sh", *arguments]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
@@ -76,7 +76,7 @@ def proc_option(request: pytest.FixtureRequest) -> str:
 def hidden_daemon(
     unprivileged: dict[str, Any], option: str, *args: str
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return arguments for `raw_daemon`: an ordinary user, who sees only his own processes."""
+    """Return arguments for a `raw_daemon` of an ordinary user, who sees only his own processes."""
     prefix = run_after('mount -t proc -o "$1" proc /proc', option)
     become = ["setpriv", f"--reuid={unprivileged['user']}", f"--regid={unprivileged['group']}"]
     options = {name: value for name, value in unprivileged.items() if name in ("env", "cwd")}

@@ -21,8 +21,8 @@ COMMANDS = [
     "trap 'exit 7' TERM; sleep 300 & wait",
     "exec sleep 300",
 ]
-# Check the name first: a runner whose keeper was killed earlier is a child of the daemon, which
-# must not be killed.
+# Check the name of the runner's parent first. If the keeper was killed earlier, the parent is the
+# daemon, which must not be killed.
 KILL_KEEPER_AND_RUNNER = """
 keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
 grep -qx shelld-keeper /proc/$keeper/comm && kill -9 $keeper

@@ -223,7 +223,7 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
 ) -> None:
     command = [*LIMITED, *unprivileged["command"]]
     user = {name: value for name, value in unprivileged.items() if name != "command"}
-    # A user that no other test has at the same time.
+    # A user id that no other test uses at the same time.
     user["user"] = 100_000 + os.getpid()
     filler: list[str] = [*LIMITED, unprivileged["command"][0], "-c", FILL]
     # The shortage may also affect a thread of the daemon; the daemon then reports this on stderr.
