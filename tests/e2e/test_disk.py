@@ -1,4 +1,4 @@
-"""Where output goes when the disk is full, limited or gone, or when others could see the output."""
+"""Where output goes when the disk is full, limited or gone, and whether others can see it there."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_full_disk_loses_output_only(small_disk: Path) -> None:
         bash_id = daemon.background(records(total))
         wait_for_end(daemon, bash_id)
         kept, dropped = check_all(daemon, bash_id, total)
-        # The daemon keeps the output in memory, and as much on the disk as fits, up to one block
-        # less.
+        # The daemon keeps output in memory, and as much as fits on the disk. Up to one block of the
+        # disk may stay unused.
         assert kept + dropped == total
         assert 900_000 < kept < 1_200_000
 

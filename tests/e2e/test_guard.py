@@ -13,7 +13,7 @@ from guard_classes import DANGEROUS
 from shelld_client import Client, CommandBlocked
 from support import RawDaemon, raw_daemon
 
-# A disk that does not exist, so that a command on it is harmless should it ever run.
+# This disk does not exist, so a command on it would do no harm even if it ran.
 NO_DISK = "/dev/sdzz9/nothing"
 
 

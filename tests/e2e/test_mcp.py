@@ -99,7 +99,7 @@ def test_mistake_of_model_is_failed_result(daemon: RawDaemon, arguments: Json, t
 
 def test_blocked_command_is_failed_result_with_reason() -> None:
     with raw_daemon() as daemon:
-        # This disk does not exist, so that the command is harmless should it ever run.
+        # This disk does not exist, so the command would do no harm even if it ran.
         result = bash(daemon, "dd if=/nonexistent of=/dev/sdzz9/nothing")
         assert result["isError"] is True
         assert result["content"][0]["text"].startswith("Command blocked: dangerous (dd-disk)")

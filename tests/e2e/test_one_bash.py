@@ -193,7 +193,7 @@ def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None
 def test_exit_in_function_leaves_no_local_variable(place: Place, command: str) -> None:
     expected = one_bash(place, [command.replace("END", "return")])
     assert "shopt" in expected
-    # Undo the difference that END makes in the listed functions.
+    # The probe also lists the functions, which contain `return` here and `exit` in the session.
     expected = expected.replace(" return", " exit")
     check(place, [command.replace("END", "exit")], expected)
 

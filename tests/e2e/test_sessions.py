@@ -441,7 +441,7 @@ def test_allexport_exports_only_user_variables(daemon: RawDaemon) -> None:
 
 
 def test_function_in_daemon_environment_may_change_session() -> None:
-    # `module` works this way on systems where it selects programs.
+    # On systems that select programs with the `module` command, it works this way.
     environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
     with raw_daemon(env=environment) as daemon:
         daemon.bash("module compiler")

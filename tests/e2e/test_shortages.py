@@ -13,7 +13,7 @@ import pytest
 
 from support import children, raw_daemon, wait_for
 
-# Less than the stack of one more thread.
+# This is less than the stack of one more thread needs.
 SPARE_ADDRESS_SPACE = 4 << 20
 # The guard judges this command in a thread, as it is long and not plain.
 LONG_COMMAND = {"command": "sudo true; " * 2_000, "dry_run": True}
@@ -162,8 +162,8 @@ def test_large_message_is_answered_at_any_memory_limit(member: str) -> None:
                 # The answer takes seconds even on an idle machine.
                 answer = daemon.receive(90)
             error = answer.get("error")
-            # Some messages fail without a shortage, too: with an unknown method, or an environment
-            # that is too large.
+            # Some messages fail even without a shortage: their method is unknown, or their
+            # environment is too large.
             if error is not None and error["code"] not in (-32601, 1004):
                 assert error["data"] == {"kind": "resource_exhausted", "limit": "memory"}
             assert daemon.call("ping") == {}

@@ -1,4 +1,4 @@
-"""How the daemon ends: its exit codes, the last answers, and that nothing is left."""
+"""How the daemon ends: its exit codes and its last answers. It leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from support import (
 
 @pytest.fixture
 def daemon(new_daemon: RawDaemon) -> RawDaemon:
-    """A new daemon for each test, which looks at the daemon's counters and spare shells."""
+    """A new daemon for each test, because the tests look at its counters and spare shells."""
     return new_daemon
 
 
@@ -164,7 +164,7 @@ def test_killed_spare_shell_is_replaced(daemon: RawDaemon) -> None:
 
 
 def open_waiting(daemon: RawDaemon) -> int:
-    """Return a pidfd of a spare shell; a listed one may belong to a closed session and be gone."""
+    """Return a pidfd of a spare shell. Skip one that is gone because its session was closed."""
     while True:
         with contextlib.suppress(ProcessLookupError):
             return os.pidfd_open(daemon.wait_for_spare())
@@ -178,8 +178,8 @@ def test_dying_spare_shell_costs_at_most_its_command(
         used_before = used(daemon)
 
         def one_was_used_and_one_waits(session: str = session, before: int = used_before) -> bool:
-            # Unusable spare shells count as failures until one is used. On a busy machine, it can
-            # happen that none is ready, and that the daemon starts none for a while.
+            # Unusable spare shells count as failures until one is used. On a busy machine, none may
+            # be ready, and the daemon may start none for a while.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if used(daemon) > before and spares_of(daemon):
                     return True

@@ -242,7 +242,8 @@ def unread_bytes(sock: socket.socket) -> int:
 def test_a_stderr_that_nobody_reads_stops_nothing() -> None:
     daemon = RawDaemon("--log-level", "debug")
     try:
-        # Each notification logs a line, so a pipe of 64 KiB is full long before the last one.
+        # The daemon logs a line for each notification. A pipe of 64 KiB is full long before the
+        # last line.
         for _ in range(1_500):
             daemon.notify("ping", {})
         assert daemon.call("ping") == {}

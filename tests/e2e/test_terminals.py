@@ -110,7 +110,7 @@ def test_stopped_program_can_go_on(daemon: RawDaemon) -> None:
     typing = Session(daemon, "PS1='ready> ' bash --norc -i")
     typing.until("ready> ")
     typing.write("cat\n")
-    # Bash does not let the terminal echo while it edits a line.
+    # While bash edits a line, it does not let the terminal echo.
     wait_for(lambda: _echoes(daemon, typing.bash_id), "the end of bash's editing")
     typing.write("one\n")
     # Cat has read the line, so the key reaches cat and not bash.
@@ -184,7 +184,7 @@ def test_first_input_that_fills_the_buffer_arrives(daemon: RawDaemon, params: Js
     bash_id = daemon.background(command, stdin=content, **params)
     write = {"bash_id": bash_id, "eof": True, "wait": 20_000, "until": "exit"}
     ended = daemon.call("write_stdin", write)
-    # The terminal shows what was typed before the program could switch that off.
+    # The terminal echoes what was typed before the program could switch off the echo.
     assert (ended["stdout"].rstrip()[-6:], ended["exitCode"]) == ("400000", 0)
 
 

@@ -21,7 +21,7 @@ reason = "a test forbids it"
 """
 
 BASH = "PS1='ready> ' PS2='more> ' bash --norc --noprofile -i"
-# It leaves the editing of a line to the terminal.
+# Dash leaves the editing of a line to the terminal.
 DASH = "PS1='ready> ' dash -i"
 
 
@@ -53,7 +53,7 @@ def keys(*names: str) -> Json:
 
 
 def assert_refused(typing: Session, writes: list[Json]) -> None:
-    """Check that the last write is refused, and only that."""
+    """Check that the last write is refused, and that no other write is."""
     for write in writes[:-1]:
         typing.write(**write)
     error = typing.refused(**writes[-1])
@@ -101,13 +101,13 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbidden"), keys("Enter")],
         [*text("forbidden"), keys("C-o")],
         [*text("forb"), {"base64": base64.b64encode(b"idden\n").decode()}],
-        # Bash keeps its line, or a part of it.
+        # Bash keeps its line, or a part of it, despite these keys.
         [*text("forbidden"), keys("C-a", "C-u", "Enter")],
         [*text("forbidden"), keys("C-z"), keys("Enter")],
         [*text("forbidden"), keys("C-\\"), keys("Enter")],
         [*text("forbidden"), keys("C-v", "C-c"), keys("Enter")],
         [*text("x\x01" * 1_000 + "forbidden\n")],
-        # Keys that erase nothing where they are typed.
+        # These keys erase nothing, because of where they are typed.
         [*text("forbidden"), keys("C-a", "C-w", "Enter")],
         [*text("forbidden"), keys("C-a", *["BSpace"] * 10, "Enter")],
         [*text("forbidden;"), keys("C-v", "C-w", "Enter")],
@@ -196,7 +196,7 @@ def test_refusal_does_not_quote_a_secret(guarded: RawDaemon) -> None:
     assert "swordfish" not in str(error)
 
 
-# -- who reads it -----------------------------------------------------------------------------
+# -- which programs read the line -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_shell_with_background_processes_reads(
 def test_shell_on_a_pipe_is_guarded_too(guarded: RawDaemon, command: str) -> None:
     typing = Session(guarded, command, tty=False, open_stdin=True)
     if command != "cat | bash":
-        # Until it waits for input, another shell may be about to start it.
+        # Wait until this shell reads input: before that, another shell may be about to start it.
         typing.write("echo ready; sleep 300 &\n")
         typing.until("ready\n")
     for line in ("forbidden\n", "forbidden;\x17\n", "forbidden #" + "\x7f" * 11 + "\n"):

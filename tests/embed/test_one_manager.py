@@ -106,7 +106,7 @@ async def test_cancelled_scope_ends_shells_and_waiters() -> None:
         shells.append(shell)
         tasks.cancel_scope.cancel()
         if manager._thread is None:  # pyright: ignore[reportPrivateUsage]
-            # With its own thread, the manager does not cancel its tasks before the block ends.
+            # A manager that has its own thread does not cancel its tasks before the block ends.
             with anyio.CancelScope(shield=True), anyio.fail_after(20):
                 assert await shell.wait() == -9
     (shell,) = shells

@@ -1,4 +1,4 @@
-"""`ShellProcess`: the view of a command in a program that embeds the manager."""
+"""`ShellProcess`: what a program that embeds the manager sees of a command."""
 
 from __future__ import annotations
 
