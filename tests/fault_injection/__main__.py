@@ -15,7 +15,7 @@ from fault_injection.campaign import Outcome, record_points, try_points
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fault_injection", description=__doc__)
     parser.add_argument("--only", default="", help="only points whose text contains this")
-    parser.add_argument("--sample", type=int, help="so many points, chosen at random")
+    parser.add_argument("--sample", type=int, help="number of points, chosen at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="0/1", help="K/N: every N-th point, from the K-th on")
     options = parser.parse_args()

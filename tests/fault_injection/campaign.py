@@ -138,7 +138,7 @@ class Faulty:
 
 
 def record_points(folder: Path) -> list[Point]:
-    """Return every point that the workload reaches, at its first time and at one later time."""
+    """Return the points that the workload reaches: each at its first visit and at a later one."""
     record = folder / "record"
     faulty = Faulty(folder, record)
     # The workload cannot trigger code that runs only at the daemon's start.

@@ -11,7 +11,7 @@ from typing import Any
 
 from support import Json, RawDaemon
 
-# This is in the command line of each process that would go on running if nothing killed it.
+# Marks the command line of each process that runs until something kills it.
 MARK = "3141.59"
 
 # More than a pipe or a terminal takes at once.

@@ -1,4 +1,4 @@
-"""Filters: which lines match, whether other tasks run, and patterns refused or too costly."""
+"""Filters: matching lines, refused patterns, costly patterns, and whether other tasks run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Framing and decoding of any bytes, in any pieces.
 
-They never raise, never hold more data than they may, and give the same result whatever the pieces.
+They never raise, and never hold more data than allowed. The pieces do not affect the result.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
-# Tests that take a few seconds each, and that run whatever has changed.
+# These tests run whatever has changed. Each takes a few seconds.
 ALWAYS = ("tests/test_architecture.py",)
 
 

@@ -18,7 +18,8 @@ PYTHON = f"{sys.executable} -S"
 class Shape(NamedTuple):
     """A script whose processes hide, then write the line "ready" to fd 9.
 
-    They write `ready` lines in all. If `waits`, bash then waits for its children and sleeps.
+    `ready` is how many such lines they write in all. If `waits`, bash then waits for its children
+    and sleeps.
     """
 
     script: str

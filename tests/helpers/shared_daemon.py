@@ -33,7 +33,7 @@ class SharedDaemon:
         return self._daemon
 
     def tidy(self) -> None:
-        """End the shells and sessions of a test. Fails if one of its processes does not end."""
+        """End the shells and sessions of a test. Fail if one of its processes does not end."""
         daemon = self.get()
         try:
             for shell in daemon.call("list_shells")["shells"]:
@@ -57,7 +57,7 @@ class SharedDaemon:
             raise
 
     def close(self) -> None:
-        """End the daemon. Fails if one of its processes survives."""
+        """End the daemon. Fail if one of its processes survives."""
         if self._daemon is None:
             return
         family = descendants(self._daemon.pid)

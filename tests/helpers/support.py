@@ -109,7 +109,7 @@ def started_at(pid: int) -> int:
 
 
 class Gate:
-    """A moment that a command waits for: `wait` in the command, `open` in the test.
+    """A gate for a command. The command runs `wait`, and goes on once the test calls `open`.
 
     Use a gate only once: one `open` could let two successive `wait`s through.
     """

@@ -1,4 +1,4 @@
-"""Keeper and runners without the daemon: the protocol, and that nothing is left."""
+"""Keeper and runners without the daemon: they follow the protocol and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -670,7 +670,8 @@ tree.Descendants.kill = weak(tree.Descendants.kill)
 @pytest.mark.parametrize(
     ("altered_pool", "is_told"),
     [
-        # The second round kills. Then 18 rounds of a second each are left in which to notice this.
+        # The second round kills. The runner then has 18 more rounds, of a second each, to notice
+        # this.
         (_LATE_AND_WEAK.format(rounds=1, interval=1_000), False),
         (_LATE_AND_WEAK.format(rounds=ROUNDS_BEFORE_GIVING_UP, interval=1), True),
     ],

@@ -87,7 +87,7 @@ def test_zombies_have_no_descendants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reused_pid_is_not_signalled() -> None:
-    # The parent of this process is not the process below which its pid was found.
+    # Simulate a reused pid: the parent of the process is not the one below which the pid was found.
     script = "sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
         wait_for(lambda: len(below()) == 2, "the processes")
@@ -191,7 +191,7 @@ def test_unlistable_children_are_unknown(
     assert tree.Descendants().remaining(childless=False) is None
     assert tree.Descendants().kill(None) is False
     tree.Descendants().signal(signal.SIGTERM, None)
-    # To have no child is proof enough that nothing is left.
+    # If this process has no child, that proves that nothing is left.
     assert tree.Descendants().remaining(childless=True) == []
 
 

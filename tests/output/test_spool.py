@@ -1,4 +1,4 @@
-"""The unnamed file: its contents, its size, and that nobody can find it."""
+"""The unnamed file: its contents and its size. Nobody can find it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from shelld.output.store import MEMORY_BLOCKS, WINDOW_BYTES, MemoryBlocks, Strea
 
 
 def pattern(start: int, stop: int) -> bytes:
-    """Return bytes that depend on their offset in the stream, not only on that in their block."""
+    """Return bytes that depend on the offset in the stream, not only on the offset in the block."""
     return bytes((offset * 2_654_435_761 >> 13) & 0xFF for offset in range(start, stop))
 
 

@@ -49,8 +49,8 @@ def test_invalid_bytes_are_replaced_and_controls_kept(data: bytes, text: str) ->
         ("long state\rshort\n", "short\n"),
         ("a\r1\r2\nb\r3\n", "2\n3\n"),
         ("\rfirst", "first"),
-        # No new text follows the return. Either it is part of a line end, or the text before it
-        # is still current.
+        # No new text follows the return. Either the return is part of a line end, or the text
+        # before it is still current.
         ("a\r\nb\r\n", "a\r\nb\r\n"),
         ("50%\r", "50%\r"),
         ("a\rb\r\n", "b\r\n"),

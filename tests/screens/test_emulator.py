@@ -88,7 +88,7 @@ def test_alternate_screen_is_followed(output: bytes, alternate: bool, first: str
 
 
 def test_titles_without_an_end_take_little_time() -> None:
-    # Looking at the rest of the output for each of them would take many minutes.
+    # Looking at the rest of the output for each title would take many minutes.
     emulator = Emulator(3, 20, 0)
     emulator.feed("\x9d0;".encode() * 1_000_000)
     assert emulator.title == ""

@@ -40,7 +40,7 @@ class Terminal:
         return self._screens.of(self.input, self.output)
 
     def write(self, output: bytes) -> None:
-        """Write what may ask the terminal something."""
+        """Write output, which may contain questions to the terminal."""
         self.output.append(output)
         self.input.see(memoryview(output))
 
@@ -259,7 +259,7 @@ async def test_forgotten_screen_ends_its_process(screens: Screens) -> None:
 
 async def test_size_after_much_output_changes_nothing_before(screens: Screens) -> None:
     terminal = Terminal(screens)
-    # Fed at once, this would need more memory than the process may have.
+    # If the process got all of this at once, it would need more memory than it may have.
     terminal.output.append(b"".join(b"%d\r\n" % number for number in range(600_000)))
     terminal.resize(4, 20)
     assert await terminal.lines() == ["599998", "599999", "", ""]

@@ -1,4 +1,4 @@
-"""The partial import of jsonrpcserver: its cost, and that it harms no other importer."""
+"""The partial import of jsonrpcserver: its cost. It harms no other importer."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ def fed(*outputs: bytes) -> tuple[bytes, Dialogue]:
         (b"\x1b[>c", b"\x1b[>0;0;0c"),
         (b"\x1b[>0c", b"\x1b[>0;0;0c"),
         (b"text\x1b[5n\x1b[5n", b"\x1b[0n\x1b[0n"),
-        # Not answered: requests for the window's size or title, a setting or the clipboard, and an
-        # answer itself.
+        # The terminal does not answer requests for the window's size, its title, a setting or the
+        # clipboard. It does not answer an answer, either.
         (b"\x1b[18t", b""),
         (b"\x1b[21t", b""),
         (b"\x1bP$qm\x1b\\", b""),

@@ -36,7 +36,8 @@ RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
         (b"a\x16\nb\n", [b"a\nb"], b""),
         (b"a\x16\x16\x15b\n", [b"b"], b""),
         (b"a\x16\x13b\n", [b"a\x13b"], b""),
-        # The end of input passes on the line, and then ends it.
+        # The key for the end of input passes on the line. If nothing is left to pass on, it ends
+        # the line.
         (b"ls\x04", [], b""),
         (b"l\x04s\n", [b"ls"], b""),
         (b"ls\x04\x04", [b"ls"], b""),
@@ -93,7 +94,7 @@ CHARACTERS = ["\u00e9".encode(), "\u05e9".encode()]
 def test_kernel_agrees(data: bytes, flags: int, flow: int, utf8: int, echo: int) -> None:
     # A program that reads a quoted newline cannot tell it from the end of the line.
     assume(b"\x16\n" not in data)
-    # The first character may be quoted, and then the last line is complete.
+    # A quoting key at the end of the data quotes only this `q`, so the last line is complete.
     data += b"q\x15\x1dEND" + (b"\r" if flags & termios.INLCR else b"\n")
     pty = open_pty(Size(24, 80))
     try:

@@ -17,7 +17,7 @@ from shelld.terminals.typed import Typed, readings, typed
         (b"l", b"s\rpw", [b"ls"], b"pw"),
         (b"", b"a\r\nb\n", [b"a", b"b"], b""),
         (b"", b"\n\n", [b"", b""], b""),
-        # A shell may keep a line that such a key drops in the kernel.
+        # The kernel drops its line at these keys, but a shell may keep the line.
         (b"a", b"\x15b\x1cc\n", [b"a\x15b\x1cc"], b""),
         (b"a", b"b\x03c\n", [None, b"c"], b""),
         # Quoted.

@@ -135,7 +135,7 @@ class Tmux:
 
     def start(self, rows: int, cols: int, folder: Path, command: str) -> None:
         size = ("-x", str(cols), "-y", str(rows))
-        # A program prefers the size in its environment, which is not that of its terminal.
+        # A program prefers the size in its environment, but that is not the size of its terminal.
         plain = f"unset LINES COLUMNS; {command}"
         self.run("new-session", "-d", *size, "-c", str(folder), plain)
 
@@ -187,7 +187,7 @@ def test_screen_is_that_of_tmux(
 
 
 def _letters(lines: list[str]) -> list[str]:
-    """Return lines as tmux shows them: some boxes as the letters that stand for their parts."""
+    """Return lines as tmux shows them: with letters in place of some box-drawing characters."""
     return [line.translate(LETTERS) for line in lines]
 
 

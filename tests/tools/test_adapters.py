@@ -41,7 +41,7 @@ def schemas(format_name: Any) -> list[dict[str, Any]]:
 
 
 def test_the_openai_sdk_takes_the_schemas() -> None:
-    # Import the SDKs here: they take a second, which every worker would otherwise spend.
+    # Import the SDKs here. At the top of the file, every worker would spend a second on them.
     import openai.types.chat  # noqa: PLC0415
 
     adapter = pydantic.TypeAdapter(list[openai.types.chat.ChatCompletionFunctionToolParam])

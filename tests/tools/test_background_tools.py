@@ -164,7 +164,7 @@ async def test_many_matching_lines_show_head_and_tail(call: Tools) -> None:
             {"shell_id": "shell_b"},
             "Shell not found: shell_b",
         ),
-        # If one of the two names has the value None, it counts as absent, in either order.
+        # A name with the value None counts as absent: either of the two names, in either order.
         *(
             (tool, params, "Shell not found: shell_b")
             for tool in ("BashOutput", "KillShell")

@@ -51,7 +51,7 @@ class Unshowable(Reverse):
 
 @dataclasses.dataclass
 class Unhashable(Reverse):
-    """A tool whose result contains instances of subclasses of built-in types, as NumPy's are."""
+    """A tool whose result contains values of subclasses of built-in types, such as NumPy's."""
 
     class Text(str):
         __slots__ = ()
