@@ -161,9 +161,7 @@ def test_process_substitution_gets_a_moment_to_finish(daemon: RawDaemon) -> None
         assert daemon.bash("exec > >(cat); echo through cat")["stdout"] == "through cat\n"
 
 
-def test_leftover_that_ends_by_itself_leaves_the_list(
-    new_daemon: RawDaemon, tmp_path: Path
-) -> None:
+def test_ended_leftover_leaves_the_list(new_daemon: RawDaemon, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     result = new_daemon.bash(f"cat {gate} & disown; setsid cat {gate} & echo x")

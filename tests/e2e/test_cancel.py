@@ -130,7 +130,7 @@ def test_cancelling_a_background_start_leaves_no_unanswered_request(daemon: RawD
     assert "result" in answer or answer["error"]["code"] == -32800
 
 
-def test_cancelled_batch_member_leaves_the_others(daemon: RawDaemon) -> None:
+def test_cancelled_batch_member_spares_others(daemon: RawDaemon) -> None:
     daemon.send(
         [
             {"jsonrpc": "2.0", "id": "a", "method": "bash", "params": {"command": "sleep 300"}},

@@ -219,7 +219,7 @@ def test_changes_accumulate_as_in_one_bash(place: Place, changes: list[str]) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", CHANGES)
-def test_every_two_changes_add_up(place: Place, first: str) -> None:
+def test_any_two_changes_accumulate(place: Place, first: str) -> None:
     for second in CHANGES:
         expected = one_bash(place, [first, second])
         # A here-document that looks like a function hides the attributes of a function named a=b.

@@ -75,7 +75,7 @@ def test_ids_are_echoed_exactly(daemon: RawDaemon, raw_id: str) -> None:
     assert data == b'{"jsonrpc":"2.0","id":%b,"result":{}}\n' % raw_id.encode()
 
 
-def test_of_duplicate_members_the_last_counts(daemon: RawDaemon) -> None:
+def test_last_duplicate_member_wins(daemon: RawDaemon) -> None:
     daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"nope","method":"ping","id":2}\n')
     assert daemon.receive() == {"jsonrpc": "2.0", "id": 2, "result": {}}
 

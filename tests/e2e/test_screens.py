@@ -55,7 +55,7 @@ def test_screen_outlives_its_command(daemon: RawDaemon) -> None:
     assert (shown["exitCode"], shown["signal"]) == (3, None)
 
 
-def test_wait_for_change_ends_with_it(daemon: RawDaemon) -> None:
+def test_screen_change_ends_the_wait(daemon: RawDaemon) -> None:
     screen = ScreenUser(daemon, "stty -echo; printf ready; read; echo later; sleep 300")
     before = screen.until_line("ready")["version"]
     waiting = daemon.request(
@@ -68,7 +68,7 @@ def test_wait_for_change_ends_with_it(daemon: RawDaemon) -> None:
     assert changed["lines"] == ["readylater"]
 
 
-def test_wait_for_change_returns_what_has_changed_already(daemon: RawDaemon) -> None:
+def test_earlier_change_ends_wait_immediately(daemon: RawDaemon) -> None:
     screen = ScreenUser(daemon, "echo ready; sleep 300")
     screen.until_line("ready")
     shown = screen.read(wait=600_000, until="change", since=0)

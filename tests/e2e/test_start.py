@@ -215,7 +215,7 @@ def test_full_stdout_is_reported_and_exits_3() -> None:
     assert ended.returncode == 3
 
 
-def test_full_stdout_without_an_answer_is_no_failure() -> None:
+def test_unused_full_stdout_exits_zero() -> None:
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
             DAEMON_COMMAND, input=b"", stdout=full, stderr=subprocess.PIPE, timeout=20, check=False

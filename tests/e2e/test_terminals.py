@@ -194,7 +194,7 @@ def test_first_input_that_nobody_reads_does_no_harm(daemon: RawDaemon, params: J
     assert (ended["status"], ended["exitCode"]) == ("completed", 0)
 
 
-def test_eof_counts_what_the_terminal_has_answered(daemon: RawDaemon) -> None:
+def test_eof_accounts_for_terminal_answers(daemon: RawDaemon) -> None:
     typing = Session(daemon, "printf '\\033[cready'; cat; echo END")
     typing.until("ready")
     # The answer is a part of a line.
@@ -301,7 +301,7 @@ def test_line_too_long_for_a_terminal_is_refused(daemon: RawDaemon) -> None:
 @pytest.mark.parametrize(
     ("mode", "end"), [("igncr", "\r"), ("-icrnl", "\r"), ("echo", "\x16\x15"), ("noflsh", "\x03")]
 )
-def test_key_that_ends_no_line_does_not_shorten_it(daemon: RawDaemon, mode: str, end: str) -> None:
+def test_nonterminating_key_keeps_line_length(daemon: RawDaemon, mode: str, end: str) -> None:
     typing = Session(daemon, f"trap '' INT; stty {mode}; echo ready; cat")
     typing.until("ready\r\n")
     error = typing.refused("a" * 4_000 + end + "b" * 4_000 + "\n")

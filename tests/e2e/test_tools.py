@@ -50,9 +50,7 @@ def test_failed_command_is_result_not_error(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("way", ["kill_shell", "close_session"])
-def test_killed_command_counts_as_killed_at_any_exit_code(
-    new_daemon: RawDaemon, tmp_path: Path, way: str
-) -> None:
+def test_killed_status_ignores_exit_code(new_daemon: RawDaemon, tmp_path: Path, way: str) -> None:
     ready = tmp_path / "ready"
     command = f"trap 'exit 0' TERM; touch {ready}; sleep 300 & wait"
     params = {"name": "Bash", "arguments": {"command": command, "session": "main"}}

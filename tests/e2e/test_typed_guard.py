@@ -169,7 +169,7 @@ def test_settings_of_the_terminal_do_not_hide_a_line(
 @pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
 @pytest.mark.parametrize("command", ["bash --norc --noediting", "exec sh"])
 @pytest.mark.parametrize("first", ["written", "given"])
-def test_end_of_file_ends_a_forbidden_line(
+def test_eof_passing_forbidden_line_is_refused(
     guarded: RawDaemon, command: str, params: Json, first: str
 ) -> None:
     if first == "given":
@@ -209,7 +209,7 @@ def test_refusal_does_not_quote_a_secret(guarded: RawDaemon) -> None:
         (BASH, "set +m; sleep 300 &\n"),
     ],
 )
-def test_shell_with_background_processes_reads(
+def test_shell_with_background_jobs_is_guarded(
     guarded: RawDaemon, command: str, first: str
 ) -> None:
     typing = Session(guarded, command.replace("PS1='", "env PS1='") if not first else command)
@@ -235,7 +235,7 @@ def test_shell_on_a_pipe_is_guarded_too(guarded: RawDaemon, command: str) -> Non
     typing.until("fine\n")
 
 
-def test_shell_in_another_session_reads(guarded: RawDaemon) -> None:
+def test_shell_in_other_session_is_guarded(guarded: RawDaemon) -> None:
     typing = at_prompt(guarded, f"env {DASH.replace('dash', 'setsid -w dash')}")
     assert typing.refused("forbidden\n")["code"] == 1002
 
@@ -278,7 +278,7 @@ def test_end_of_a_long_text_is_judged_too(guarded: RawDaemon, content: str) -> N
     assert typing.refused(content + "forbidden\n")["code"] == 1002
 
 
-def test_text_that_does_not_fit_is_refused_unread(guarded: RawDaemon) -> None:
+def test_oversized_input_is_refused_unjudged(guarded: RawDaemon) -> None:
     typing = Session(guarded, "stty raw -echo; echo ready; sleep 300")
     typing.until("ready")
     too_much: list[Json] = [

@@ -487,7 +487,7 @@ if not pid:
     shell, code = anyio.run(run, "echo child")
     assert (shell.get_new_output(), code) == ("child\\n", 0)
     assert ShellManager().get_shell(parents.id) is not parents
-    # Nobody is there who could say more of the parent's.
+    # Nobody is left who could report on the parent's.
     assert parents.get_new_output() == ""
     try:
         anyio.run(parents.wait)

@@ -159,7 +159,7 @@ def test_no_path_is_built_for_usual_directory(monkeypatch: pytest.MonkeyPatch) -
         ("/", "de/../dev"),
     ],
 )
-def test_directory_of_disks_is_seen_however_written(session: str, cwd: str) -> None:
+def test_disk_directory_detected_in_any_spelling(session: str, cwd: str) -> None:
     params = BashParams("cp /tmp/a sda", cwd=cwd)
     assert anyio.run(verdict_on, context(cwd=session), params).verdict == "block"
 
@@ -234,7 +234,7 @@ def test_long_rest_of_command_hides_no_danger(length: int) -> None:
         *("{" * 2_000, "{" * 1_000 + "}" * 1_000, "{a,b}" * 8 + "x" * 1_000),
     ],
 )
-def test_braces_are_looked_at_once(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_braces_are_scanned_only_once(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     positions: list[int] = []
     end_of_unit = units.end_of_unit
 

@@ -196,7 +196,7 @@ def test_unlistable_children_are_unknown(
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_unlistable_session_is_not_empty(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
+def test_unlistable_session_counts_as_nonempty(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
     failing(monkeypatch, "os.listdir", error, "/proc")
     members = tree.SessionMembers()
     # A session that does not exist.

@@ -16,7 +16,7 @@ from shelld_protocol.errors import RpcError, resource_exhausted
 from shelld_protocol.shell_methods import BashParams, BashResult
 
 
-def test_released_command_is_answered_once_started() -> None:
+def test_released_command_answers_after_start() -> None:
     shell = Shell(id="shell_1", command="true", working_dir="/")
     shell.is_empty = False
     shell.released = True

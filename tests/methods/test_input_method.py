@@ -16,7 +16,7 @@ from shelld_protocol.shell_methods import BackgroundResult, BashParams
 
 
 @pytest.mark.parametrize("kind", ["tty", "open_stdin"])
-async def test_input_that_closes_while_keys_are_read_is_refused(
+async def test_input_closed_during_preparation_is_refused(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def modes(_descriptor: int) -> Modes:

@@ -65,7 +65,7 @@ async def test_excerpt_has_head_tail_and_a_notice() -> None:
     assert output.stdout.read_position == 100
 
 
-async def test_head_and_tail_are_whole_lines_if_cheap() -> None:
+async def test_excerpt_prefers_whole_lines_if_cheap() -> None:
     data = "".join(f"line {number:03}\n" for number in range(100)).encode()
     text, _ = await excerpt(data, 100)
     head, start, end, tail = re.split(r"<(\d+) (\d+)>\n", text)

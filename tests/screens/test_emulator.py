@@ -116,7 +116,7 @@ def test_version_counts_all_that_is_shown(output: bytes) -> None:
     assert emulator.version == before + 1
 
 
-def test_lines_above_the_screen_can_be_had() -> None:
+def test_scrollback_lines_can_be_read() -> None:
     emulator = shown(b"".join(b"%d\r\n" % number for number in range(8)), scrollback=4)
     assert view(emulator).lines == ["6", "7", ""]
     assert view(emulator, scrollback=2).lines == ["4", "5", "6", "7", ""]

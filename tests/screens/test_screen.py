@@ -101,7 +101,7 @@ async def test_lost_process_loses_nothing(screens: Screens) -> None:
     assert (after.rows, after.cols) == (4, 30)
 
 
-async def test_sizes_hold_from_their_place_in_the_output(screens: Screens) -> None:
+async def test_resize_applies_from_its_offset(screens: Screens) -> None:
     terminal = Terminal(screens)
     terminal.output.append(b"1234567890")
     terminal.resize(3, 5)
@@ -172,7 +172,9 @@ async def test_output_that_ends_the_process_is_left_out(
     assert await terminal.lines() == ["fine", "", ""]
 
 
-async def test_no_process_is_a_shortage(screens: Screens, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_process_reports_a_shortage(
+    screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def ask(_helper: Helper, _data: bytes) -> bytes:
         raise EOFError
 
@@ -257,7 +259,7 @@ async def test_forgotten_screen_ends_its_process(screens: Screens) -> None:
     wait_for(lambda: not helpers(), "the end of the process")
 
 
-async def test_size_after_much_output_changes_nothing_before(screens: Screens) -> None:
+async def test_resize_leaves_earlier_output_unchanged(screens: Screens) -> None:
     terminal = Terminal(screens)
     # If the process got all of this at once, it would need more memory than it may have.
     terminal.output.append(b"".join(b"%d\r\n" % number for number in range(600_000)))
@@ -280,7 +282,7 @@ async def test_slow_output_is_shown_in_several_looks(
     assert helpers() == [helper]
 
 
-async def test_position_of_the_cursor_is_that_at_each_question(screens: Screens) -> None:
+async def test_cursor_position_matches_each_question(screens: Screens) -> None:
     master, slave = os.openpty()
     try:
         tty.setraw(slave)
@@ -321,7 +323,7 @@ async def test_look_at_a_forgotten_screen_ends(screens: Screens) -> None:
     wait_for(lambda: not helpers(), "the end of the process")
 
 
-async def test_process_of_a_forgotten_screen_ends_after_a_good_answer(
+async def test_forgotten_screen_process_ends_after_answer(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = Terminal(screens)

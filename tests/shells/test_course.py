@@ -74,7 +74,7 @@ def test_life_is_over_only_when_proved_empty() -> None:
         assert {event for event, step in row.items() if step.state is State.OVER} <= proofs, state
 
 
-def test_no_time_limit_counts_for_leftovers() -> None:
+def test_leftovers_have_no_time_limit() -> None:
     assert DEADLINES[State.LEFTOVER] == {Event.KILL_DUE, Event.KEEPER_DUE}
 
 

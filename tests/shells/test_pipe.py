@@ -178,7 +178,7 @@ def test_pipe_of_unknown_size_is_drained(
     assert piped.received == b"x" * USUAL
 
 
-def test_draining_ends_when_somebody_else_has_read(
+def test_draining_ends_after_competing_read(
     pipes: list[Piped], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A command can open the read end of its own pipe through /proc.

@@ -39,7 +39,7 @@ def test_only_fixed_questions_are_answered(output: bytes, answer: bytes) -> None
     assert fed(output)[0] == answer
 
 
-def test_place_of_a_question_is_told() -> None:
+def test_question_offset_is_reported() -> None:
     dialogue = Dialogue()
     assert dialogue.feed(memoryview(b"ab\x1b[6ncd\x1b[5n\x1b[")) == [(None, 6), (b"\x1b[0n", 12)]
     assert dialogue.feed(memoryview(b"6nrest")) == [(None, 2)]

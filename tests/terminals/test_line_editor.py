@@ -74,7 +74,7 @@ def test_program_that_reads_keys_ends_lines_at_returns() -> None:
     assert edit(Line(), b"a\x03b\r", RAW, ignores_interrupt=True).texts == [b"ab"]
 
 
-def test_interrupt_drops_the_line_of_the_kernel_even_if_ignored() -> None:
+def test_ignored_interrupt_drops_kernel_line() -> None:
     assert edit(Line(), b"a\x03b\n", NEW_MODES, ignores_interrupt=True).texts == [b"b"]
 
 

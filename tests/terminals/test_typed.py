@@ -75,7 +75,7 @@ def test_readings_leave_out_keys(line: bytes, expected: list[str]) -> None:
     assert list(readings(line)) == expected
 
 
-def test_many_parts_are_one_reading() -> None:
+def test_line_parts_form_one_reading() -> None:
     line = b"\x01".join(b"%d" % number for number in range(1_000))
     _, parts = readings(line)
     assert parts.splitlines() == [str(number) for number in range(1_000)]
