@@ -34,6 +34,7 @@ DAEMON_ROOMS = [
     "shells",
     "sessions",
     "screens",
+    "prompts",
     "terminals",
     "guard",
     "output",

@@ -36,7 +36,7 @@ from shelld_protocol.shell_methods import (
     ListShellsResult,
     ShellInfo,
 )
-from shelld_protocol.structs import Empty, SignalName
+from shelld_protocol.structs import Empty, SignalName, Until
 from shelld_protocol.tool_methods import ListToolsResult, ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -80,7 +80,7 @@ class ScreenOptions(TypedDict, total=False):
     """
 
     wait: int
-    until: Literal["change", "stable"]
+    until: Literal["change", "stable", "prompt"]
     quiet_ms: int
     since: int | None
     scrollback: int
@@ -92,7 +92,7 @@ class InputOptions(TypedDict, total=False):
     `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
     the input. With `secret`, nothing is written while the terminal shows what is typed. With
     `paste`, text and data are marked as pasted, if the program asked for that. `wait` (up to
-    600,000 ms) waits for `until`, "output" or "exit", before the output is read.
+    600,000 ms) waits for `until` ("output", "exit" or "prompt"), before the output is read.
     """
 
     keys: Sequence[str] | None
@@ -101,12 +101,12 @@ class InputOptions(TypedDict, total=False):
     secret: bool
     paste: bool
     wait: int
-    until: Literal["output", "exit"]
+    until: Until
     strip_ansi: bool
 
 
 class OutputOptions(TypedDict, total=False):
-    """Options of a read. `wait` (up to 600,000 ms) waits for `until`, "output" or "exit".
+    """Options of a read. `wait` (up to 600,000 ms) waits for `until`: "output", "exit" or "prompt".
 
     If an offset is given, only streams with an offset are read, and the position of plain reads
     does not move. `max_bytes` is per stream; `filter` is an RE2 pattern for lines.
@@ -114,7 +114,7 @@ class OutputOptions(TypedDict, total=False):
 
     filter: str | None
     wait: int
-    until: Literal["output", "exit"]
+    until: Until
     stdout_offset: int | None
     stderr_offset: int | None
     max_bytes: int

@@ -11,7 +11,9 @@ from shelld_protocol.structs import (
     EndSignal,
     ExitCode,
     IsRunning,
+    IsStopped,
     Params,
+    PromptNow,
     Result,
     Rows,
     ShellId,
@@ -27,10 +29,11 @@ class ReadScreenParams(Params):
     bash_id: Annotated[str, Meta(description="The id that bash returned.")]
     wait: Wait = 0
     until: Annotated[
-        Literal["change", "stable"],
+        Literal["change", "stable", "prompt"],
         Meta(
-            description="What to wait for: a version after `since` (or after the current one), or "
-            "a screen that has not changed for quiet_ms. The end of the command ends both."
+            description="What to wait for: a version after `since` (or after the current one), a "
+            "screen that has not changed for quiet_ms, or a command that waits for input. The end "
+            "of the command ends every wait."
         ),
     ] = "stable"
     quiet_ms: Annotated[
@@ -80,5 +83,7 @@ class ReadScreenResult(Result):
         Meta(description="The rows that changed after `since`; all rows without it."),
     ]
     is_running: IsRunning
+    is_stopped: IsStopped
     exit_code: ExitCode
     signal: EndSignal
+    prompt: PromptNow

@@ -88,8 +88,11 @@ Wait: TypeAlias = Annotated[
     int, Meta(ge=0, le=MAX_WAIT_MS, description="Milliseconds to wait for `until`.")
 ]
 Until: TypeAlias = Annotated[
-    Literal["output", "exit"],
-    Meta(description="What to wait for: output to return, or the end of the command."),
+    Literal["output", "exit", "prompt"],
+    Meta(
+        description="What to wait for: output to return, the end of the command, or that it waits "
+        "for input. The end of the command ends every wait."
+    ),
 ]
 StripAnsi: TypeAlias = Annotated[bool, Meta(description="Remove terminal escape sequences.")]
 ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
@@ -112,6 +115,13 @@ DurationMs: TypeAlias = Annotated[
     int, Meta(description="Milliseconds from its start to its end, or to now.")
 ]
 IsRunning: TypeAlias = Annotated[bool, Meta(description="True until it has ended.")]
+IsStopped: TypeAlias = Annotated[
+    bool,
+    Meta(
+        description="Whether a signal, such as SIGSTOP, has stopped its bash or the program in the "
+        "foreground of its terminal. It goes on after SIGCONT."
+    ),
+]
 Leftover: TypeAlias = Annotated[
     list[int],
     Meta(
@@ -165,6 +175,46 @@ class Params(Struct, forbid_unknown_fields=True, kw_only=False):
 
 class Result(Struct, rename=_wire_name, omit_defaults=True):
     """Base of all results. A member equal to its default is left out."""
+
+
+class Prompt(Result):
+    """A running command waits for input. The kernel says so, and not the text of its output."""
+
+    certainty: Annotated[
+        Literal["proved", "likely"],
+        Meta(
+            description="proved: a process of the command sleeps until it can read the terminal or "
+            "the open stdin. likely: the process cannot be inspected, or runs elsewhere, but the "
+            "modes of the terminal and a second of silence suggest it."
+        ),
+    ]
+    blocking: Annotated[bool, Meta(description="Whether it waits without a time limit.")]
+    line_mode: Annotated[
+        bool | None,
+        Meta(description="Whether the terminal passes on whole lines. Null for an open stdin."),
+    ]
+    echo: Annotated[
+        bool | None,
+        Meta(
+            description="Whether the terminal shows what is typed. False in line mode: a secret is "
+            "asked for. Null for an open stdin."
+        ),
+    ]
+    pid: Annotated[int, Meta(description="The process that waits.")]
+    program: Annotated[str, Meta(description="Its name; empty if that is hidden.")]
+    since_ms: Annotated[
+        int, Meta(description="Milliseconds since the command last wrote, or since its start.")
+    ]
+    text: Annotated[
+        str,
+        Meta(description="The end of the last line of output, at most 500 characters."),
+    ]
+
+
+PromptNow: TypeAlias = Annotated[
+    Prompt | None,
+    Meta(description="What the command waits for now; null if it does not wait for input."),
+]
 
 
 class NoParams(Params):

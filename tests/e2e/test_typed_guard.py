@@ -6,6 +6,7 @@ The rules block a program that does not exist, so a line that gets through does 
 from __future__ import annotations
 
 import base64
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -111,10 +112,58 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbidden"), keys("C-a", "C-w", "Enter")],
         [*text("forbidden"), keys("C-a", *["BSpace"] * 10, "Enter")],
         [*text("forbidden;"), keys("C-v", "C-w", "Enter")],
+        # The cursor moves.
+        [*text("idden"), keys("C-a"), *text("forb"), keys("Enter")],
+        [*text("forbiddxen"), keys("Left", "Left", "BSpace", "Enter")],
+        [*text("xforbidden"), keys("Home", "Delete", "Enter")],
+        [*text("FORBIDDEN"), keys("M-b", "M-l", "Enter")],
+        # An earlier line of the write gives a later one its meaning.
+        text("x=forbidden\n$x\n"),
+        text("f() { forbidden; }\nf\n"),
     ],
 )
 def test_keys_do_not_hide_a_forbidden_line(typing: Session, writes: list[Json]) -> None:
     assert_refused(typing, writes)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # The shell edits its lines in the same mode in which these programs take keys.
+        "seq 1000 | less",
+        "read -n1",
+        "read -rsn1",
+        "python3 -c 'import sys, tty; tty.setraw(0); sys.stdin.read(1)'",
+    ],
+)
+def test_line_after_a_key_for_another_program_is_judged(guarded: RawDaemon, command: str) -> None:
+    if "less" in command and shutil.which("less") is None:
+        pytest.skip("less is not installed")
+    typing = at_prompt(guarded, BASH)
+    typing.write(f"{command}; echo taken; stty sane\n")
+    wait = {"bash_id": typing.bash_id, "wait": 20_000, "until": "prompt"}
+    guarded.call("bash_output", wait)
+    typing.output = ""
+    typing.write("q")
+    typing.until("taken")
+    typing.until("ready> ")
+    assert_refused(typing, text("forbidden\n"))
+
+
+def test_line_after_a_byte_for_read_is_judged(guarded: RawDaemon) -> None:
+    typing = Session(guarded, "read -rn1 x; echo taken; bash", tty=False, open_stdin=True)
+    typing.write("q")
+    typing.until("taken\n")
+    assert_refused(typing, text("forbidden\n"))
+
+
+def test_refused_write_leaves_the_judgement_unchanged(guarded: RawDaemon) -> None:
+    typing = at_prompt(guarded, DASH)
+    typing.write("for x in forbidden; do\n")
+    typing.until("> ")
+    too_long = base64.b64encode(b"\x03" + b"\n" * (1024 * 1024 - 1)).decode()
+    assert typing.refused(base64=too_long, eof=True)["code"] == 1005
+    assert typing.refused("$x now\n")["code"] == 1002
 
 
 def test_shell_that_ignores_interrupts_keeps_its_line(guarded: RawDaemon) -> None:

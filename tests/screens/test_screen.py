@@ -172,6 +172,37 @@ async def test_output_that_ends_the_process_is_left_out(
     assert await terminal.lines() == ["fine", "", ""]
 
 
+async def test_size_that_ends_the_process_is_left_out(
+    screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Helper.ask
+
+    async def ask_or_die(helper: Helper, data: bytes) -> bytes:
+        if data.startswith(b"S"):
+            raise EOFError
+        return await ask(helper, data)
+
+    monkeypatch.setattr(Helper, "ask", ask_or_die)
+    terminal = Terminal(screens)
+    terminal.output.append(b"before")
+    terminal.resize(2, 10)
+    terminal.output.append(b"after")
+    assert await terminal.lines() == ["after", ""]
+    terminal.output.append(b"\r\nmore")
+    assert await terminal.lines() == ["after", "more"]
+
+
+async def test_wide_character_survives_one_column(screens: Screens) -> None:
+    terminal = Terminal(screens)
+    terminal.output.append("\u6f22".encode())
+    assert await terminal.lines() == ["\u6f22", "", ""]
+    terminal.resize(3, 1)
+    await terminal.lines()
+    terminal.resize(3, 20)
+    terminal.output.append(b"\r\x1b[Khere")
+    assert "here" in await terminal.lines()
+
+
 async def test_missing_process_reports_a_shortage(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,8 +62,8 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"\x08\x08c", ["c"]),
         (b"ls  -l \x17-a", ["ls  -a", "ls  -l -a", "ls  -l ", "-a"]),
         (b"ls\x17pwd", ["pwd", "lspwd", "ls"]),
-        (b"one\x01two", ["onetwo", "one", "two"]),
-        (b"one\x1bOC\x1b[Dtwo", ["onetwo", "one", "two"]),
+        (b"one\x01two", ["twoone", "onetwo", "one", "two"]),
+        (b"one\x1bOC\x1b[Dtwo", ["ontwoe", "onetwo", "one", "two"]),
         (b"one\x1bdtwo", ["onetwo", "one", "two"]),
         (b"\x1b[200~ls\x1b[201~", ["ls"]),
         (b"a\tb", ["a\tb"]),
@@ -77,7 +77,7 @@ def test_readings_leave_out_keys(line: bytes, expected: list[str]) -> None:
 
 def test_line_parts_form_one_reading() -> None:
     line = b"\x01".join(b"%d" % number for number in range(1_000))
-    _, parts = readings(line)
+    _, _, parts = readings(line)
     assert parts.splitlines() == [str(number) for number in range(1_000)]
 
 

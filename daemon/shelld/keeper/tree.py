@@ -118,7 +118,8 @@ def _processes_by_ps() -> dict[int, ProcessInfo]:
     return {int(pid): ProcessInfo(int(parent), state[0]) for pid, parent, state in rows}
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """Return the content of a file of /proc. Raises OSError."""
     # No file object: it would take longer, and a process could fork and escape meanwhile.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -130,11 +131,16 @@ def _read(path: str) -> bytes:
         os.close(descriptor)
 
 
+def stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat from the third on, which is the state. Raises OSError."""
+    # The name is in parentheses and may contain anything; the last parenthesis ends it.
+    return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
 def look(pid: int) -> ProcessInfo:
     """Return what /proc says about a process; the state is "X" if it is gone."""
     try:
-        # The name is in parentheses and may contain anything; the last parenthesis ends it.
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        fields = stat_fields(pid)
         return ProcessInfo(int(fields[1]), fields[0].decode(), int(fields[17]))
     except ProcessLookupError:
         return _GONE
@@ -170,7 +176,7 @@ def children_of(pid: int) -> list[int]:
     for thread in os.listdir(f"/proc/{pid}/task"):
         # A thread may end between the two reads.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found.extend(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
+            found.extend(map(int, read_file(f"/proc/{pid}/task/{thread}/children").split()))
             is_gone = False
     if is_gone:
         raise ProcessLookupError

@@ -8,6 +8,7 @@ import anyio
 
 from shelld.filters.filter import LineFilter
 from shelld.methods.context import RequestContext
+from shelld.methods.prompts import is_stopped, prompt_of, wait_for_prompt
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.shells.shell import Shell
@@ -64,11 +65,15 @@ async def wait_and_read(
 
     `context` belongs to a request whose answer may be large.
     """
-    until_exit = params.until == "exit"
     give_up_at = anyio.current_time() + params.wait / 1000
+    until_output = params.until == "output"
+    if params.until == "prompt":
+        await wait_for_prompt(shell, give_up_at)
+        # What there is then is the answer.
+        give_up_at = anyio.current_time()
 
     def is_due() -> bool:
-        news = not until_exit and any(reader.has_news for reader in readers.values())
+        news = until_output and any(reader.has_news for reader in readers.values())
         return news or shell.has_ended
 
     while True:
@@ -128,6 +133,8 @@ def result_of(shell: Shell, reads: dict[str, Read]) -> BashOutputResult:
         stderr_range=OutputRange(stderr.start, stderr.end, stderr.dropped),
         dropped_bytes=stdout.dropped + stderr.dropped,
         more=stdout.more or stderr.more,
+        is_stopped=is_stopped(shell),
+        prompt=prompt_of(shell),
         reason=shell.reason,
         spool_error=shell.output.error,
     )

@@ -21,7 +21,7 @@ from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.keys import UnknownKey, key_bytes
 from shelld.terminals.line_editor import Line, check_length, edit, received
 from shelld.terminals.pty import Size
-from shelld.terminals.typed import typed
+from shelld.terminals.typed import Typed, typed
 from shelld_protocol.errors import (
     RpcError,
     invalid_params,
@@ -40,6 +40,8 @@ from shelld_protocol.shell_methods import BashOutputParams
 _PIECE_BYTES: Final = 16 * 1024
 # Other requests get a turn after this many keys.
 _TURN_KEYS: Final = 10_000
+# How many beginnings of one line are judged.
+_MAX_STARTS: Final = 8
 
 
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
@@ -77,13 +79,14 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
             typing = await _type(shell, target, data, params, lines)
         else:
             typing = await _send(target, data, params, lines)
-        await lines.finish()
+        script = await lines.finish()
     except RpcError as error:
         raise without_quote(error) if params.secret else error from None
     # The command may also have ended while the guard judged the lines.
     _open_input(shell)
     _check_room(target, len(typing.data))
-    target.rest = typing.rest
+    target.rest, target.starts, target.script = typing.rest, typing.starts, script
+    target.is_collected = typing.is_collected
     if isinstance(target, TerminalInput):
         target.line, target.in_line_mode = typing.line, typing.in_line_mode
     target.write(typing.data)
@@ -103,6 +106,8 @@ class _Typing(NamedTuple):
 
     data: bytes
     rest: bytes
+    starts: tuple[int, ...]
+    is_collected: bool
     line: Line = Line()
     in_line_mode: bool = False
 
@@ -110,15 +115,18 @@ class _Typing(NamedTuple):
 async def _send(
     target: PipeInput, data: bytes, params: WriteStdinParams, lines: TypedLines
 ) -> _Typing:
-    rest = target.rest
+    rest, starts = target.rest, _starts(target, is_readable=len(data) > 1)
     for piece in _pieces(data):
         found = typed(rest, piece)
-        rest = found.rest
         await lines.judge(found.lines, ())
+        await lines.judge_suffixes(found.first, starts)
+        starts = _later(starts, found, len(rest) + len(piece))
+        rest = found.rest
         await checkpoint()
     if params.eof and rest:
         await lines.judge([rest], ())
-    return _Typing(data, rest)
+        await lines.judge_suffixes(rest, starts)
+    return _Typing(data, rest, starts, not rest or lines.a_shell_reads())
 
 
 async def _type(
@@ -133,14 +141,18 @@ async def _type(
     keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
     interrupt = b"" if keeps_line else modes.intr
     rest, line = target.rest, target.line_under(modes)
+    # A single key is most likely typed by a person, who does not type a command into `read -n`.
+    starts = _starts(target, is_readable=len(data) > 1 and not modes.line_mode)
     for piece in _pieces(data):
         content = received(piece, modes, is_quoting=line.is_quoting)
         edited = edit(line, content, modes, ignores_interrupt=is_ignored)
         if modes.line_mode:
             check_length(edited, "text")
         found = typed(rest, content, interrupt=interrupt, lnext=modes.lnext)
-        rest, line = found.rest, edited.line
         await lines.judge(found.readable, edited.texts)
+        await lines.judge_suffixes(found.first, starts)
+        starts = _later(starts, found, len(rest) + len(content))
+        rest, line = found.rest, edited.line
         await checkpoint()
     if params.eof:
         # A quoted end-of-input key is text. After part of a line, the key only passes that part on;
@@ -148,8 +160,32 @@ async def _type(
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
         edited = edit(line, keys, modes)
         await lines.judge([rest] if rest else [], edited.texts)
+        await lines.judge_suffixes(rest, starts)
         data, line = data + keys, edited.line
-    return _Typing(data, rest, line, modes.line_mode)
+    # A shell that edits its lines shows them itself.
+    is_edited = modes.line_mode or not modes.echo
+    is_collected = not rest or (is_edited and lines.a_shell_reads())
+    return _Typing(data, rest, starts, is_collected, line, modes.line_mode)
+
+
+def _starts(target: PipeInput | TerminalInput, *, is_readable: bool) -> tuple[int, ...]:
+    """Return where the line that goes on now may begin.
+
+    `is_readable`: even if a shell has read what is there, it may not be a part of the line.
+    """
+    here = len(target.rest)
+    if not target.is_collected:
+        return (here,)
+    return (*target.starts, here)[-_MAX_STARTS:] if is_readable and here else target.starts
+
+
+def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
+    """Return the starts that are left after a piece. `length`: of the rest before, and the piece.
+
+    The rest forgets its beginning if it is too long.
+    """
+    dropped = length - len(found.rest)
+    return () if found.lines else tuple(each - dropped for each in starts if each >= dropped)
 
 
 def _ignores_interrupt(shell: Shell, target: TerminalInput) -> bool:
@@ -202,7 +238,8 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
             data += key_bytes(name, application_cursor=application)
         except UnknownKey:
             shown = name if len(name) <= 100 else name[:100] + "..."
-            raise invalid_params(f"Invalid value for keys: unknown key {shown!r}", "keys") from None
+            quoted = "" if params.secret else f" {shown!r}"
+            raise invalid_params(f"Invalid value for keys: unknown key{quoted}", "keys") from None
     try:
         data += content(base64.b64decode(encoded, validate=True))
     except (binascii.Error, ValueError):

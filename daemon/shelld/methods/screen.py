@@ -7,6 +7,7 @@ import math
 import anyio
 
 from shelld.methods.context import RequestContext
+from shelld.methods.prompts import is_stopped, prompt_of, wait_for_prompt
 from shelld.output.reader import STEP_BYTES
 from shelld.screens.screen import Screen
 from shelld.shells.shell import Shell
@@ -42,8 +43,10 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         version=view.version,
         changed=view.changed,
         is_running=not shell.has_ended,
+        is_stopped=is_stopped(shell),
         exit_code=shell.exit_code,
         signal=shell.signal,
+        prompt=prompt_of(shell),
     )
 
 
@@ -52,6 +55,9 @@ async def _wait(
 ) -> None:
     """Wait as `params` say. `version` is the current version of the screen."""
     give_up_at = anyio.current_time() + params.wait / 1000
+    if params.until == "prompt":
+        await wait_for_prompt(shell, give_up_at)
+        return
     known = version if params.since is None else params.since
     quiet_from = anyio.current_time()
     store = shell.stdout.store

@@ -5,8 +5,11 @@ from __future__ import annotations
 import signal
 from collections import Counter
 
+from anyio.lowlevel import checkpoint
+
 from shelld.audit import timestamp
 from shelld.methods.context import RequestContext
+from shelld.methods.prompts import is_stopped, prompt_of
 from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
@@ -86,7 +89,13 @@ async def list_shells(context: RequestContext, params: ListShellsParams) -> List
     shells = context.daemon.manager.list_shells()
     if params.session is not None:
         shells = [shell for shell in shells if shell.session == params.session]
-    return ListShellsResult([_info(shell) for shell in shells])
+    found: list[ShellInfo] = []
+    for shell in shells:
+        found.append(_info(shell))
+        if shell.input is not None:
+            # Looking at its processes takes a while.
+            await checkpoint()
+    return ListShellsResult(found)
 
 
 def _info(shell: Shell) -> ShellInfo:
@@ -105,5 +114,7 @@ def _info(shell: Shell) -> ShellInfo:
         duration_ms=shell.elapsed_ms,
         unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
         leftover=shell.leftover,
+        is_stopped=is_stopped(shell),
+        prompt=prompt_of(shell),
         reason=shell.reason,
     )

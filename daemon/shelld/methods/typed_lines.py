@@ -44,6 +44,8 @@ class TypedLines:
         self._target = target
         self._directory: str | None = None
         self._has_looked = False
+        # All lines of this write, to judge them as one command.
+        self._lines: list[str] = []
         # The lines so far of a command that is not complete.
         self._script = target.script
         self._cost = 0
@@ -72,11 +74,26 @@ class TypedLines:
             if (shown := text.decode("utf-8", "replace")) not in likely:
                 await self._admit(shown, self._script)
 
-    async def finish(self) -> None:
-        """Judge the rest. The next write continues from here."""
+    async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
+        """Judge what a line is if a program has read the part before one of these places."""
+        if line is None or self._directory is None:
+            return
+        for start in starts:
+            for text in readings(line[start:]):
+                await self._admit(text, self._script)
+
+    async def finish(self) -> str:
+        """Judge the rest. Return the incomplete command that the next write may continue."""
         if self._left:
             await self._admit_alone("\n".join(self._left))
-        self._target.script = self._script
+        if len(self._lines) > 1:
+            # An earlier line may change what a later one does.
+            await self._admit_alone("\n".join(self._lines)[:_MAX_SCRIPT])
+        return self._script
+
+    def a_shell_reads(self) -> bool:
+        """Whether a shell reads the input now."""
+        return self._find_directory() is not None
 
     def _find_directory(self) -> str | None:
         if self._shell.pid is None:
@@ -104,6 +121,7 @@ class TypedLines:
             for text in (first, *others):
                 await self._admit_alone(text)
             return first
+        self._lines.append(first)
         for text in (first, *others):
             await self._admit(text, self._script)
         self._script += first

@@ -11,6 +11,8 @@ forgets a shell by itself.
 from __future__ import annotations
 
 import errno
+import math
+import time
 from typing import Final
 
 from shelld.output.spool import Spool
@@ -35,6 +37,8 @@ class OutputStream:
     def __init__(self, store: StreamStore) -> None:
         self.store = store
         self.read_position = 0
+        # When the command last wrote to it, as of time.monotonic().
+        self.written_at = -math.inf
 
     @property
     def unread_bytes(self) -> int:
@@ -83,6 +87,7 @@ class ShellOutput:
         # Drop before and after: the append needs free room, and may itself exceed the limit.
         self._drop_excess(len(data))
         stream.store.append(data)
+        stream.written_at = time.monotonic()
         self._drop_excess(0)
 
     def _drop_excess(self, more: int) -> None:

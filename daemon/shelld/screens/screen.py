@@ -97,8 +97,8 @@ class Screen:
         self._version = 0
         # The output before this offset is not shown: it has ended two processes.
         self._start = 0
-        # The offset of the output that the last process was given when it was lost.
-        self._lost_at = -1
+        # The offset and the kind of the step at which the last process was lost.
+        self._lost_at = -1, b""
 
     @property
     def has_process(self) -> bool:
@@ -205,21 +205,29 @@ class Screen:
         self._position, self._resizes = position, current.number
 
     async def _feed(self, data: bytes) -> None:
-        try:
-            self._version = int(await self._ask(b"F", data))
-        except _Lost:
-            if self._lost_at == self._position:
-                self._start = self._position + len(data)
-            self._lost_at = self._position
-            raise
+        await self._step(b"F", data, len(data))
         self._position += len(data)
 
     async def _resize(self) -> None:
         """Send the process the sizes that the terminal has had up to the current offset."""
         for number, offset, size in tuple(self._terminal.sizes):
             if number > self._resizes and offset <= self._position:
-                self._version = int(await self._ask(b"S", [size.rows, size.cols]))
+                await self._step(b"S", [size.rows, size.cols], 0)
                 self._resizes = number
+
+    async def _step(self, kind: bytes, content: bytes | Sequence[int | None], length: int) -> None:
+        """Have the process show a part of the output, or a new size (`length` 0).
+
+        A step that has ended two processes is left out, with all that comes before it.
+        """
+        try:
+            self._version = int(await self._ask(kind, content))
+        except _Lost:
+            here = self._position, kind
+            if self._lost_at == here:
+                self._start = self._position + length
+            self._lost_at = here
+            raise
 
     async def _answer_questions(self) -> None:
         """Tell the program where its cursor was, if it asked at the current offset."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import collections
 import errno
+import math
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -20,7 +22,16 @@ from shelld.keeper.transient import TRANSIENT
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
 from shelld.terminals.foreground import Source, file_of
 from shelld.terminals.line_editor import Line, edit, received
-from shelld.terminals.pty import NEW_MODES, Modes, Size, foreground_group, modes, resize
+from shelld.terminals.pty import (
+    NEW_MODES,
+    Modes,
+    Size,
+    foreground_group,
+    modes,
+    readable_bytes,
+    resize,
+    unread_bytes,
+)
 from shelld.terminals.typed import MAX_REST_BYTES
 
 # The most bytes that may wait for one program.
@@ -45,11 +56,17 @@ class Input:
         self.descriptor = descriptor
         self._watch: Callable[[bool], None] = _nothing
         self.closed: ClosedReason | None = None
+        # When input was last written, as of time.monotonic().
+        self.written_at = -math.inf
         # Held during a write: the guard may take a while to judge a line, and a later write must
         # not overtake this one.
         self.lock = anyio.Lock(fast_acquire=True)
         # The line that is being typed, with all its keys.
         self.rest = b""
+        # Where in it a line may begin, because a program may have read what was typed before.
+        self.starts: tuple[int, ...] = ()
+        # Whether a shell collected the rest, and no other program could read it.
+        self.is_collected = True
         # The lines typed so far of a shell command that is not complete yet.
         self.script = ""
         self._queue = bytearray()
@@ -68,6 +85,7 @@ class Input:
 
     def write(self, data: bytes) -> None:
         """Write, or queue. The caller has checked `closed` and `room`."""
+        self.written_at = time.monotonic()
         self._queue += data
         self.flush()
 
@@ -134,6 +152,10 @@ class PipeInput(Input):
     def source(self) -> Source:
         """Return where this input goes. Raises OSError."""
         return Source(None, file_of(self._open_descriptor()))
+
+    def unread_bytes(self) -> int:
+        """Return how much the program could read now. Raises OSError."""
+        return readable_bytes(self._open_descriptor()) + self.pending_bytes
 
     @property
     def is_ending(self) -> bool:
@@ -254,6 +276,13 @@ class TerminalInput(Input):
     def source(self) -> Source:
         """Return where this input goes. Raises OSError."""
         return Source(foreground_group(self._open_descriptor()) or 0, (self.device,))
+
+    def unread_bytes(self) -> int:
+        """Return how much the program could read now. Raises OSError.
+
+        It may take a moment until the terminal counts what was written.
+        """
+        return unread_bytes(self._open_descriptor()) + self.pending_bytes
 
     def modes(self) -> Modes:
         """Return the modes that the program has set. Raises OSError once the terminal is gone."""

@@ -17,8 +17,8 @@ from shelld_protocol.errors import invalid_params
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
-# How many bytes of a passed-on line to remember: more than the guard follows.
-MAX_PASSED: Final = 64 * 1024 + 1
+# How many bytes of a line, passed on or not, to remember: more than the guard follows.
+MAX_KEPT: Final = 64 * 1024 + 1
 # The bytes of a UTF-8 character after its first byte.
 _CONTINUATION: Final = range(0x80, 0xC0)
 # The signs of multiplication and division in Latin-1.
@@ -71,7 +71,7 @@ def _translation(
     table, dropped = bytearray(range(256)), bytearray()
     for byte in range(256):
         now = byte & 0x7F if istrip else byte
-        now = bytes([now]).lower()[0] if iuclc else now
+        now = _lower(now) if iuclc else now
         if now == _RETURN and igncr:
             dropped.append(byte)
         elif now == _RETURN and icrnl:
@@ -80,6 +80,12 @@ def _translation(
             now = _RETURN
         table[byte] = now
     return bytes(table), bytes(dropped)
+
+
+def _lower(byte: int) -> int:
+    """Return a letter of Latin-1 in lower case."""
+    is_upper = 0x41 <= byte <= 0x5A or (0xC0 <= byte <= 0xDE and byte not in _SIGNS)
+    return byte + 0x20 if is_upper else byte
 
 
 def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = False) -> Edited:
@@ -102,7 +108,7 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
     keys = {*ends, *drops, *swallowed, *passing}
     keys |= {modes.kill, modes.erase, modes.werase, modes.lnext}
     keys.discard(b"")
-    passed, text = bytearray(line.passed), bytearray(line.text)
+    passed, text = bytearray(line.passed), _Text(line.text, is_utf8=modes.utf8)
     is_quoting = line.is_quoting
     texts: list[bytes] = []
     longest = len(text)
@@ -111,7 +117,7 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
             is_quoting = False
             text += part
         elif part == modes.kill and modes.line_mode:
-            _kill(text, modes)
+            text.kill(modes)
         elif part in drops:
             text.clear()
         elif part in swallowed:
@@ -119,10 +125,10 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
         elif part == modes.lnext:
             is_quoting = True
         elif part == modes.erase:
-            _erase(text, modes)
+            text.erase()
         elif part == modes.werase:
-            _erase_word(text, modes)
-        elif part in passing and text:
+            text.erase_word()
+        elif part in passing and (text or part != modes.eof):
             passed += text if part == modes.eof else text + part
             text.clear()
         else:
@@ -131,7 +137,8 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
             passed.clear()
             text.clear()
         longest = max(longest, len(text))
-    return Edited(Line(bytes(passed[-MAX_PASSED:]), bytes(text), is_quoting), texts, longest)
+    now = Line(bytes(passed[-MAX_KEPT:]), bytes(text[-MAX_KEPT:]), is_quoting)
+    return Edited(now, texts, longest)
 
 
 def check_length(edited: Edited, parameter: str) -> None:
@@ -146,39 +153,50 @@ def _splitter(keys: frozenset[bytes]) -> re.Pattern[bytes]:
     return re.compile(rb"([%s])" % b"".join(re.escape(key) for key in sorted(keys)))
 
 
-def _erase(text: bytearray, modes: Modes) -> bool:
-    """Erase a character, unless only a part of one is there. Return whether one was erased."""
-    start = _last(text, modes)
-    if start is None:
-        return False
-    del text[start:]
-    return True
+class _Text(bytearray):
+    """What can be edited. All erasures together take a time that is linear in what was typed."""
 
+    def __init__(self, text: bytes, *, is_utf8: bool) -> None:
+        super().__init__(text)
+        self._is_utf8 = is_utf8
+        # No character begins before this place.
+        self._barren = 0
 
-def _kill(text: bytearray, modes: Modes) -> None:
-    if not modes.kills_characters:
-        text.clear()
-    while _erase(text, modes):
-        pass
+    def clear(self) -> None:
+        super().clear()
+        self._barren = 0
 
+    def kill(self, modes: Modes) -> None:
+        if not modes.kills_characters:
+            self.clear()
+        while self.erase():
+            pass
 
-def _erase_word(text: bytearray, modes: Modes) -> None:
-    """Erase a word of letters, digits and underscores, and what follows it."""
-    was_in_word = False
-    while (start := _last(text, modes)) is not None:
-        is_in_word = _is_in_word(text[start])
-        if was_in_word and not is_in_word:
-            return
-        was_in_word = is_in_word
-        del text[start:]
+    def erase(self) -> bool:
+        """Erase a character, unless only a part of one is there. Return whether one was erased."""
+        start = self._last()
+        if start is None:
+            return False
+        del self[start:]
+        return True
 
+    def erase_word(self) -> None:
+        """Erase a word of letters, digits and underscores, and what follows it."""
+        was_in_word = False
+        while (start := self._last()) is not None:
+            is_in_word = _is_in_word(self[start])
+            if was_in_word and not is_in_word:
+                return
+            was_in_word = is_in_word
+            del self[start:]
 
-def _last(text: bytearray, modes: Modes) -> int | None:
-    """Return where the last character begins; None if there is no whole one."""
-    for start in range(len(text) - 1, -1, -1):
-        if not modes.utf8 or text[start] not in _CONTINUATION:
-            return start
-    return None
+    def _last(self) -> int | None:
+        """Return where the last character begins; None if there is no whole one."""
+        for start in range(len(self) - 1, self._barren - 1, -1):
+            if not self._is_utf8 or self[start] not in _CONTINUATION:
+                return start
+        self._barren = len(self)
+        return None
 
 
 def _is_in_word(byte: int) -> bool:

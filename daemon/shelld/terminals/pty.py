@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import struct
+import sys
 import termios
 from typing import Final, NamedTuple
 
@@ -21,6 +22,8 @@ _IUTF8: Final = 0o40000
 # Some versions of Python have no name for these.
 _IUCLC: Final = 0o1000
 _ECHOKE: Final = 0o4000
+# Opens the slave side of a master, wherever devpts is mounted. `termios` has no name for it.
+_TIOCGPTPEER: Final = 0x5441
 # What the kernel answers if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC
 _NOT_HERE: Final = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO})
@@ -184,6 +187,21 @@ def modes(master: int) -> Modes:
         icrnl=bool(flags & termios.ICRNL),
         inlcr=bool(flags & termios.INLCR),
     )
+
+
+def unread_bytes(master: int) -> int:
+    """Return how much of what was typed a program could read now. Raises OSError."""
+    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        return readable_bytes(slave)
+    finally:
+        os.close(slave)
+
+
+def readable_bytes(descriptor: int) -> int:
+    """Return how much can be read from a terminal or pipe without a wait. Raises OSError."""
+    size = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+    return int.from_bytes(size, sys.byteorder)
 
 
 def foreground_group(master: int) -> int | None:

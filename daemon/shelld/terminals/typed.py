@@ -7,23 +7,18 @@ shell. This module shows the guard the text between all keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
+
+from shelld.terminals.readline import KEY, edited, edits
 
 # How many bytes of an unfinished line to remember: more than the guard follows.
 MAX_REST_BYTES: Final = 64 * 1024 + 1
 
 # Ctrl-D and Ctrl-O (operate-and-get-next of GNU readline) pass on a line before its end.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]")
-_ERASING: Final = re.compile(rb"([\x08\x7f\x17])")
-_CTRL_W: Final = b"\x17"
-_BLANKS: Final = b" \t"
-# Escape sequences, Escape with the character after it, and all control characters except tabs.
-_KEY: Final = re.compile(
-    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x00-\x08\x0a-\x1f\x7f]", re.DOTALL
-)
-# With more erasures than this, a line is read as if nothing had been erased.
-_MAX_ERASURES: Final = 4_096
+# With more keys than this, a line is read as if they did nothing.
+_MAX_EDITS: Final = 4_096
 _MAX_PARTS: Final = 100
 
 
@@ -37,6 +32,11 @@ class Typed(NamedTuple):
     lines: list[bytes | None]
     rest: bytes
     is_passed_on: bool
+
+    @property
+    def first(self) -> bytes | None:
+        """The first of what a shell may act on now. It began before, unless an interrupt came."""
+        return next(iter(self.readable), None)
 
     @property
     def readable(self) -> list[bytes | None]:
@@ -64,35 +64,33 @@ def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = 
 def readings(line: bytes) -> Iterator[str]:
     """Yield the texts that a shell may read in a line, the likeliest first.
 
-    These are the line without the text that its keys erase, the line without its keys, and each
-    part between two keys: a key may have dropped the text before it, or may have done nothing. More
-    than `_MAX_PARTS` parts make up one reading: a command of several lines. Only the first reading
-    may be empty.
+    These are the line as readline edits it, the line without its keys, and each part between two
+    keys: a key may have dropped the text before it, or may have done nothing. More than
+    `_MAX_PARTS` parts make up one reading: a command of several lines. Only the first reading may
+    be empty.
     """
-    kept = _without_erased(line)
-    texts = [_KEY.sub(b"", kept)]
-    for whole in dict.fromkeys((kept, line)):
-        parts = [part for part in _KEY.split(whole) if part.strip()]
-        texts += [
-            _KEY.sub(b"", whole),
-            *(parts if len(parts) <= _MAX_PARTS else [b"\n".join(parts)]),
-        ]
+    pieces = KEY.split(line.decode("utf-8", "replace"))
+    whole = "".join(pieces[::2])
+    if len(pieces) > 2 * _MAX_EDITS:
+        # To follow so many keys would take too long.
+        texts = [whole, *_limited(pieces[::2])]
+    else:
+        texts = [edited(pieces), whole, *_limited(_between_unknown(pieces)), *_limited(pieces[::2])]
     first, *others = dict.fromkeys(texts)
-    yield first.decode("utf-8", "replace")
-    yield from (text.decode("utf-8", "replace") for text in others if text.strip())
+    yield first
+    yield from (text for text in others if text.strip())
 
 
-def _without_erased(line: bytes) -> bytes:
-    """Return a line without the characters and words that were erased."""
-    first, *others = _ERASING.split(line, _MAX_ERASURES + 1)
-    if len(others) > 2 * _MAX_ERASURES:
-        return line
-    kept = bytearray(first)
-    for key, part in zip(others[::2], others[1::2], strict=True):
-        end = len(kept) - 1
-        if key == _CTRL_W:
-            word = kept.rstrip(_BLANKS)
-            end = max(word.rfind(b" "), word.rfind(b"\t")) + 1
-        del kept[max(end, 0) :]
-        kept += part
-    return bytes(kept)
+def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
+    """Yield what readline makes of the parts between keys that may have dropped the line."""
+    start = 0
+    for number in range(1, len(pieces), 2):
+        if not edits(pieces[number]):
+            yield edited(pieces[start:number])
+            start = number + 1
+    yield edited(pieces[start:])
+
+
+def _limited(texts: Iterable[str]) -> list[str]:
+    parts = [text for text in texts if text.strip()]
+    return parts if len(parts) <= _MAX_PARTS else ["\n".join(parts)]

@@ -21,7 +21,7 @@ from shelld.tools.text import (
     with_lines,
 )
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
-from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS
+from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS, Prompt
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
@@ -178,7 +178,7 @@ def output_result(
 ) -> ToolResult:
     """Return what a model sees of a read. `lines`: notices about the read."""
     output = output_of(shell, result.stdout, result.stderr) or nothing
-    text = with_lines(output, [*lines, status_line(result)])
+    text = with_lines(output, [*lines, *status_lines(result)])
     metadata: dict[str, Any] = {
         "bash_id": result.bash_id,
         "command": result.command,
@@ -195,14 +195,27 @@ def output_result(
     }
     if result.reason is not None:
         metadata["reason"] = result.reason
+    if result.prompt is not None:
+        metadata["prompt"] = to_builtins(result.prompt)
     return ToolResult.ok(text, **metadata)
 
 
-def status_line(result: BashOutputResult) -> str:
-    """Return the line about a shell below its output."""
+def status_lines(result: BashOutputResult) -> list[str]:
+    """Return the lines about a shell below its output. The last one says what it waits for."""
     status: str = result.status
+    if result.is_stopped:
+        status += ", stopped by a signal"
     if result.exit_code is not None:
         status += f", exit code {result.exit_code}"
     elif result.signal is not None:
         status += f" by {result.signal}"
-    return f"[Status: {status}. Duration: {result.duration_ms}ms]"
+    lines = [f"[Status: {status}. Duration: {result.duration_ms}ms]"]
+    return lines if result.prompt is None else [*lines, _waits(result.prompt)]
+
+
+def _waits(prompt: Prompt) -> str:
+    waits = "waits" if prompt.certainty == "proved" else "probably waits"
+    who = f"{prompt.program or 'A program'} {waits}"
+    if prompt.line_mode and not prompt.echo:
+        return f"[{who} for a secret: ask the user]"
+    return f'[{who} for input: "{prompt.text}"]' if prompt.text else f"[{who} for input]"

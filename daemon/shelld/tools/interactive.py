@@ -15,7 +15,7 @@ from shelld.methods.input import write
 from shelld.methods.screen import read_screen
 from shelld.shells.shell import Shell
 from shelld.tools.bash import MAX_OUTPUT_SIZE, BashTool
-from shelld.tools.bash_output import output_result, status_line
+from shelld.tools.bash_output import output_result, status_lines
 from shelld.tools.execution import ShellTool
 from shelld.tools.text import cut_in_the_middle, dropped_notice, excerpt_readers, with_lines
 from shelld_protocol.input_methods import WriteStdinParams
@@ -187,7 +187,7 @@ class BashScreenTool(_TerminalTool):
         ]
         shell = request.shell
         if shell is not None:
-            lines.append(status_line(result_of(shell, {})))
+            lines += status_lines(result_of(shell, {}))
         return ToolResult.ok(
             with_lines(cut_in_the_middle(text, limit, _CUT) or _BLANK, lines),
             bash_id=screen.bash_id,

@@ -1,0 +1,107 @@
+"""What a running shell waits for, in the form that results have."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import anyio
+
+from shelld.output.excerpt import last_line
+from shelld.prompts import prompt
+from shelld.shells.shell import Shell
+from shelld.terminals.input import PipeInput, TerminalInput
+from shelld.terminals.pty import Modes
+from shelld_protocol.structs import Prompt
+
+_MAX_TEXT: Final = 500
+# A terminal may take so long to pass on what was written to it. Until then, a program that has
+# been answered looks like one that waits.
+_DELIVERY_S: Final = 0.05
+# `wait_for_prompt` looks again after a pause, which doubles from the first number to the second
+# while nothing is written.
+_FIRST_PAUSE_S: Final = 0.1
+_LAST_PAUSE_S: Final = 3.0
+
+
+def prompt_of(shell: Shell) -> Prompt | None:
+    """Return what a shell waits for; None if it does not wait for input, or takes none."""
+    target = _open_input(shell)
+    if target is None or shell.pid is None:
+        return None
+    stream = max((shell.stdout, shell.stderr), key=lambda each: each.written_at)
+    now = time.monotonic()
+    silent_s = min(now - stream.written_at, shell.elapsed_ms / 1000)
+    if target.written_at > stream.written_at and now - target.written_at < _DELIVERY_S:
+        return None
+    modes: Modes | None = None
+    try:
+        source = target.source()
+        if target.unread_bytes():
+            # It is about to wake up, or does something else.
+            return None
+        if isinstance(target, TerminalInput):
+            modes = target.modes()
+    except OSError:
+        return None
+    found = prompt.find(shell.pid, source, modes, silent_s)
+    if found is None:
+        return None
+    return Prompt(
+        certainty="proved" if found.is_proved else "likely",
+        blocking=found.is_blocking,
+        line_mode=modes and modes.line_mode,
+        echo=modes and modes.echo,
+        pid=found.pid,
+        program=found.program,
+        since_ms=round(silent_s * 1000),
+        text=last_line(stream.store, _MAX_TEXT),
+    )
+
+
+async def wait_for_prompt(shell: Shell, give_up_at: float) -> None:
+    """Return once a shell waits for input, has ended, or takes no input.
+
+    `give_up_at` is a moment of the event loop's clock.
+    """
+    pause = _FIRST_PAUSE_S
+    while _open_input(shell) is not None and (now := anyio.current_time()) < give_up_at:
+        before = _written(shell)
+
+        def has_news(before: int = before) -> bool:
+            return shell.has_ended or _written(shell) != before
+
+        with anyio.move_on_after(min(pause, give_up_at - now)):
+            await shell.wait_until(has_news)
+        if has_news():
+            # Look once the output has stopped.
+            pause = _FIRST_PAUSE_S
+        elif prompt_of(shell) is not None:
+            return
+        else:
+            pause = min(2 * pause, _LAST_PAUSE_S)
+
+
+def is_stopped(shell: Shell) -> bool:
+    """Whether a signal has stopped a running shell."""
+    if shell.has_ended or shell.pid is None:
+        return False
+    target = _open_input(shell)
+    group: int | None = None
+    if isinstance(target, TerminalInput):
+        try:
+            group = target.source().group
+        except OSError:
+            return False
+    return prompt.is_stopped(shell.pid, group)
+
+
+def _written(shell: Shell) -> int:
+    return shell.stdout.store.written + shell.stderr.store.written
+
+
+def _open_input(shell: Shell) -> PipeInput | TerminalInput | None:
+    target = shell.input
+    if shell.has_ended or target is None or target.closed is not None:
+        return None
+    return None if isinstance(target, PipeInput) and target.is_ending else target

@@ -1,0 +1,212 @@
+"""What the kernel tells of a process: which descriptors its threads wait to read from.
+
+Reads /proc only. A thread that sleeps in a system call shows the call's number and arguments in
+/proc/PID/task/TID/syscall. The arguments of poll and select lead to a set of descriptors in the
+memory of the process; that of epoll is in /proc/PID/fdinfo. All of this needs the rights of a
+debugger, which a parent has over processes of its own user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from shelld.keeper.tree import read_file, stat_fields
+
+# More threads, and more descriptors of one set, are not looked at.
+_MAX_THREADS: Final = 64
+_MAX_DESCRIPTORS: Final = 1_024
+
+_POLLFD: Final = struct.Struct("ihh")
+# POLLIN and POLLRDNORM; EPOLLIN and EPOLLRDNORM have the same values.
+_READABLE: Final = 0x41
+# The device that opens the terminal of whoever opens it, and the one that makes terminals.
+_OWN_TERMINAL: Final = os.makedev(5, 0)
+_TERMINAL_MASTER: Final = os.makedev(5, 2)
+# The first of the major numbers of pseudo-terminals.
+_PTS_MAJOR: Final = 136
+_EPOLL_ENTRY: Final = re.compile(r"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
+_MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
+
+
+class Process(NamedTuple):
+    """A line of /proc/PID/stat. `terminal`: the device of its controlling terminal, or 0.
+
+    `terminal_group`: the process group in the foreground of that terminal.
+    """
+
+    state: str
+    parent: int
+    group: int
+    session: int
+    terminal: int
+    terminal_group: int
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.state in "Tt"
+
+    @property
+    def is_in_foreground(self) -> bool:
+        return self.group == self.terminal_group
+
+
+class Wait(NamedTuple):
+    """A thread sleeps until it can read from one of `descriptors`.
+
+    `has_limit`: or until some time has passed. `is_read`: it waits in read(2), so it can do nothing
+    else meanwhile.
+    """
+
+    descriptors: frozenset[int]
+    has_limit: bool
+    is_read: bool = False
+
+
+def process(pid: int) -> Process:
+    """Raises OSError if the process is gone or hidden, and ValueError if it ends meanwhile."""
+    state, *numbers = stat_fields(pid)[:6]
+    parent, group, session, terminal, terminal_group = map(int, numbers)
+    return Process(state.decode(), parent, group, session, terminal, terminal_group)
+
+
+def waits(pid: int) -> list[Wait]:
+    """Return what the threads of a process wait for.
+
+    Raises PermissionError or FileNotFoundError if that cannot be seen, and another OSError or
+    ValueError if the process ends meanwhile.
+    """
+    found: list[Wait] = []
+    for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
+        words = read_file(f"/proc/{pid}/task/{thread}/syscall").split()
+        # Fewer words: the thread runs, or sleeps outside a system call.
+        if len(words) > 7 and (look := _LOOKS.get(int(words[0]))) is not None:
+            arguments = tuple(int(word, 16) for word in words[1:7])
+            # Memory may be unmapped, and a descriptor closed, by another thread.
+            with contextlib.suppress(OSError, ValueError, struct.error):
+                found.append(look(pid, arguments))
+    return found
+
+
+def file_behind(pid: int, descriptor: int, own_terminal: int) -> tuple[int, ...]:
+    """Return what identifies the file behind a descriptor of a process.
+
+    This is the device number of a terminal, or device and inode of anything else. Raises OSError.
+    """
+    found = os.stat(f"/proc/{pid}/fd/{descriptor}")
+    if not stat.S_ISCHR(found.st_mode):
+        return (found.st_dev, found.st_ino)
+    return (own_terminal if found.st_rdev == _OWN_TERMINAL else found.st_rdev,)
+
+
+def inner_terminals(pid: int) -> Iterator[int]:
+    """Yield the devices of the terminals whose master side a process holds. Raises OSError."""
+    for name in os.listdir(f"/proc/{pid}/fd")[:_MAX_DESCRIPTORS]:
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(f"/proc/{pid}/fd/{name}").st_rdev == _TERMINAL_MASTER:
+                index = _MASTER_INDEX.search(read_file(f"/proc/{pid}/fdinfo/{name}").decode())
+                if index is not None:
+                    yield os.makedev(_PTS_MAJOR, int(index[1]))
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process, as ps(1) shows it; "" if it is gone."""
+    try:
+        name = read_file(f"/proc/{pid}/comm").removesuffix(b"\n").decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "".join(filter(str.isprintable, name))
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, size, address)
+    finally:
+        os.close(descriptor)
+
+
+# -- system calls -----------------------------------------------------------------------------
+
+_Arguments = tuple[int, ...]
+
+
+def _from_read(_pid: int, arguments: _Arguments) -> Wait:
+    return Wait(frozenset(arguments[:1]), has_limit=False, is_read=True)
+
+
+def _from_poll(pid: int, arguments: _Arguments) -> Wait:
+    # The timeout is a C int: negative means none.
+    return Wait(_polled(pid, arguments), has_limit=not arguments[2] & 0x80000000)
+
+
+def _from_ppoll(pid: int, arguments: _Arguments) -> Wait:
+    return Wait(_polled(pid, arguments), has_limit=arguments[2] != 0)
+
+
+def _polled(pid: int, arguments: _Arguments) -> frozenset[int]:
+    count = min(arguments[1], _MAX_DESCRIPTORS)
+    entries = _memory(pid, arguments[0], count * _POLLFD.size)
+    return frozenset(
+        descriptor
+        for descriptor, events, _ in _POLLFD.iter_unpack(entries)
+        if descriptor >= 0 and events & _READABLE
+    )
+
+
+def _from_select(pid: int, arguments: _Arguments) -> Wait:
+    count = min(arguments[0], _MAX_DESCRIPTORS)
+    # A set is an array of words of 64 bits.
+    words = _memory(pid, arguments[1], (count + 63) // 64 * 8) if arguments[1] else b""
+    bits = int.from_bytes(words, "little")
+    chosen = frozenset(number for number in range(count) if bits >> number & 1)
+    return Wait(chosen, has_limit=arguments[4] != 0)
+
+
+def _from_epoll_wait(pid: int, arguments: _Arguments) -> Wait:
+    return Wait(_registered(pid, arguments), has_limit=not arguments[3] & 0x80000000)
+
+
+def _from_epoll_pwait2(pid: int, arguments: _Arguments) -> Wait:
+    return Wait(_registered(pid, arguments), has_limit=arguments[3] != 0)
+
+
+def _registered(pid: int, arguments: _Arguments) -> frozenset[int]:
+    entries = _EPOLL_ENTRY.findall(read_file(f"/proc/{pid}/fdinfo/{arguments[0]}").decode())
+    return frozenset(
+        int(descriptor)
+        for descriptor, events in entries[:_MAX_DESCRIPTORS]
+        if int(events, 16) & _READABLE
+    )
+
+
+_Look = Callable[[int, _Arguments], Wait]
+
+_BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
+    "x86_64": {
+        0: _from_read,
+        19: _from_read,  # readv
+        7: _from_poll,
+        271: _from_ppoll,
+        23: _from_select,
+        270: _from_select,  # pselect6
+        232: _from_epoll_wait,
+        281: _from_epoll_wait,  # epoll_pwait
+        441: _from_epoll_pwait2,
+    },
+    "aarch64": {
+        63: _from_read,
+        65: _from_read,  # readv
+        73: _from_ppoll,
+        72: _from_select,  # pselect6
+        22: _from_epoll_wait,  # epoll_pwait
+        441: _from_epoll_pwait2,
+    },
+}
+_LOOKS: Final = _BY_MACHINE.get(platform.machine(), {})

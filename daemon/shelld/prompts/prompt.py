@@ -1,0 +1,168 @@
+"""Finds out whether a command waits for input.
+
+The kernel decides: a process of the command sleeps until it can read from the command's terminal or
+open stdin. What the output looks like decides nothing. Where the kernel does not tell, as for
+programs of another user, the modes of the terminal and silence make an answer likely, never proved.
+
+A program such as script or tmux reads the terminal only to pass it on. It does not count, but the
+programs behind it do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from shelld.keeper.tree import children_of, exists
+from shelld.prompts.kernel import (
+    Process,
+    Wait,
+    file_behind,
+    inner_terminals,
+    name_of,
+    process,
+    waits,
+)
+from shelld.terminals.foreground import Source
+from shelld.terminals.pty import Modes
+
+# More processes are not looked at.
+_MAX_PROCESSES: Final = 256
+# How long a terminal is silent before a hidden program is likely to wait for input.
+LIKELY_AFTER_S: Final = 1.0
+# These pass the terminal on to programs that cannot be seen from here.
+_REMOTE: Final = frozenset(
+    {"ssh", "mosh-client", "telnet", "docker", "podman", "kubectl", "machinectl", "lxc", "virsh"}
+)
+
+
+class Found(NamedTuple):
+    """The process that waits. `is_blocking`: without a time limit. `is_proved`: see above."""
+
+    pid: int
+    program: str
+    is_blocking: bool
+    is_proved: bool
+
+
+class _Member(NamedTuple):
+    """A process of the command. None: that cannot be seen."""
+
+    pid: int
+    process: Process | None
+    waits: list[Wait] | None
+
+
+def is_stopped(top: int, group: int | None) -> bool:
+    """Whether a signal has stopped a command: its bash, or the foreground of its terminal.
+
+    `group`: the process group in the foreground, if there is a terminal.
+    """
+    for pid in {top, group or top}:
+        with contextlib.suppress(OSError, ValueError):
+            if process(pid).is_stopped:
+                return True
+    return False
+
+
+def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Found | None:
+    """Return the process that waits for the input `source`; None if there is none.
+
+    `top` is the command's bash, `modes` those of its terminal (None for a pipe). `silent_s`: for
+    how long the command has not written anything.
+    """
+    members = list(_members(top))
+    found = _reader(members, source)
+    if found is not None and found.is_proved:
+        return found
+    # In line mode with echo, every program looks like one that waits.
+    is_unusual = modes is None or not (modes.line_mode and modes.echo)
+    if silent_s < LIKELY_AFTER_S or not is_unusual:
+        return None
+    return found or (None if modes is None else _hidden_reader(members, source))
+
+
+def _members(top: int) -> Iterator[_Member]:
+    """Yield the processes of a command that are alive."""
+    with contextlib.suppress(OSError, ValueError):
+        # Processes whose parent has ended belong to the runner.
+        waiting = _children(process(top).parent)
+        for _ in range(_MAX_PROCESSES):
+            if not waiting:
+                return
+            pid = waiting.pop()
+            waiting += _children(pid)
+            with contextlib.suppress(OSError, ValueError):
+                yield _member(pid)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return children_of(pid)
+    except (OSError, ValueError):
+        return []
+
+
+def _member(pid: int) -> _Member:
+    about = None
+    try:
+        about = process(pid)
+        # A stopped process waits for a signal first.
+        return _Member(pid, about, [] if about.is_stopped else waits(pid))
+    except (PermissionError, FileNotFoundError):
+        if not exists(pid):
+            raise
+        return _Member(pid, about, None)
+
+
+def _reader(members: list[_Member], source: Source) -> Found | None:
+    """Return the process that reads the source, or a terminal to which a relay passes it on."""
+    wanted, seen = [source.file], {source.file}
+    while wanted:
+        file = wanted.pop()
+        for member in members:
+            wait = _wait_for(member, file)
+            if wait is None:
+                continue
+            inner = [] if wait.is_read else _inner(member.pid)
+            wanted += [each for each in inner if each not in seen]
+            seen.update(inner)
+            if not inner:
+                program = name_of(member.pid)
+                is_proved = wait.is_read or program not in _REMOTE
+                return Found(member.pid, program, not wait.has_limit, is_proved)
+    return None
+
+
+def _wait_for(member: _Member, file: tuple[int, ...]) -> Wait | None:
+    """Return how a process waits until it can read from a file; None if it does not."""
+    about = member.process
+    if about is None or ((about.terminal,) == file and not about.is_in_foreground):
+        # The terminal would stop a process in the background.
+        return None
+    for wait in member.waits or ():
+        for descriptor in wait.descriptors:
+            with contextlib.suppress(OSError):
+                if file_behind(member.pid, descriptor, about.terminal) == file:
+                    return wait
+    return None
+
+
+def _inner(pid: int) -> list[tuple[int, ...]]:
+    try:
+        return [(device,) for device in inner_terminals(pid)]
+    except OSError:
+        return []
+
+
+def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
+    """Return a process that may sleep in the foreground, and cannot be looked into."""
+    for pid, about, found in members:
+        if found is None and (about is None or _sleeps_in_foreground(about, source)):
+            return Found(pid, name_of(pid), is_blocking=False, is_proved=False)
+    return None
+
+
+def _sleeps_in_foreground(about: Process, source: Source) -> bool:
+    return about.state == "S" and (about.terminal,) == source.file and about.is_in_foreground

@@ -1,0 +1,162 @@
+"""Computes the line that GNU readline makes of typed keys, with its usual bindings.
+
+Pure. Knows the keys that move the cursor and change the line. Other keys, such as those of the
+history, change nothing here. A shell may have bound keys in another way, as in vi mode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+# Escape sequences, Escape with the character after it, and all control characters except tabs.
+KEY: Final = re.compile(
+    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x00-\x08\x0a-\x1f\x7f])", re.DOTALL
+)
+
+
+class _Line:
+    """`after`: the characters from the cursor on, the last one first."""
+
+    def __init__(self) -> None:
+        self.before: list[str] = []
+        self.after: list[str] = []
+        # What the last key of that kind has cut out.
+        self.killed: list[str] = []
+
+    def left(self) -> None:
+        if self.before:
+            self.after.append(self.before.pop())
+
+    def right(self) -> None:
+        if self.after:
+            self.before.append(self.after.pop())
+
+    def home(self) -> None:
+        self.after += reversed(self.before)
+        self.before.clear()
+
+    def end(self) -> None:
+        self.before += reversed(self.after)
+        self.after.clear()
+
+    def word_left(self) -> None:
+        while self.before and not self.before[-1].isalnum():
+            self.left()
+        while self.before and self.before[-1].isalnum():
+            self.left()
+
+    def word_right(self) -> None:
+        while self.after and not self.after[-1].isalnum():
+            self.right()
+        while self.after and self.after[-1].isalnum():
+            self.right()
+
+    def erase(self) -> None:
+        del self.before[-1:]
+
+    def delete(self) -> None:
+        del self.after[-1:]
+
+    def kill_before(self) -> None:
+        self._kill_back_to(0)
+
+    def kill_after(self) -> None:
+        self.killed = self.after[::-1]
+        self.after.clear()
+
+    def kill_blank_word(self) -> None:
+        start = len(self.before)
+        while start and self.before[start - 1] in " \t":
+            start -= 1
+        while start and self.before[start - 1] not in " \t":
+            start -= 1
+        self._kill_back_to(start)
+
+    def kill_word_left(self) -> None:
+        end = len(self.before)
+        self.word_left()
+        start = len(self.before)
+        self.killed = [self.after.pop() for _ in range(end - start)]
+
+    def kill_word_right(self) -> None:
+        start = len(self.before)
+        self.word_right()
+        self._kill_back_to(start)
+
+    def yank(self) -> None:
+        self.before += self.killed
+
+    def transpose(self) -> None:
+        if not self.after and len(self.before) > 1:
+            self.left()
+        if self.before and self.after:
+            self.before[-1], self.after[-1] = self.after[-1], self.before[-1]
+            self.right()
+
+    def upper(self) -> None:
+        self._change_word(str.upper)
+
+    def lower(self) -> None:
+        self._change_word(str.lower)
+
+    def capitalize(self) -> None:
+        self._change_word(_capital)
+
+    def _change_word(self, change: Callable[[str], str]) -> None:
+        start = len(self.before)
+        self.word_right()
+        self.before[start:] = change("".join(self.before[start:]))
+
+    def _kill_back_to(self, start: int) -> None:
+        self.killed = self.before[start:]
+        del self.before[start:]
+
+
+def _capital(word: str) -> str:
+    first = next((place for place, each in enumerate(word) if each.isalnum()), 0)
+    return word[:first] + word[first : first + 1].upper() + word[first + 1 :].lower()
+
+
+_EDITS: Final[dict[str, Callable[[_Line], None]]] = {
+    key: edit
+    for edit, keys in (
+        (_Line.left, ("\x02", "\x1b[D", "\x1bOD")),
+        (_Line.right, ("\x06", "\x1b[C", "\x1bOC")),
+        (_Line.home, ("\x01", "\x1b[H", "\x1bOH", "\x1b[1~", "\x1b[7~")),
+        (_Line.end, ("\x05", "\x1b[F", "\x1bOF", "\x1b[4~", "\x1b[8~")),
+        (_Line.word_left, ("\x1bb", "\x1b[1;5D", "\x1b[1;3D")),
+        (_Line.word_right, ("\x1bf", "\x1b[1;5C", "\x1b[1;3C")),
+        (_Line.erase, ("\x08", "\x7f")),
+        (_Line.delete, ("\x04", "\x1b[3~")),
+        (_Line.kill_before, ("\x15",)),
+        (_Line.kill_after, ("\x0b",)),
+        (_Line.kill_blank_word, ("\x17",)),
+        (_Line.kill_word_left, ("\x1b\x7f", "\x1b\x08")),
+        (_Line.kill_word_right, ("\x1bd",)),
+        (_Line.yank, ("\x19",)),
+        (_Line.transpose, ("\x14",)),
+        (_Line.upper, ("\x1bu",)),
+        (_Line.lower, ("\x1bl",)),
+        (_Line.capitalize, ("\x1bc",)),
+    )
+    for key in keys
+}
+
+
+def edits(key: str) -> bool:
+    """Whether readline changes the line, or the place of the cursor, at this key."""
+    return key in _EDITS
+
+
+def edited(pieces: Sequence[str]) -> str:
+    """Return the line after pieces of text and keys, in turns: `KEY.split` makes them."""
+    line = _Line()
+    for number, piece in enumerate(pieces):
+        if number % 2 == 0:
+            line.before += piece
+        elif (edit := _EDITS.get(piece)) is not None:
+            edit(line)
+    line.end()
+    return "".join(line.before)

@@ -1,0 +1,171 @@
+"""`prompt`, `until: "prompt"` and `isStopped`: what a running command waits for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from support import Json, RawDaemon, raw_daemon, wait_for
+
+# Commands that read their terminal, and the program that does.
+WAITING = {
+    "cat": "cat",
+    "read x": "bash",
+    "read -s x": "bash",
+    "read -t 300 x": "bash",
+    "env cat": "cat",
+    "timeout 300 cat": "cat",
+    "cat | sort": "cat",
+    "cat < /dev/tty": "cat",
+    "xargs -o cat < /dev/null": "cat",
+    "setsid -w cat": "cat",
+    "sleep 300 & cat": "cat",
+    "bash --norc -i": "bash",
+    "exec bash -c 'read x; echo'": "bash",
+    "python3 -c 'input()'": "python3",
+    "python3 -c 'import getpass; getpass.getpass()'": "python3",
+    "python3 -c 'import select; select.select([0], [], [])'": "python3",
+    "python3 -c 'import pty; pty.spawn(\"cat\")'": "cat",
+}
+# Commands that do not, whatever they print.
+BUSY = [
+    "sleep 300",
+    "printf 'Password: '; sleep 300",
+    "printf 'Continue? [y/N] '; exec sleep 300",
+    "read x < /dev/null; sleep 300",
+    "cat & sleep 300",
+    "sleep 300 | cat",
+    "tail -f /dev/null",
+    "while :; do echo -n; done",
+    "python3 -c 'import time; time.sleep(300)'",
+    "python3 -c 'import os; r, w = os.pipe(); os.read(r, 1)'",
+    'python3 -c \'import pty; pty.spawn(["sleep", "300"])\'',
+]
+
+
+@pytest.fixture
+def daemon() -> Iterator[RawDaemon]:
+    with raw_daemon() as running:
+        yield running
+
+
+def until_prompt(daemon: RawDaemon, bash_id: str) -> Json:
+    params = {"bash_id": bash_id, "wait": 30_000, "until": "prompt"}
+    result: Json = daemon.call("bash_output", params)
+    return result
+
+
+def listed(daemon: RawDaemon) -> dict[str, Json]:
+    return {shell["bash_id"]: shell for shell in daemon.call("list_shells")["shells"]}
+
+
+@pytest.mark.parametrize("command", WAITING)
+def test_program_that_reads_its_terminal_is_proved(daemon: RawDaemon, command: str) -> None:
+    for program in ("setsid", "xargs", "timeout"):
+        if command.startswith(program) and shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    prompt = until_prompt(daemon, daemon.background(command, tty=True))["prompt"]
+    assert (prompt["certainty"], prompt["program"]) == ("proved", WAITING[command])
+    assert prompt["blocking"] is ("-t" not in command)
+
+
+def test_program_that_does_something_else_has_no_prompt(daemon: RawDaemon) -> None:
+    waiting = daemon.background("printf 'Name? '; read -r x", tty=True)
+    busy = {daemon.background(command, tty=True): command for command in BUSY}
+    # By then, the others have long been looked at as well.
+    assert until_prompt(daemon, waiting)["prompt"] is not None
+    for _ in range(3):
+        until_prompt_of_all = listed(daemon)
+        found = {busy[each]: until_prompt_of_all[each]["prompt"] for each in busy}
+        assert [command for command, prompt in found.items() if prompt is not None] == []
+        assert until_prompt_of_all[waiting]["prompt"] is not None
+
+
+def test_prompt_describes_what_is_asked(daemon: RawDaemon) -> None:
+    bash_id = daemon.background(r"printf 'one\n\e[1mYour name? \e[0m'; read -r name", tty=True)
+    prompt = until_prompt(daemon, bash_id)["prompt"]
+    assert prompt.pop("sinceMs") >= 0
+    assert prompt == {
+        "certainty": "proved",
+        "blocking": True,
+        "lineMode": True,
+        "echo": True,
+        "pid": listed(daemon)[bash_id]["pid"],
+        "program": "bash",
+        "text": "Your name?",
+    }
+
+
+def test_prompt_for_a_secret_has_no_echo(daemon: RawDaemon) -> None:
+    prompt = until_prompt(daemon, daemon.background("read -rs secret", tty=True))["prompt"]
+    assert (prompt["lineMode"], prompt["echo"]) == (True, False)
+
+
+def test_open_stdin_has_no_modes(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("cat", open_stdin=True)
+    prompt = until_prompt(daemon, bash_id)["prompt"]
+    assert (prompt["certainty"], prompt["program"]) == ("proved", "cat")
+    assert (prompt["lineMode"], prompt["echo"], prompt["text"]) == (None, None, "")
+
+
+def test_answered_program_waits_no_more(daemon: RawDaemon) -> None:
+    bash_id = daemon.background('read -r x; echo "<$x>"; exec sleep 300', tty=True)
+    until_prompt(daemon, bash_id)
+    answer = {"bash_id": bash_id, "text": "yes\n"}
+    output = daemon.call("write_stdin", answer)["stdout"]
+    while "<yes>" not in output:
+        output += daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"]
+    assert daemon.call("bash_output", {"bash_id": bash_id})["prompt"] is None
+
+
+def test_each_answer_leads_to_the_next_prompt(daemon: RawDaemon) -> None:
+    bash_id = daemon.background(
+        'for n in {1..20}; do sleep 0.0$n; read -rp "$n? " x; done; exec cat', tty=True
+    )
+    output = until_prompt(daemon, bash_id)["stdout"]
+    for number in range(1, 21):
+        assert output.endswith(f"{number}? ")
+        answer = {"bash_id": bash_id, "text": "y\n", "wait": 30_000, "until": "prompt"}
+        result = daemon.call("write_stdin", answer)
+        assert result["prompt"] is not None
+        output = result["stdout"]
+
+
+@pytest.mark.parametrize("command", ["true", "exit 3"])
+def test_end_ends_the_wait_for_a_prompt(daemon: RawDaemon, command: str) -> None:
+    result = until_prompt(daemon, daemon.background(command, tty=True))
+    assert (result["isRunning"], result["prompt"]) == (False, None)
+
+
+def test_shell_without_input_is_not_waited_for(daemon: RawDaemon) -> None:
+    result = until_prompt(daemon, daemon.background("sleep 300"))
+    assert (result["isRunning"], result["prompt"]) == (True, None)
+
+
+@pytest.mark.parametrize("params", [{}, {"tty": True}, {"open_stdin": True}])
+def test_stopped_command_is_reported(daemon: RawDaemon, params: Json) -> None:
+    bash_id = daemon.background("kill -STOP $$; exec sleep 300", **params)
+    read = {"bash_id": bash_id}
+
+    def is_stopped() -> bool:
+        stopped: bool = daemon.call("bash_output", read)["isStopped"]
+        return stopped
+
+    wait_for(is_stopped, "the stop")
+    assert listed(daemon)[bash_id]["isStopped"]
+    assert daemon.call("bash_output", read)["prompt"] is None
+    daemon.call("kill_shell", {"shell_id": bash_id})
+    assert not is_stopped()
+
+
+def test_stopped_foreground_of_a_terminal_is_reported(daemon: RawDaemon) -> None:
+    # The program in the foreground is not bash, and leads a group of its own.
+    command = (
+        "exec python3 -c 'import os, signal; pid = os.fork(); os.setpgid(pid, pid);"
+        " signal.signal(signal.SIGTTOU, signal.SIG_IGN); os.tcsetpgrp(0, pid or os.getpid());"
+        " os.kill(0, signal.SIGSTOP) if pid == 0 else signal.pause()'"
+    )
+    bash_id = daemon.background(command, tty=True)
+    wait_for(lambda: bool(listed(daemon)[bash_id]["isStopped"]), "the stop")

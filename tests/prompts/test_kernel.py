@@ -1,0 +1,118 @@
+"""What the kernel tells of real processes: which descriptors they wait to read from."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from shelld.prompts.kernel import Wait, inner_terminals, name_of, process, waits
+from support import wait_for
+
+# `r` is an end of a pipe without data.
+PROGRAM = """
+import os, select, sys, time
+r, w = os.pipe()
+sys.stdout.write(f"{r} {w}\\n")
+sys.stdout.flush()
+"""
+
+
+@contextmanager
+def running(code: str) -> Iterator[tuple[int, int, int]]:
+    """Run Python code. Yields its pid, and the two ends of its pipe."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        read, write = map(int, child.stdout.readline().split())
+        try:
+            yield child.pid, read, write
+        finally:
+            child.kill()
+
+
+def one_wait(pid: int, is_expected: Callable[[Wait], bool]) -> bool:
+    found = waits(pid)
+    return len(found) == 1 and is_expected(found[0])
+
+
+@pytest.mark.parametrize(
+    ("code", "has_limit", "is_read"),
+    [
+        ("os.read(r, 1)", False, True),
+        ("os.readv(r, [bytearray(1)])", False, True),
+        ("select.select([r], [], [])", False, False),
+        ("select.select([r], [w + 5] * 0, [], 300)", True, False),
+        ("p = select.poll(); p.register(r, select.POLLIN); p.poll()", False, False),
+        ("p = select.poll(); p.register(r, select.POLLIN); p.poll(300000)", True, False),
+        ("p = select.epoll(); p.register(r, select.EPOLLIN); p.poll()", False, False),
+        ("p = select.epoll(); p.register(r, select.EPOLLIN); p.poll(300)", True, False),
+    ],
+)
+def test_call_that_waits_shows_its_descriptor(code: str, has_limit: bool, is_read: bool) -> None:
+    with running(code) as (pid, read, _):
+        wait_for(
+            lambda: one_wait(pid, lambda wait: read in wait.descriptors),
+            "the system call",
+        )
+        (wait,) = waits(pid)
+        assert wait == Wait(frozenset({read}), has_limit, is_read)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "p = select.poll(); p.register(r, select.POLLPRI); p.poll()",
+        "p = select.epoll(); p.register(r, select.EPOLLPRI); p.poll()",
+        "select.select([], [], [r])",
+    ],
+)
+def test_set_without_readers_is_empty(code: str) -> None:
+    with running(code) as (pid, _, _):
+        wait_for(lambda: one_wait(pid, lambda wait: not wait.descriptors), "the system call")
+
+
+def test_sleep_is_no_wait_for_input() -> None:
+    with running("time.sleep(300)") as (pid, _, _):
+        wait_for(lambda: process(pid).state == "S", "the sleep")
+        assert waits(pid) == []
+
+
+def test_each_thread_is_looked_at() -> None:
+    code = "import threading; threading.Thread(target=os.read, args=(r, 1)).start(); os.read(r, 1)"
+    with running(code) as (pid, read, _):
+        wait_for(lambda: len(waits(pid)) == 2, "both threads")
+        assert {wait.descriptors for wait in waits(pid)} == {frozenset({read})}
+
+
+def test_stopped_process_is_told_apart() -> None:
+    with running("os.read(r, 1)") as (pid, _, _):
+        assert not process(pid).is_stopped
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: process(pid).is_stopped, "the stop")
+
+
+def test_master_leads_to_its_terminal() -> None:
+    master, slave = os.openpty()
+    try:
+        assert os.fstat(slave).st_rdev in list(inner_terminals(os.getpid()))
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_ended_process_has_no_name() -> None:
+    with subprocess.Popen(["true"]) as child:
+        child.wait()
+        assert name_of(child.pid) == ""
+        with pytest.raises(OSError, match="No such"):
+            process(child.pid)

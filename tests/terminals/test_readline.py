@@ -1,0 +1,84 @@
+"""What readline makes of typed keys: examples, and a comparison with bash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shelld.terminals.pty import Pty, Size, open_pty
+from shelld.terminals.readline import KEY, edited
+
+# Reads lines with readline, and shows each as hexadecimal digits. The prompt appears once readline
+# takes keys.
+READER = r"""
+while IFS= read -rep 'go?' line; do
+    printf '<%s>' "$(printf %s "$line" | od -An -v -tx1 | tr -d ' \n')"
+done
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("idden\x01forb", "forbidden"),
+        ("forbiddxen\x1b[D\x1b[D\x7f", "forbidden"),
+        ("xforbidden\x1b[H\x1b[3~", "forbidden"),
+        ("forbiddne\x14", "forbidden"),
+        ("FORBIDDEN\x1bb\x1bl", "forbidden"),
+        ("rm -rf x/\x1b[D\x7f", "rm -rf /"),
+        ("/ x\x17\x01\x19rm ", "xrm / "),
+        ("one two\x02\x0b", "one tw"),
+        ("a\x1b[Ab", "ab"),
+    ],
+)
+def test_keys_edit_the_line(typed: str, line: str) -> None:
+    assert edited(KEY.split(typed)) == line
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pty]:
+    inputrc = tmp_path_factory.mktemp("readline") / "inputrc"
+    # Terminals with this key describe it to readline.
+    inputrc.write_text(r'"\e[3~": delete-char')
+    pty = open_pty(Size(24, 200))
+    os.set_blocking(pty.master, True)
+    environment = {**os.environ, "INPUTRC": str(inputrc), "TERM": "dumb", "LC_ALL": "C.UTF-8"}
+    command = ["setsid", "-c", "bash", "--norc", "-c", READER]
+    with subprocess.Popen(
+        command, stdin=pty.slave, stdout=pty.slave, stderr=pty.slave, env=environment
+    ) as child:
+        try:
+            read_to(pty.master, b"go?")
+            yield pty
+        finally:
+            child.kill()
+            for descriptor in pty:
+                os.close(descriptor)
+
+
+def read_to(descriptor: int, end: bytes) -> bytes:
+    data = b""
+    while not data.endswith(end):
+        data += os.read(descriptor, 10_000)
+    return data
+
+
+KEYS = [
+    *("a", "B", "7", " ", "-", "ab", "cd ef", "\u00e9"),
+    *("\x01", "\x02", "\x05", "\x06", "\x08", "\x0b", "\x14", "\x15", "\x17", "\x7f"),
+    *("\x1b[C", "\x1b[D", "\x1bOD", "\x1b[H", "\x1b[F", "\x1b[3~"),
+    *("\x1bb", "\x1bf", "\x1bd", "\x1bc", "\x1bl", "\x1bu", "\x1b\x7f"),
+]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(KEYS), max_size=12).map("".join))
+def test_bash_agrees(bash: Pty, typed: str) -> None:
+    os.write(bash.master, typed.encode() + b"\n")
+    shown = read_to(bash.master, b">go?").rpartition(b"<")[2]
+    assert bytes.fromhex(shown[:-4].decode()).decode() == edited(KEY.split(typed))
