@@ -14,18 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from mount_namespace import run_after
 from support import DAEMON_COMMAND, Gate, RawDaemon, children, raw_daemon, wait_for
 
 PEER = Path(__file__).parents[1] / "peers" / "leave_main_thread.py"
-
-
-def run_after(script: str, *arguments: str) -> list[str]:
-    """Return a command prefix that runs `script`, and then the rest, in a new mount namespace."""
-    prefix = ["unshare", "-m", "/bin/sh", "-c", f'{script} && shift {len(arguments)} && exec "$@"']
-    prefix += ["sh", *arguments]
-    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("needs a mount namespace in which this can be mounted")
-    return prefix
 
 
 def is_running(pid: int) -> bool:

@@ -6,15 +6,22 @@ has understood.
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from installed import program
+from mount_namespace import run_after
 from screen_user import ScreenUser
-from support import Json, RawDaemon
+from shared_daemon import SharedDaemon
+from support import Json, RawDaemon, wait_for
 
 
 class Step(NamedTuple):
@@ -145,3 +152,130 @@ def test_program_can_be_driven(daemon: RawDaemon, tmp_path: Path, name: str) -> 
             check=False,
             capture_output=True,
         )
+
+
+# -- passwords of users -----------------------------------------------------------------------
+
+USER, UID, PASSWORD = "tester", 64_998, "swordfish"
+HASH = (
+    "$6$shelld$RaDy6y25AfoAYeLhBXY9I1.UavOV33fWP45.oi7ri7rA6z4bJpoOZXluE/"
+    "zgdFNxVK30bMGLFWWyv0Xp8cOf3/"
+)
+# Files in /etc with a user who has a password, and empty places for what the programs record.
+MOUNTS = """
+for file in passwd shadow group sudoers pam.d/su pam.d/sudo; do
+    mount --bind "$1/$file" "/etc/$file" || exit
+done
+for folder in /run /var/log; do mount -t tmpfs none "$folder" || exit; done
+mkdir -m 755 /run/sshd"""
+PAM = "auth required pam_unix.so\naccount required pam_unix.so\nsession required pam_unix.so\n"
+
+
+@pytest.fixture
+def other_users(tmp_path: Path) -> list[str]:
+    """The start of a command line: run the rest on a machine that also has `USER`."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to run programs as other users")
+    for name in ("unshare", "setpriv", "sshd", "ssh", "su", "sudo"):
+        program(name)
+    etc = tmp_path / "etc"
+    (etc / "pam.d").mkdir(parents=True)
+    for name, line in {
+        "passwd": f"{USER}:x:{UID}:{UID}::/:/bin/sh",
+        "shadow": f"{USER}:{HASH}:19000:0:99999:7:::",
+        "group": f"{USER}:x:{UID}:",
+    }.items():
+        (etc / name).write_text(Path("/etc", name).read_text().rstrip("\n") + f"\n{line}\n")
+    (etc / "sudoers").write_text(f"Defaults lecture=never\n{USER} ALL=(ALL) ALL\n")
+    for name in ("shadow", "sudoers"):
+        (etc / name).chmod(0o440)
+    for name in ("su", "sudo"):
+        (etc / "pam.d" / name).write_text(PAM)
+    return run_after(MOUNTS.strip(), str(etc))
+
+
+@pytest.fixture
+def daemon_of_users(other_users: list[str]) -> Iterator[RawDaemon]:
+    shared = SharedDaemon(prefix=other_users)
+    yield shared.get()
+    shared.close()
+
+
+@pytest.fixture
+def ssh(other_users: list[str], tmp_path: Path) -> Iterator[str]:
+    """A server that takes passwords. Yields the command that connects to it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    key, pid_file, known = (tmp_path / name for name in ("host_key", "pid", "known_hosts"))
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    config = tmp_path / "sshd_config"
+    config.write_text(
+        f"ListenAddress 127.0.0.1:{port}\nHostKey {key}\nPidFile {pid_file}\n"
+        f"AllowUsers {USER}\nPasswordAuthentication yes\nUsePAM no\nPrintMotd no\n"
+    )
+    log = tmp_path / "log"
+    server = subprocess.Popen(
+        [*other_users, program("sshd"), "-D", "-f", str(config), "-E", str(log)],
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        # The server listens before it writes this file.
+        wait_for(lambda: pid_file.exists() or server.poll() is not None, "the start of sshd")
+        assert server.poll() is None, log.read_text()
+        yield (
+            f"ssh -F none -p {port} -o UserKnownHostsFile={shlex.quote(str(known))} "
+            f"-o PubkeyAuthentication=no {USER}@127.0.0.1"
+        )
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def type_password(screen: ScreenUser, password: str) -> None:
+    screen.until_text("assword")
+    what = {"bash_id": screen.bash_id, "text": f"{password}\n", "secret": True}
+    screen.daemon.call("write_stdin", what)
+
+
+def assert_password_was_never_shown(screen: ScreenUser) -> None:
+    read = {"bash_id": screen.bash_id, "stdout_offset": 0}
+    assert PASSWORD not in screen.daemon.call("bash_output", read)["stdout"]
+    assert PASSWORD not in "".join(screen.read(scrollback=1_000)["lines"])
+
+
+AS_USER = f"setpriv --reuid {UID} --regid {UID} --clear-groups"
+ENGLISH = {"LC_ALL": "C.UTF-8"}
+
+
+@pytest.mark.parametrize(
+    ("command", "proof"),
+    [(f"su {USER} -c", f"42 {USER}"), ("sudo sh -c", "42 root")],
+    ids=["su", "sudo"],
+)
+def test_password_of_a_user_is_taken(daemon_of_users: RawDaemon, command: str, proof: str) -> None:
+    become = f"{AS_USER} {command} 'echo $((6 * 7)) $(id -un)'"
+    screen = ScreenUser(daemon_of_users, become, env=ENGLISH)
+    type_password(screen, PASSWORD)
+    screen.until_text(proof)
+    assert screen.end()["exitCode"] == 0
+    assert_password_was_never_shown(screen)
+
+
+def test_wrong_password_is_refused(daemon_of_users: RawDaemon) -> None:
+    screen = ScreenUser(daemon_of_users, f"{AS_USER} su {USER} -c 'echo in'", env=ENGLISH)
+    type_password(screen, "sardine")
+    screen.until_text("Authentication failure")
+    assert screen.end()["exitCode"] == 1
+
+
+def test_ssh_logs_in_with_a_password(daemon_of_users: RawDaemon, ssh: str) -> None:
+    screen = ScreenUser(daemon_of_users, ssh)
+    screen.until_text("continue connecting")
+    screen.type("yes\n")
+    type_password(screen, PASSWORD)
+    screen.until_text("$")
+    screen.type("echo $((6 * 7)) $(id -un)\n")
+    screen.until_text(f"42 {USER}")
+    screen.type("exit 3\n")
+    assert screen.end()["exitCode"] == 3
+    assert_password_was_never_shown(screen)
