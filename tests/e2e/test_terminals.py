@@ -397,6 +397,33 @@ def test_audit_log_counts_input_and_hides_it(tmp_path: Path) -> None:
     assert "swordfish" not in log.read_text()
 
 
+def test_debug_log_hides_what_is_secret(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with raw_daemon("--log-level", "debug", "--log-file", str(log)) as daemon:
+        typing = Session(daemon, "stty -echo; echo ready; exec bash --norc --noediting -i 2>&-")
+        typing.until("ready\r\n")
+        secret: Json = {"secret": True}
+        encoded = base64.b64encode(b"swordfish\n").decode()
+        typing.write("true swordfish\n", **secret)
+        typing.write(keys=list("swordfish"), **secret)
+        typing.write(base64=encoded, **secret)
+        # Each of these is refused, for another reason.
+        typing.refused("rm -rf / swordfish\n", **secret)
+        typing.refused("swordfish" * 500, **secret)
+        typing.refused("swordfish", keys=["swordfish"], **secret)
+        typing.refused("swordfish", base64="swordfish!", **secret)
+        typing.refused("swordfish", secret="swordfish")
+        typing.refused("swordfish\0" * 200_000, **secret)
+        daemon.notify("write_stdin", {"bash_id": typing.bash_id, "text": "swordfish\n", **secret})
+        typing.write("exit\n")
+        typing.end()
+        typing.refused("swordfish", **secret)
+    text = log.read_text()
+    assert "write_stdin" in text
+    assert "swordfish" not in text
+    assert encoded not in text
+
+
 # -- size -------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from mcp.types import CallToolResult, TextContent
 from support import Gate, children, descendants, is_alive, running_below, wait_for
 
 MODES = ["auto", "legacy", "2026-07-28"]
-SHELLD = StdioServerParameters(command=sys.executable, args=["-W", "error", "-P", "-m", "shelld"])
+COMMAND = ["-W", "error", "-P", "-m", "shelld"]
 
 
 class Host:
@@ -38,11 +38,12 @@ class Host:
 
 
 @asynccontextmanager
-async def connected(mode: str) -> AsyncGenerator[Host]:
+async def connected(mode: str, *options: str) -> AsyncGenerator[Host]:
     """Yield a host; check that nothing is left when it ends."""
     before = set(children(os.getpid()))
     with anyio.fail_after(40):
-        async with Client(SHELLD, mode=mode) as client:
+        shelld = StdioServerParameters(command=sys.executable, args=[*COMMAND, *options])
+        async with Client(shelld, mode=mode) as client:
             (pid,) = set(children(os.getpid())) - before
             yield Host(client, pid)
             family = [pid, *descendants(pid)]
@@ -167,3 +168,32 @@ async def test_sdk_closes_beside_running_command(mode: str) -> None:
     async with connected(mode) as host:
         for _ in range(3):
             await host.bash("setsid sleep 300 & sleep 300", run_in_background=True)
+
+
+async def test_sdk_types_and_looks_at_a_screen(mode: str) -> None:
+    async with connected(mode, "--interactive-tools") as host:
+        tools = (await host.client.list_tools()).tools
+        assert [tool.name for tool in tools][3:] == ["BashInput", "BashScreen"]
+        started = await host.bash(
+            "read -p 'Name? ' name; clear; echo Hello $name; cat", tty=True, run_in_background=True
+        )
+        assert started.structured_content is not None
+        bash_id = started.structured_content["metadata"]["bash_id"]
+        await screen_with(host, bash_id, "Name?")
+        typed = await host.call("BashInput", bash_id=bash_id, text="World", keys=["Enter"])
+        assert typed.structured_content is not None
+        assert typed.structured_content["metadata"]["written"] == 6
+        shown = await screen_with(host, bash_id, "Hello World")
+        assert text_of(shown).startswith("Hello World\n[Screen: ")
+        await host.call("BashInput", bash_id=bash_id, keys=["C-d"])
+        await screen_with(host, bash_id, "[Status: completed, exit code 0.")
+
+
+async def screen_with(host: Host, bash_id: str, text: str) -> CallToolResult:
+    """Return the first screen that shows a text."""
+    while True:
+        result = await host.call("BashScreen", bash_id=bash_id)
+        assert not result.is_error, text_of(result)
+        if text in text_of(result):
+            return result
+        await anyio.sleep(0.01)

@@ -159,6 +159,34 @@ async def test_langchain_gets_the_tools_of_a_daemon() -> None:
         assert (await dry[0].ainvoke({"command": "ls"})).startswith("[Dry Run]")
 
 
+async def test_langchain_types_and_looks_at_a_screen() -> None:
+    async with AsyncClient.spawn(args=["--interactive-tools"]) as client:
+        tools = {tool.name: tool for tool in await client.langchain_tools()}
+        assert list(tools)[3:] == ["BashInput", "BashScreen"]
+        args: dict[str, Any] = {
+            "command": "read -p 'Name? ' name; clear; echo Hello $name; cat",
+            "tty": True,
+            "run_in_background": True,
+        }
+        call = {"name": "Bash", "args": args, "id": "1", "type": "tool_call"}
+        shell = {"bash_id": (await tools["Bash"].ainvoke(call)).artifact.metadata["bash_id"]}
+
+        async def until_shown(text: str) -> str:
+            while text not in (shown := str(await tools["BashScreen"].ainvoke(shell))):
+                assert "[Status: completed" not in shown
+            return shown
+
+        with anyio.fail_after(40):
+            await until_shown("Name?")
+            args = {**shell, "text": "World", "keys": ["Enter"]}
+            call = {"name": "BashInput", "args": args, "id": "2", "type": "tool_call"}
+            message = await tools["BashInput"].ainvoke(call)
+            assert (message.status, message.artifact.metadata["written"]) == ("success", 6)
+            assert (await until_shown("Hello World")).startswith("Hello World\n[Screen: ")
+            await tools["BashInput"].ainvoke({**shell, "keys": ["C-d"]})
+            await until_shown("[Status: completed, exit code 0.")
+
+
 def test_langchain_uses_daemon_tools_without_event_loop() -> None:
     with Client.spawn() as client:
         bash, *_ = client.langchain_tools(context={"working_dir": "/usr"})

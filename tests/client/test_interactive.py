@@ -1,0 +1,90 @@
+"""Terminals and input through the clients, against a real daemon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from both_clients import Shell, Spawn
+from shelld_client import CommandBlocked, InvalidParams, NotPossible, StdinClosed
+
+
+@pytest.fixture
+def anyio_backend(kind: str) -> str:
+    return "asyncio" if kind == "sync" else kind
+
+
+async def screen_with(shell: Shell, bash_id: str, line: str) -> Any:
+    """Return the first screen that shows a line."""
+    with anyio.fail_after(40):
+        while True:
+            screen = await shell.read_screen(bash_id, wait=100)
+            if line in screen.lines:
+                return screen
+
+
+async def test_command_in_the_foreground_has_a_terminal(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        result = await shell.bash("stty size; test -t 2", tty=True, rows=5, cols=7)
+        assert (result.stdout, result.exit_code) == ("5 7\r\n", 0)
+
+
+async def test_program_that_asks_is_answered(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        command = "read -rp 'Name? ' name; clear; echo Hello $name; cat"
+        job = await shell.bash(command, tty=True, rows=5, cols=30, run_in_background=True)
+        asked = await screen_with(shell, job.bash_id, "Name?")
+        assert (asked.rows, asked.cols, asked.cursor.row, asked.cursor.col) == (5, 30, 0, 6)
+        written = await shell.write_stdin(job.bash_id, "World", keys=["Enter"])
+        assert (written.written, written.pending_bytes, written.is_running) == (6, 0, True)
+        shown = await screen_with(shell, job.bash_id, "Hello World")
+        assert shown.version > asked.version
+        resized = await shell.resize_shell(job.bash_id, 4, 20)
+        assert (resized.rows, resized.cols, resized.is_running) == (4, 20, True)
+        small = await shell.read_screen(job.bash_id)
+        assert (small.rows, small.cols) == (4, 20)
+        ended = await shell.write_stdin(job.bash_id, eof=True, wait=20_000, until="exit")
+        assert (ended.exit_code, ended.written) == (0, 1)
+        last = await shell.read_screen(job.bash_id)
+        assert (last.is_running, last.exit_code) == (False, 0)
+
+
+async def test_pipe_takes_bytes_and_its_end(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = await shell.bash("cat", open_stdin=True, stdin="first ", run_in_background=True)
+        await shell.write_stdin(job.bash_id, "then ", base64="bGFzdA==")
+        ended = await shell.write_stdin(job.bash_id, eof=True, wait=20_000, until="exit")
+        read = await shell.bash_output(job.bash_id, stdout_offset=0)
+        assert (ended.exit_code, read.stdout) == (0, "first then last")
+        with pytest.raises(StdinClosed):
+            await shell.write_stdin(job.bash_id, "more")
+
+
+async def test_refused_input_is_an_exception(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = await shell.bash("echo ready; exec bash -i", tty=True, run_in_background=True)
+        await screen_with(shell, job.bash_id, "ready")
+        with pytest.raises(InvalidParams):
+            await shell.write_stdin(job.bash_id, keys=["Retrun"])
+        with pytest.raises(CommandBlocked):
+            await shell.write_stdin(job.bash_id, "rm --help -rf /\n")
+        plain = await shell.bash("sleep 300", run_in_background=True)
+        for call in (
+            shell.resize_shell(plain.bash_id, 4, 20),
+            shell.read_screen(plain.bash_id),
+        ):
+            with pytest.raises(NotPossible):
+                await call
+
+
+async def test_secret_needs_a_hidden_prompt(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = await shell.bash("read -rsp 'Word: ' word; cat", tty=True, run_in_background=True)
+        await screen_with(shell, job.bash_id, "Word:")
+        written = await shell.write_stdin(job.bash_id, "swordfish\n", secret=True)
+        assert written.written == 10
+        job = await shell.bash("cat", tty=True, run_in_background=True)
+        with pytest.raises(NotPossible):
+            await shell.write_stdin(job.bash_id, "swordfish\n", secret=True)
