@@ -58,6 +58,7 @@ def test_modes_of_a_closed_terminal_are_an_error(pty: Pty) -> None:
     [
         (errno.ENOSPC, ErrorKind.RESOURCE_EXHAUSTED, {"limit": "ptys"}),
         (errno.ENOENT, ErrorKind.UNAVAILABLE, {"what": "tty", "missing": "/dev/pts"}),
+        (errno.EIO, ErrorKind.UNAVAILABLE, {"what": "tty", "missing": "/dev/pts"}),
         (errno.EACCES, ErrorKind.UNAVAILABLE, {"what": "tty", "missing": "/dev/pts"}),
     ],
 )
@@ -72,6 +73,29 @@ def test_missing_terminal_is_refused(
         open_pty(Size(24, 80))
     assert refused.value.kind is kind
     assert data.items() <= refused.value.data.items()
+
+
+@pytest.mark.parametrize("its_size", [Size(24, 80), None])
+def test_slave_of_another_terminal_is_refused(
+    monkeypatch: pytest.MonkeyPatch, its_size: Size | None
+) -> None:
+    ours, others = os.openpty(), os.openpty()
+    if its_size is not None:
+        resize(others[0], its_size)
+    attributes = termios.tcgetattr(others[0])
+    pair = os.dup(ours[0]), os.dup(others[1])
+    monkeypatch.setattr(os, "openpty", lambda: pair)
+    with pytest.raises(RpcError) as refused:
+        open_pty(Size(24, 80))
+    assert refused.value.kind is ErrorKind.UNAVAILABLE
+    assert termios.tcgetattr(others[0]) == attributes
+    for descriptor in (*ours, *others):
+        os.close(descriptor)
+    # Nothing else was left open.
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pair[0])
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pair[1])
 
 
 def test_other_shortage_stays_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,10 @@ _ECHOKE: Final = 0o4000
 _TIOCGPTPEER: Final = 0x5441
 # What the kernel answers if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC
-_NOT_HERE: Final = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO})
+# EIO: the slave side is that of another terminal (see `_resize_both`), which is locked.
+_NOT_HERE: Final = frozenset(
+    {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO, errno.EIO}
+)
 
 _KILLS_CHARACTERS: Final = termios.ECHO | termios.ECHOE | termios.ECHOK | _ECHOKE
 _LOCAL_MODES: Final = 3
@@ -123,7 +126,8 @@ def open_pty(size: Size) -> Pty:
         raise _refusal(error) from error
     try:
         os.set_blocking(master, False)
-        resize(master, size)
+        if not _resize_both(master, slave, size):
+            raise _missing()
         attributes = termios.tcgetattr(slave)
         attributes[0] |= _IUTF8
         termios.tcsetattr(slave, termios.TCSANOW, attributes)
@@ -138,8 +142,23 @@ def _refusal(error: OSError) -> RpcError | OSError:
     if error.errno == _NO_MORE:
         return resource_exhausted("ptys", "No pseudo-terminal is free")
     if error.errno in _NOT_HERE:
-        return unavailable("tty", "/dev/pts", "Mount devpts on /dev/pts")
+        return _missing()
     return error
+
+
+def _missing() -> RpcError:
+    return unavailable("tty", "/dev/pts", "Mount devpts on /dev/pts")
+
+
+def _resize_both(master: int, slave: int, size: Size) -> bool:
+    """Set the size of a new terminal. Return whether the two sides belong together.
+
+    If /dev/ptmx belongs to another devpts than /dev/pts, the C library may open a terminal of
+    others that has the same number.
+    """
+    was_new = os.get_terminal_size(slave) == (0, 0)
+    resize(master, size)
+    return was_new and os.get_terminal_size(slave) == (size.cols, size.rows)
 
 
 def resize(master: int, size: Size) -> None:
