@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from support import Json, RawDaemon, raw_daemon
+from leaks import descriptors_beyond, descriptors_of, targets_of
+from shelld.keeper.pool import MAX_IDLE
+from support import Json, RawDaemon, children, descendants, raw_daemon, wait_for
 
 # What the command does during the race. Bash takes a millisecond or two to start.
 COMMANDS = [
@@ -45,6 +47,49 @@ def outcome(result: Json) -> tuple[object, ...]:
     return result["status"], result["exitCode"], result["signal"]
 
 
+def is_terminal(target: str) -> bool:
+    return target.startswith(("/dev/pts/", "/dev/ptmx"))
+
+
+class Holdings:
+    """What a daemon and its keeper hold between commands."""
+
+    def __init__(self, daemon: RawDaemon) -> None:
+        self._daemon = daemon
+        # Create what is kept for later.
+        daemon.bash("true", tty=True)
+        self._end_session()
+        (self._keeper,) = children(daemon.pid)
+        self._before = {pid: descriptors_of(pid) for pid in (daemon.pid, self._keeper)}
+
+    def _end_session(self) -> None:
+        """End the spare shells, too."""
+        self._daemon.call("close_session", {"session": "main"})
+
+    def assert_nothing_new(self) -> None:
+        self._end_session()
+        left: list[str] = []
+
+        def nothing_is_left() -> bool:
+            left[:] = self._new()
+            return not left
+
+        try:
+            wait_for(nothing_is_left)
+        except AssertionError:
+            raise AssertionError(f"the daemon or its processes keep {left}") from None
+
+    def _new(self) -> list[str]:
+        found: list[str] = []
+        for pid, before in self._before.items():
+            found += descriptors_beyond(pid, before)
+        for pid in (self._daemon.pid, *descendants(self._daemon.pid)):
+            # /dev/pts has an entry for each master side that is open.
+            found += [f"{target} in {pid}" for target in targets_of(pid) if is_terminal(target)]
+        runners = children(self._keeper)
+        return found + [f"runner {pid}" for pid in runners[MAX_IDLE:]]
+
+
 def rounds(short: int, long: int) -> pytest.MarkDecorator:
     many = pytest.param(long, marks=[pytest.mark.long, pytest.mark.timeout(1800)])
     return pytest.mark.parametrize("count", [short, many])
@@ -78,6 +123,7 @@ def test_two_kills_and_a_read_agree_at_the_end(daemon: RawDaemon, count: int) ->
 def test_input_resize_kill_and_exit_agree(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
     commands = ["cat", "exit 3", "read -r x; exit 4", "stty raw; sleep 300", "sleep 300 & exit 5"]
+    holdings = Holdings(daemon)
     for _ in range(count // AT_ONCE):
         asked: list[tuple[str, list[object], list[object]]] = []
         for _ in range(AT_ONCE):
@@ -110,6 +156,7 @@ def test_input_resize_kill_and_exit_agree(daemon: RawDaemon, count: int) -> None
             assert last["status"] in ENDED
             assert {outcome(result) for result in results} == {outcome(last)}
             assert results[0]["survivors"] == []
+    holdings.assert_nothing_new()
 
 
 @rounds(200, 10_000)

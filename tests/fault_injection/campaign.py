@@ -15,13 +15,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fault_injection.inject import COLLECT, FAILURES, SIZE, Control
 from fault_injection.workload import MARK, ViolationError, Workload
+from leaks import descriptors_beyond, descriptors_of
 from shelld.app import STDOUT_FAILED
 from support import RawDaemon, descendants, is_alive, running_below, spares_of, wait_for
 
@@ -44,14 +44,6 @@ _SAFE_LINE = re.compile(
 
 # Exit codes of a daemon whose client is gone, and of a daemon that cannot write its answers.
 ENDS_OF_STREAMS = (0, STDOUT_FAILED)
-
-# Descriptors that come and go with idle runners: one socket per runner.
-_MAX_IDLE_RUNNERS = 8
-# The daemon keeps dump files for later commands. If a spare shell fails while it has a dump file,
-# there is one more.
-_MAX_DUMP_FILES = 1
-# The daemon also keeps pollers for later commands.
-_MAX_IDLE_POLLERS = 8
 
 
 class Point(NamedTuple):
@@ -96,18 +88,10 @@ class Faulty:
         Workload(self.daemon).run()
         Workload(self.daemon).run_shortly()
         wait_for(lambda: not spares_of(self.daemon), "the end of the spare shells")
-        self.baseline = self._descriptors()
+        self.baseline = descriptors_of(self.daemon.pid)
 
     def close(self) -> None:
         self.daemon.close()
-
-    def _descriptors(self) -> Counter[str]:
-        kinds: Counter[str] = Counter()
-        folder = Path(f"/proc/{self.daemon.pid}/fd")
-        for entry in folder.iterdir():
-            with contextlib.suppress(OSError):
-                kinds[re.sub(r"[\d()]+|\[\d+\]", "", os.readlink(entry)).split("/")[-1]] += 1
-        return kinds
 
     def check(self) -> None:
         """Check the promises after a fault. Raise `ViolationError` if one is broken."""
@@ -118,23 +102,14 @@ class Faulty:
         left: list[Any] = []
 
         def is_clean() -> bool:
-            left[:] = [running_below(self.daemon.pid, f"sleep\0{MARK}"), self._excess()]
+            pid = self.daemon.pid
+            left[:] = [running_below(pid, f"sleep\0{MARK}"), descriptors_beyond(pid, self.baseline)]
             return not any(left)
 
         try:
             wait_for(is_clean, "a clean daemon")
         except AssertionError:
             raise ViolationError(f"left: processes {left[0]}, descriptors {left[1]}") from None
-
-    def _excess(self) -> list[str]:
-        now = self._descriptors()
-        more = now - self.baseline
-        allowed = {
-            "socket:": _MAX_IDLE_RUNNERS,
-            "memfd:shelld deleted": _MAX_DUMP_FILES,
-            "anon_inode:[eventpoll]": _MAX_IDLE_POLLERS,
-        }
-        return [f"{kind} +{count}" for kind, count in more.items() if count > allowed.get(kind, 0)]
 
 
 def record_points(folder: Path) -> list[Point]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import tempfile
 import threading
+from collections import Counter
 from typing import NamedTuple
 
+from shelld.keeper.pool import MAX_IDLE
 from support import children, is_alive, wait_for
 
 
@@ -77,3 +80,35 @@ def assert_nothing_new_since(before: Resources) -> None:
         wait_for(nothing_is_left)
     except AssertionError:
         raise AssertionError(f"the test leaks {'; '.join(left)}") from None
+
+
+# What a daemon may keep for later commands: a socket for each idle runner, pollers, and a dump
+# file, as a spare shell that fails has a dump file of its own.
+_KEPT_FOR_LATER = {
+    "socket:": MAX_IDLE,
+    "anon_inode:[eventpoll]": 8,
+    "memfd:shelld deleted": 1,
+}
+
+
+def targets_of(pid: int) -> list[str]:
+    """Return what the descriptors of a process refer to. Empty if the process has ended."""
+    found: list[str] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
+
+
+def descriptors_of(pid: int) -> Counter[str]:
+    """Count the descriptors of a process by kind."""
+    return Counter(
+        re.sub(r"[\d()]+|\[\d+\]", "", target).split("/")[-1] for target in targets_of(pid)
+    )
+
+
+def descriptors_beyond(pid: int, before: Counter[str]) -> list[str]:
+    """Describe the descriptors of a daemon or keeper that it neither had before nor may keep."""
+    more = descriptors_of(pid) - before
+    return [f"{kind} +{n}" for kind, n in more.items() if n > _KEPT_FOR_LATER.get(kind, 0)]
