@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -40,6 +41,8 @@ BLOCKS = [
 
 @pytest.mark.parametrize(("language", "text"), BLOCKS)
 def test_every_code_block_runs(language: str, text: str) -> None:
+    if '"vim ' in text and shutil.which("vim") is None:
+        pytest.skip("vim is not installed")
     if language == "python":
         command = [sys.executable, "-W", "error", "-c", text]
     elif language == "toml":
