@@ -80,7 +80,7 @@ class Faulty:
         if record is not None:
             environment["SHELLD_FAULTS_RECORD"] = str(record)
         self.daemon = RawDaemon(
-            *("--audit-log", str(folder / "audit.log"), "--grace", "200"),
+            *("--audit-log", str(folder / "audit.log"), "--grace", "200", "--interactive-tools"),
             command=[sys.executable, str(LAUNCHER)],
             env=environment,
         )

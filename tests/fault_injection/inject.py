@@ -22,6 +22,7 @@ import select
 import signal
 import socket
 import sys
+import termios
 import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -57,6 +58,9 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
     **dict.fromkeys(("listdir", "scandir"), (errno.EACCES, errno.EMFILE, errno.ENOENT, errno.EIO)),
     **dict.fromkeys(("chdir", "fchdir"), (errno.EACCES, errno.ENOENT, errno.EIO)),
     **dict.fromkeys(("fcntl", "ioctl"), (errno.EINVAL, errno.EIO, errno.EPERM)),
+    "openpty": (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EIO, errno.ENOENT),
+    **dict.fromkeys(("tcgetattr", "tcsetattr"), (errno.EIO, errno.ENOTTY)),
+    **dict.fromkeys(("tcgetpgrp", "get_terminal_size", "fpathconf"), (errno.EIO, errno.ENOTTY)),
     **dict.fromkeys(("fstat", "stat", "access"), (errno.EACCES, errno.EIO, errno.ENOENT)),
     **dict.fromkeys(("ftruncate", "lseek", "fstatvfs"), (errno.EIO, errno.ENOSPC)),
     **dict.fromkeys(("mkdir", "rmdir", "unlink"), (errno.EACCES, errno.ENOSPC, errno.EROFS)),
@@ -222,7 +226,9 @@ class Injector:
 
     # -- system calls -----------------------------------------------------------------------
 
-    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(
+        self, name: str, function: Callable[..., Any], error: type[Exception] = OSError
+    ) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             frame = _caller()
             file = self.name_of(frame.f_code)
@@ -230,17 +236,19 @@ class Injector:
                 self._refresh()
                 self._note(file, frame.f_lineno, name)
                 if self._call == (file, frame.f_lineno, name) and self._is_due():
-                    raise OSError(self._errno, os.strerror(self._errno))
+                    raise error(self._errno, os.strerror(self._errno))
             return function(*args, **options)
 
         return call
 
     def patch(self) -> None:
         """Put the wrappers where shelld's code finds its system calls."""
-        for module in (os, fcntl, signal):
+        for module in (os, fcntl, signal, termios):
+            # The exception of this module is no OSError.
+            error = termios.error if module is termios else OSError
             for name in FAILURES:
                 if name in vars(module) and name not in ("poll", "register"):
-                    setattr(module, name, self.wrap(name, getattr(module, name)))
+                    setattr(module, name, self.wrap(name, getattr(module, name), error))
         setattr(builtins, "open", self.wrap("open", open))  # noqa: B010
         for name in ("send", "sendmsg", "recvmsg"):
             setattr(socket.socket, name, self.wrap(name, getattr(socket.socket, name)))

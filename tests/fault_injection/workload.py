@@ -205,7 +205,7 @@ class Workload:
             raise ViolationError(f"a cancelled request has a result: {str(answer)[:600]}")
 
     def _use_tools(self) -> None:
-        self.ask("list_tools", None, lambda result: len(result["tools"]) == 3)
+        self.ask("list_tools", None, lambda result: len(result["tools"]) == 5)
         call = {"name": "Bash", "arguments": {"command": "echo tool"}}
         self.ask("call_tool", call, lambda result: "tool" in result["output"])
         meta = {
@@ -214,8 +214,21 @@ class Workload:
             "io.modelcontextprotocol/clientCapabilities": {},
             "progressToken": "t",
         }
-        self.ask("tools/list", {"_meta": meta}, lambda result: len(result["tools"]) == 3)
+        self.ask("tools/list", {"_meta": meta}, lambda result: len(result["tools"]) == 5)
         self.ask("tools/call", {**call, "_meta": meta}, lambda result: not result["isError"])
+
+        start = {"command": "read -r line; cat", "tty": True, "run_in_background": True}
+        started = self._use_tool("Bash", **start)
+        if started is None:
+            return
+        shell = {"bash_id": started["metadata"]["bash_id"]}
+        self._use_tool("BashInput", **shell, text="typed", keys=["Enter"], wait=0)
+        self._use_tool("BashScreen", **shell)
+        self._use_tool("KillShell", shell_id=started["metadata"]["bash_id"])
+
+    def _use_tool(self, name: str, **arguments: Any) -> Any:
+        call = {"name": name, "arguments": arguments}
+        return self.ask("call_tool", call, lambda result: result["success"])
 
     def _clean_up(self) -> None:
         """Close all sessions, which ends their running commands and spare shells."""
