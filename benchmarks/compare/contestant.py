@@ -30,15 +30,14 @@ class Answer(NamedTuple):
     output: str | bytes = ""
 
 
-class Contestant(ABC):
+class Participant(ABC):
     """Methods raise `NotOffered` and `NoAnswer`; after the latter, call `close` and `open` again.
 
-    `name` is for tables. `no_timeout` says why no timeout ends a command.
+    `name` is for tables.
     """
 
     name: str
     version: str
-    no_timeout: str | None = None
 
     @abstractmethod
     def open(self) -> None:
@@ -47,6 +46,12 @@ class Contestant(ABC):
     @abstractmethod
     def close(self) -> None:
         """End the contestant, whatever its state."""
+
+
+class Contestant(Participant):
+    """`no_timeout` says why no timeout ends a command."""
+
+    no_timeout: str | None = None
 
     @abstractmethod
     def server_pids(self) -> list[int]:

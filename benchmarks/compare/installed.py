@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import msgspec
@@ -31,17 +33,39 @@ def _run(command: Sequence[str | Path]) -> str:
         raise NotInstalled(f"{Path(command[0]).name} {command[1]} failed") from error
 
 
-@functools.cache
-def from_pypi(package: str, program: str) -> Installed:
-    """Install a package into its own virtual environment."""
+def _environment(package: str, made: str) -> Path:
+    """Install a package into its own virtual environment, unless a file `made`, a pattern, says
+    that it is there.
+    """
     folder = FOLDER / package
     python = folder / "bin" / "python"
     if not python.exists():
         _run([sys.executable, "-m", "venv", folder])
-    if not (folder / "bin" / program).exists():
+    if not any(folder.glob(made)):
         _run([python, "-m", "pip", "install", "--quiet", package])
+    return folder
+
+
+def _version(folder: Path, package: str) -> str:
     code = f"from importlib.metadata import version; print(version({package!r}), end='')"
-    return Installed(folder / "bin" / program, _run([python, "-c", code]))
+    return _run([folder / "bin" / "python", "-c", code])
+
+
+@functools.cache
+def from_pypi(package: str, program: str) -> Installed:
+    """Install a package with a program."""
+    folder = _environment(package, f"bin/{program}")
+    return Installed(folder / "bin" / program, _version(folder, package))
+
+
+@functools.cache
+def imported_from_pypi(package: str) -> tuple[ModuleType, str]:
+    """Install a package without a program; import it here. Return it and its version."""
+    packages = "lib/python*/site-packages"
+    folder = _environment(package, f"{packages}/{package}")
+    # Last, so that nothing else is taken from there.
+    sys.path.append(str(next(folder.glob(packages))))
+    return importlib.import_module(package), _version(folder, package)
 
 
 @functools.cache

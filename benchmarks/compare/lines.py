@@ -1,4 +1,4 @@
-"""A server that speaks JSON on its stdin and stdout, one message per line."""
+"""A server that speaks on its stdin and stdout in lines: in JSON, or in a language of its own."""
 
 from __future__ import annotations
 
@@ -56,19 +56,27 @@ class LineServer:
     def _write(self, message: dict[str, object], jsonrpc: bool) -> None:
         if jsonrpc:
             message["jsonrpc"] = "2.0"
+        self.write(msgspec.json.encode(message))
+
+    def write(self, line: bytes) -> None:
         try:
-            self._stdin.write(msgspec.json.encode(message) + b"\n")
+            self._stdin.write(line + b"\n")
         except OSError as error:
             raise NoAnswer("it has ended") from error
 
     def messages(self, limit_s: float = LIMIT_S) -> Iterator[dict[str, Any]]:
         """Yield messages. Raise `NoAnswer` if the next one does not come before the deadline."""
+        for line in self.lines(limit_s):
+            message = msgspec.json.decode(line)
+            if isinstance(message, dict):
+                yield message
+
+    def lines(self, limit_s: float = LIMIT_S) -> Iterator[bytes]:
+        """As `messages`, but yield lines as they are."""
         deadline = time.monotonic() + limit_s
         while True:
             while self._lines:
-                message = msgspec.json.decode(self._lines.popleft())
-                if isinstance(message, dict):
-                    yield message
+                yield self._lines.popleft()
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._stdout], [], [], left)[0]:
                 raise NoAnswer(f"no answer in {limit_s:g} s")

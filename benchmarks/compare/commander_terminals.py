@@ -1,0 +1,65 @@
+"""Terminals of Desktop Commander, which has only pipes itself: util-linux's `script` makes them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Mapping
+
+from compare.contestant import LIMIT_S, NoAnswer
+from compare.mcp import DesktopCommander, text_of
+from compare.terminal import HasTerminals, Terminal
+
+# More lines than any command here writes.
+ALL = 100_000_000
+
+
+class DesktopCommanderTerminals(DesktopCommander, HasTerminals):
+    def environment(self) -> Mapping[str, str]:
+        # For `script`.
+        return {**super().environment(), "SHELL": "/bin/bash"}
+
+    def text_of_call(self, name: str, **arguments: object) -> str:
+        return text_of(self._server.answer(self.call(name, arguments)))
+
+    def terminal(self, command: str, shown: str) -> Terminal:
+        in_terminal = f"script -qfec {shlex.quote(command)} /dev/null"
+        text = self.text_of_call("start_process", command=in_terminal, timeout_ms=LIMIT_S * 1000)
+        found = re.search(r"PID (\d+)", text)
+        if found is None or shown not in text:
+            raise NoAnswer("not its output")
+        return DesktopCommanderTerminal(self, int(found[1]))
+
+
+class DesktopCommanderTerminal(Terminal):
+    """The server's own waits end only at a prompt without a line end, and its reads of new output
+    lose what is added to a line that was read. So the last lines are read until they have the end.
+    """
+
+    def __init__(self, server: DesktopCommanderTerminals, pid: int) -> None:
+        self._server = server
+        self._pid = pid
+
+    def _read(self, offset: int) -> str:
+        return self._server.text_of_call(
+            "read_process_output", pid=self._pid, offset=offset, length=ALL
+        )
+
+    def answer(self, line: str, end: str) -> int:
+        self._server.text_of_call(
+            "interact_with_process", pid=self._pid, input=line, wait_for_prompt=False
+        )
+        began = time.monotonic()
+        while end not in (text := self._read(-2)):
+            if (passed := time.monotonic() - began) >= LIMIT_S:
+                raise NoAnswer(f"no answer in {LIMIT_S:g} s")
+            # Each look costs the server time, the more output it has.
+            time.sleep(passed / 10)
+        found = re.search(r"total: (\d+) lines", text)
+        if found is None or int(found[1]) <= 2:
+            return len(text)
+        return len(self._read(1))
+
+    def close(self) -> None:
+        self._server.text_of_call("force_terminate", pid=self._pid)

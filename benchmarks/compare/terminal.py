@@ -1,0 +1,47 @@
+"""The interface of a contestant that runs commands in a terminal."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from compare.contestant import NotOffered, Participant
+
+ROWS, COLS = 24, 80
+
+
+class Terminal(ABC):
+    """A command that was started in a terminal."""
+
+    @abstractmethod
+    def answer(self, line: str, end: str) -> int:
+        """Write a line; return how many bytes of output came after it, when `end` has come."""
+
+    def screen(self, line: str, row: str) -> Sequence[str]:
+        """Write a line; return the rows of the screen when `row` is one of them."""
+        raise NotOffered("has no screen")
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the command, whatever its state."""
+
+
+class HasTerminals(Participant):
+    def terminal(self, command: str, shown: str) -> Terminal:
+        """Run a command with bash in a terminal; return when `shown` has come."""
+        raise NotOffered("has no terminal")
+
+
+class Output:
+    """What comes out of a terminal, in pieces: it is counted, and only its end is kept."""
+
+    def __init__(self, end: str) -> None:
+        self.count = 0
+        self._end = end.encode()
+        self._last = b""
+
+    def add(self, data: bytes) -> bool:
+        """Return whether `end` has come. Do not add more after that."""
+        self.count += len(data)
+        self._last = self._last[-len(self._end) :] + data
+        return self._end in self._last
