@@ -13,26 +13,30 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Generic
 
-from compare.contestant import Contestant, NoAnswer, NotOffered
+from compare.contestant import NoAnswer, NotOffered
+from compare.figures import FIGURES
 from compare.installed import NotInstalled
-from compare.peers import BASELINES, PEERS, Maker
-from compare.questions import FIGURES, QUESTIONS, Question, Samples
+from compare.peers import BASELINES, PEERS, TERMINAL_BASELINES, TERMINAL_PEERS, Maker
+from compare.questions import QUESTIONS, P, Question, Samples
 from compare.results import Cell, Column, Results, Row, cell_of, merged, write
 from compare.table import as_text
+from compare.terminal_questions import TERMINAL_QUESTIONS
 
 # A contestant that takes longer than this is asked only once.
 SLOW_S = 10.0
 
 
-class Asked:
+class Asked(Generic[P]):
     """Contestants that keep running from question to question."""
 
-    def __init__(self, makers: dict[str, Maker]) -> None:
+    def __init__(self, makers: dict[str, Maker[P]]) -> None:
         self.columns: list[Column] = []
         self.missing: dict[str, str] = {}
-        self._contestants: dict[str, Contestant] = {}
+        self._contestants: dict[str, P] = {}
         self._open: set[str] = set()
         for name, make in makers.items():
             try:
@@ -44,7 +48,7 @@ class Asked:
                 self._close(name)
                 self._contestants.pop(name, None)
 
-    def _opened(self, contestant: Contestant) -> Contestant:
+    def _opened(self, contestant: P) -> P:
         if contestant.name not in self._open:
             # Even a failed `open` may leave something to close.
             self._open.add(contestant.name)
@@ -61,7 +65,7 @@ class Asked:
         for name in list(self._open):
             self._close(name)
 
-    def ask(self, question: Question, rounds: int) -> dict[str, Row]:
+    def ask(self, question: Question[P], rounds: int) -> dict[str, Row]:
         """Ask all contestants in each round, in a rotating order."""
         samples: dict[str, Samples] = {name: {} for name in self._contestants}
         failed: dict[str, str] = {}
@@ -89,7 +93,7 @@ class Asked:
             for figure in question.figures
         }
 
-    def _ask_one(self, name: str, question: Question) -> Samples:
+    def _ask_one(self, name: str, question: Question[P]) -> Samples:
         contestant = self._contestants[name]
         if not question.fresh:
             return question.ask(self._opened(contestant))
@@ -105,6 +109,30 @@ class Asked:
         return Cell(why=why or "some never end") if values is None else cell_of(values)
 
 
+def ask_all(
+    results: Results,
+    questions: Sequence[Question[P]],
+    makers: dict[str, Maker[P]],
+    *,
+    percent: int,
+) -> None:
+    """Ask some questions of some contestants, and add their answers to the results."""
+    if not questions:
+        return
+    asked = Asked(makers)
+    for name, why in asked.missing.items():
+        print(f"{name} is left out: {why}", file=sys.stderr)
+    results.missing.update(asked.missing)
+    results.columns += [column for column in asked.columns if column not in results.columns]
+    try:
+        for question in questions:
+            rounds = max(1, question.rounds * percent // 100)
+            print(f"asking for {', '.join(question.figures)}", file=sys.stderr, flush=True)
+            results.rows.update(asked.ask(question, rounds))
+    finally:
+        asked.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", action="store_true", help="also others, from PyPI and npm")
@@ -112,21 +140,19 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=FIGURES, metavar="FIGURE")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
     options = parser.parse_args()
-    asked = Asked({**BASELINES, **PEERS} if options.peers else BASELINES)
-    for name, why in asked.missing.items():
-        print(f"{name} is left out: {why}", file=sys.stderr)
     machine = (
         f"{os.cpu_count()} processors, {platform.system()}, Python {platform.python_version()}"
     )
-    results = Results(machine, asked.columns, asked.missing, {})
-    try:
-        for question in QUESTIONS:
-            if options.only is None or set(options.only) & set(question.figures):
-                rounds = max(1, question.rounds * options.rounds // 100)
-                print(f"asking for {', '.join(question.figures)}", file=sys.stderr, flush=True)
-                results.rows.update(asked.ask(question, rounds))
-    finally:
-        asked.close()
+    results = Results(machine, [], {}, {})
+
+    def chosen(questions: Sequence[Question[P]]) -> list[Question[P]]:
+        only = set(options.only or FIGURES)
+        return [question for question in questions if only & set(question.figures)]
+
+    commands = {**BASELINES, **(PEERS if options.peers else {})}
+    terminals = {**TERMINAL_BASELINES, **(TERMINAL_PEERS if options.peers else {})}
+    ask_all(results, chosen(QUESTIONS), commands, percent=options.rounds)
+    ask_all(results, chosen(TERMINAL_QUESTIONS), terminals, percent=options.rounds)
     print(as_text(results))
     if options.output is not None:
         write(merged(results, options.output) if options.only else results, options.output)

@@ -15,7 +15,7 @@ matplotlib.use("svg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from compare.questions import FIGURES
+from compare.figures import FIGURES
 from compare.report import OURS, PLOT, PLOTTED, RESULTS
 from compare.results import Results, read
 from compare.table import as_cell

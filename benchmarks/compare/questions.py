@@ -1,4 +1,4 @@
-"""The questions to each contestant, and the figures that the answers give."""
+"""The questions to each contestant about commands."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from compare.contestant import Answer, Contestant, NoAnswer, NotOffered, seconds_since
+from compare.contestant import (
+    Answer,
+    Contestant,
+    NoAnswer,
+    NotOffered,
+    Participant,
+    seconds_since,
+)
 from compare.marks import Marked, wait_for_end, watched
 from measure import milliseconds
 
@@ -27,41 +34,15 @@ SHORT_LIMIT_S = 5.0
 Samples = dict[str, list[float]]
 
 
-class Figure(NamedTuple):
-    """A row of the table. Less is better in every row."""
-
-    title: str
-    unit: str
+P = TypeVar("P", bound=Participant)
 
 
-FIGURES = {
-    "start": Figure("start, to the first answer", "ms"),
-    "memory": Figure("memory at rest", "MB"),
-    "ping": Figure("ping", "ms"),
-    "apart": Figure("`true`, 10 ms apart", "ms"),
-    "in_a_row": Figure("`true`, in a row", "ms"),
-    "beside": Figure("`true`, while `sleep 1` runs", "ms"),
-    "fifty": Figure("50 `sleep 1` at once", "s"),
-    "thousand": Figure("1,000 `sleep 1` at once", "s"),
-    "output_100": Figure("100 MB of output", "s"),
-    "output_100_memory": Figure("memory for 100 MB of output", "MB"),
-    "output_1000": Figure("1 GB of output", "s"),
-    "output_1000_memory": Figure("memory for 1 GB of output", "MB"),
-    "leftover": Figure("`sleep 300 & echo hi`", "s"),
-    "timeout_left": Figure("of 3 processes, left after a timeout", ""),
-    "kill": Figure("kill, until 3 processes are gone", "ms"),
-    "kill_left": Figure("of 3 processes, left after a kill", ""),
-    "crash_left": Figure("of 3 processes, left after SIGKILL of the server", ""),
-    "forgotten": Figure("directory and variable that the next command lacks", ""),
-}
-
-
-class Question(NamedTuple):
+class Question(NamedTuple, Generic[P]):
     """With `fresh`, `ask` itself opens the contestant, anew each time."""
 
     figures: tuple[str, ...]
     rounds: int
-    ask: Callable[[Contestant], Samples]
+    ask: Callable[[P], Samples]
     fresh: bool = False
 
 
@@ -212,7 +193,7 @@ def memory_mb(pid: int, file: str, field: str) -> float:
     return int(line) * 1024 / MEGABYTE
 
 
-QUESTIONS = (
+QUESTIONS: tuple[Question[Contestant], ...] = (
     Question(("start", "memory"), 9, _start, fresh=True),
     Question(("ping",), 30, _ping),
     Question(("apart",), 200, _apart),

@@ -11,10 +11,10 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from compare.questions import FIGURES
+from compare.figures import COMMAND_FIGURES, FIGURES, TERMINAL_FIGURES
 from compare.results import Results, ahead_of, read
 from compare.table import as_cell
 
@@ -54,6 +54,24 @@ measured.
   to the program that called.
 """
 
+TERMINALS = """\
+## Terminals
+
+Programs that only do terminals are asked here, too, and programs without terminals are not.
+
+- tmux ran in its control mode, with a server of its own: one client keeps running, sends
+  `send-keys` and `capture-pane`, and gets the output. Programs that start a `tmux` for each of
+  these pay for that, too.
+- No command ends while it is measured, as tmux loses some of the output that comes just before the
+  end.
+- pexpect ran within the benchmark program, with nothing in between. It pauses for 50 ms before each
+  write, unless it is told not to.
+- Desktop Commander has only pipes; `script` of util-linux made its terminals.
+- Codex's tool for terminals (unified exec) cannot be called without a model. Its two servers start
+  such processes for any program, with `process/start` and `command/exec`.
+- A screen is 24 rows of 80 columns, drawn anew by a program in bash for each line that it reads.
+"""
+
 # Why another contestant is ahead of shelld, by figure.
 NOTES = {
     "start": (
@@ -87,6 +105,23 @@ NOTES = {
         "what that process may be about to write. Otherwise the output of `> >(tee log)` would be "
         "lost."
     ),
+    "tty_start": (
+        "all of them start a bash, and this takes most of the time. shelld asks a runner to start "
+        "it, which makes sure that nothing of the command is left."
+    ),
+    "tty_answer": (
+        "pexpect has nothing between the program and the terminal. tmux and Codex's two servers "
+        "are machine code, and send output on as it comes."
+    ),
+    "tty_output": (
+        "shelld empties the terminal as fast as a loop that only reads. It takes longer to hand "
+        "the output out, as text in JSON, between two programs in Python. Codex's two servers "
+        "hand out bytes in base64."
+    ),
+    "tty_screen": (
+        "tmux draws all output at once, in the process that answers. shelld draws in a process of "
+        "its own for each screen, as output can be hostile, and asks it several times for a look."
+    ),
 }
 
 # The README's table: the figures and contestants that matter to a newcomer.
@@ -106,6 +141,17 @@ SHORT_LEFT_OUT = ("asyncio", "anyio.run_process", "SWE-ReX execute")
 SECTION = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
 
 
+def _names(results: Results, figures: Iterable[str]) -> list[str]:
+    """Return the contestants that were asked for any of these figures."""
+    rows = (results.rows.get(figure, {}) for figure in figures)
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _full_table(results: Results, figures: Iterable[str]) -> Iterator[str]:
+    measured = [figure for figure in figures if figure in results.rows]
+    return _table(results, measured, _names(results, measured), spread=True)
+
+
 def _table(
     results: Results, figures: Sequence[str], names: Sequence[str], *, spread: bool
 ) -> Iterator[str]:
@@ -118,9 +164,10 @@ def _table(
 
 
 def _page(results: Results) -> str:
-    names = [column.name for column in results.columns]
     lines = [INTRODUCTION.format(machine=results.machine)]
-    lines += _table(results, list(results.rows), names, spread=True)
+    lines += _full_table(results, COMMAND_FIGURES)
+    if results.rows.keys() & TERMINAL_FIGURES.keys():
+        lines += ["", TERMINALS, *_full_table(results, TERMINAL_FIGURES)]
     lines += ["", "## Who was asked", "", "| | version |", "|---|---|"]
     lines += [f"| {column.name} | {column.version} |" for column in results.columns]
     lines += [f"| {name} | not asked: {why} |" for name, why in results.missing.items()]
@@ -141,7 +188,7 @@ def _page(results: Results) -> str:
 
 
 def _short(results: Results) -> str:
-    names = [column.name for column in results.columns if column.name not in SHORT_LEFT_OUT]
+    names = [name for name in _names(results, SHORT_FIGURES) if name not in SHORT_LEFT_OUT]
     return "\n".join([*_table(results, SHORT_FIGURES, names, spread=False), ""])
 
 
@@ -156,8 +203,7 @@ def pages() -> dict[Path, str]:
 
 def figures_of_plot(results: Results) -> list[str]:
     """Return the names and figures that the plot must show, from the top of each panel."""
-    names = [column.name for column in results.columns]
-    return names + [
+    return _names(results, PLOTTED) + [
         as_cell(cell, FIGURES[figure][1])
         for figure in PLOTTED
         for cell in results.rows[figure].values()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from compare.questions import FIGURES
+from compare.figures import FIGURES
 
 # Medians within this ratio count as equal.
 SAME = 1.05
@@ -66,11 +66,24 @@ def merged(results: Results, path: Path) -> Results:
     if not path.exists():
         return results
     before = read(path)
-    if (before.columns, before.machine) != (results.columns, results.machine):
+    versions = {column.name: column.version for column in before.columns}
+    if (
+        before.machine != results.machine
+        or any(versions.get(each.name, each.version) != each.version for each in results.columns)
+        or any(
+            before.rows.get(figure, row).keys() != row.keys()
+            for figure, row in results.rows.items()
+        )
+    ):
         raise SystemExit(f"{path} is of others, or of another machine")
     rows = {**before.rows, **results.rows}
-    results.rows = {figure: rows[figure] for figure in FIGURES if figure in rows}
-    return results
+    new = [column for column in results.columns if column.name not in versions]
+    return Results(
+        results.machine,
+        before.columns + new,
+        {**before.missing, **results.missing},
+        {figure: rows[figure] for figure in FIGURES if figure in rows},
+    )
 
 
 def write(results: Results, path: Path) -> None:

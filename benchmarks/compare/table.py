@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compare.questions import FIGURES
+from compare.figures import FIGURES
 from compare.results import Cell, Results
 
 
