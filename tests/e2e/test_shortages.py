@@ -60,7 +60,7 @@ def test_shortage_of_files_while_loading_is_survived() -> None:
         in_use = len(os.listdir(f"/proc/{daemon.pid}/fd"))
         with limited(daemon.pid, resource.RLIMIT_NOFILE, in_use):
             # By then the daemon has tried to preload the guard and the tools.
-            wait_for(lambda: daemon.call("server_info")["uptimeMs"] > 800, "the preloads")
+            wait_for(lambda: daemon.call("server_info")["uptimeMs"] > 1_500, "the preloads")
             assert daemon.fail("list_tools")["data"]["limit"] == "files"
             assert daemon.fail("bash", {"command": "sudo true"})["data"]["limit"] == "files"
         assert len(daemon.call("list_tools")["tools"]) == 3
@@ -97,7 +97,7 @@ def test_many_commands_with_few_files_are_answered() -> None:
                 assert answer["error"]["data"]["limit"] == "files"
             else:
                 assert answer["result"]["status"] == "completed"
-        wait_for(lambda: daemon.call("server_info")["uptimeMs"] > 1_500, "the preloads")
+        wait_for(lambda: daemon.call("server_info")["uptimeMs"] > 2_000, "the preloads")
         assert daemon.bash("echo on")["stdout"] == "on\n"
         assert len(daemon.call("list_tools")["tools"]) == 3
 

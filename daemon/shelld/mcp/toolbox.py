@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Delay after the start, so that the first commands run first.
-LOAD_DELAY_S: Final = 0.3
+# Delay after the start, so that the first commands run first, and a daemon that soon ends loads
+# nothing. A host that uses the tools lists them at once, which loads them without this delay.
+LOAD_DELAY_S: Final = 1.0
 
 # How often a waiting request checks that the loading thread still runs.
 _LOOK_INTERVAL_S: Final = 1.0
