@@ -102,14 +102,13 @@ async def test_only_matching_lines_are_returned(
     )
 
 
-@pytest.mark.parametrize(("pattern", "text", "expected"), [*CASES, *RE_CASES])
-async def test_the_backtracking_engine_returns_the_same_lines(
-    filters: Filters, pattern: str, text: str, expected: str
-) -> None:
-    flags = re.match(r"\(\?[a-z]+\)", pattern)
-    start = flags.end() if flags else 0
-    needy = f"{pattern[:start]}(?:{pattern[start:]})(?!(?!))"
-    assert await matching(filters, needy, text) == (expected, "re")
+async def test_the_backtracking_engine_returns_the_same_lines(filters: Filters) -> None:
+    # One test for all cases, so that they share a keeper. Each still has its own helper process.
+    for pattern, text, expected in [*CASES, *RE_CASES]:
+        flags = re.match(r"\(\?[a-z]+\)", pattern)
+        start = flags.end() if flags else 0
+        needy = f"{pattern[:start]}(?:{pattern[start:]})(?!(?!))"
+        assert await matching(filters, needy, text) == (expected, "re"), (pattern, text)
 
 
 lines = st.lists(st.text("ab\r ", max_size=5), max_size=30).map("\n".join)
@@ -220,14 +219,14 @@ def processor_seconds(pid: int) -> float:
 async def test_renewing_extends_the_time_budget(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "TIME_BUDGET_S", 1)
+    monkeypatch.setattr(process, "TIME_BUDGET_S", 0)
     text = "a" * 18 + "!\n"
     async with filters.open("^(a+)+(?!a)$") as line_filter:
         assert line_filter is not None
         monkeypatch.setattr(process, "TIME_BUDGET_S", 60)
         (pid,) = helpers()
-        # The first limits were one second of time and three seconds of processor time.
-        while processor_seconds(pid) < 3.5:
+        # The first limits were no time at all, and two seconds of processor time.
+        while processor_seconds(pid) < 2.5:
             line_filter.renew()
             assert await line_filter.lines(text) == ""
 
@@ -354,10 +353,10 @@ async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
 
 async def test_large_pattern_is_compiled_off_the_event_loop(filters: Filters) -> None:
     began = time.thread_time()
-    for number in range(900, 920):
+    for number in range(900, 908):
         with pytest.raises(RpcError, match="Invalid filter regex"):
             await matching(filters, rf"(?:\pL?){{{number}}}x", "x")
-    assert time.thread_time() - began < 0.5
+    assert time.thread_time() - began < 0.2
 
 
 async def test_cancelled_search_is_stopped(
