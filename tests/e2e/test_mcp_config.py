@@ -55,9 +55,8 @@ def test_file_options_become_absolute_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", [None, *HOSTS])
-@pytest.mark.parametrize("name", ["a\x7fb", 'quo"te', "back\\slash", "caf\u00e9", "\U0001f600"])
-def test_configuration_keeps_odd_paths(host: str | None, name: str, tmp_path: Path) -> None:
-    rules = tmp_path / name
+def test_configuration_keeps_odd_paths(host: str | None, tmp_path: Path) -> None:
+    rules = tmp_path.joinpath("a\x7fb", 'quo"te', "back\\slash", "caf\u00e9", "\U0001f600")
     ended = mcp_config(*([] if host is None else [host]), "--", "--guard-rules", str(rules))
     assert ended.stdout.isascii()
     parse = tomllib.loads if host == "codex" else json.loads
