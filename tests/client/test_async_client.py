@@ -32,15 +32,29 @@ from shelld_client.transport import Transport
 from support import descendants, is_alive
 
 
-@pytest.fixture(params=["asyncio", "trio"])
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-async def shell() -> AsyncIterator[AsyncClient]:
+@pytest.fixture(scope="module")
+async def shared_client(anyio_backend: str) -> AsyncIterator[AsyncClient]:
+    """One client on each event loop, for all tests that neither end nor change it."""
     async with AsyncClient.spawn() as client:
         yield client
+        family = descendants(client.pid)
+    await wait_until_gone(family)
+
+
+@pytest.fixture
+async def shell(shared_client: AsyncClient) -> AsyncIterator[AsyncClient]:
+    """The shared client. The test's shells and sessions end with the test."""
+    yield shared_client
+    for shell in await shared_client.list_shells():
+        if shell.is_running or shell.leftover:
+            await shared_client.kill_shell(shell.bash_id, grace=0)
+    for session in await shared_client.list_sessions():
+        await shared_client.close_session(session.session)
 
 
 async def wait_until_gone(pids: list[int]) -> None:
@@ -62,7 +76,7 @@ async def test_a_background_job_is_followed_and_killed(shell: AsyncClient) -> No
     job = await shell.bash("echo started; sleep 300", run_in_background=True)
     read = await shell.bash_output(job.bash_id, wait=10_000)
     assert (read.stdout, read.is_running, read.stdout_range.end) == ("started\n", True, 8)
-    (info,) = await shell.list_shells()
+    (info,) = [info for info in await shell.list_shells() if info.is_running]
     assert (info.bash_id, info.pid) == (job.bash_id, job.pid)
     killed = await shell.kill_shell(job.bash_id, signal="INT", grace=100)
     assert (killed.status, killed.already_stopped, killed.survivors) == ("killed", False, [])
