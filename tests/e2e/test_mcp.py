@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -16,6 +17,7 @@ from mcp_messages import (
     initialize,
     modern,
 )
+from shared_daemon import SharedDaemon
 from support import Json, RawDaemon, raw_daemon
 
 
@@ -24,6 +26,14 @@ def host(daemon: RawDaemon) -> RawDaemon:
     """A daemon after an MCP handshake."""
     initialize(daemon)
     return daemon
+
+
+@pytest.fixture(scope="module")
+def daemon_without_handshake() -> Iterator[RawDaemon]:
+    """A daemon that only gets requests that it refuses, so that none can be a handshake."""
+    shared = SharedDaemon()
+    yield shared.get()
+    shared.close()
 
 
 # -- the modern era ---------------------------------------------------------------------------
@@ -216,10 +226,10 @@ BROKEN_META: list[tuple[Any, int]] = [
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "server/discover"])
 @pytest.mark.parametrize(("meta", "code"), BROKEN_META)
 def test_request_without_revision_is_refused(
-    new_daemon: RawDaemon, method: str, meta: Any, code: int
+    daemon_without_handshake: RawDaemon, method: str, meta: Any, code: int
 ) -> None:
     params: Json = {"name": "Bash", "arguments": {"command": "true"}, "_meta": meta}
-    error = new_daemon.fail(method, params)
+    error = daemon_without_handshake.fail(method, params)
     assert error["code"] == code
     if meta == {VERSION_KEY: MODERN}:
         missing = "_meta.io.modelcontextprotocol/clientCapabilities"
