@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -69,6 +70,15 @@ def own_singletons(leaks_nothing: None) -> Iterator[None]:
 
 def pytest_configure() -> None:
     become_subreaper()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what exists now, which stays for good, out of every later garbage collection.
+
+    Otherwise, each collection by a test would look at all imported modules and collected tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
