@@ -29,6 +29,7 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
         "bash",
         {"command": "read -r name; echo $name", "tty": True, "rows": 3, "run_in_background": True},
     ),
+    ("bash_output", {"bash_id": "$4", "wait": 5000, "until": "prompt"}),
     ("write_stdin", {"bash_id": "$4", "text": "Ada\n", "wait": 5000, "until": "exit"}),
     ("resize_shell", {"bash_id": "$4", "rows": 40, "cols": 100}),
     ("read_screen", {"bash_id": "$4"}),
@@ -51,6 +52,7 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
 _FIXED: Final[dict[str, Any]] = {
     "pid": 4711,
     "durationMs": 3,
+    "sinceMs": 101,
     "duration_ms": 3,
     "uptimeMs": 60_000,
     "userMs": 1,

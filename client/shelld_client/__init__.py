@@ -43,6 +43,7 @@ from shelld_protocol.shell_methods import (
     ShellInfo,
     Usage,
 )
+from shelld_protocol.structs import Prompt
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 __version__: Final = "0.1.0"
@@ -74,6 +75,7 @@ __all__ = [
     "NotPossible",
     "OutputOptions",
     "OutputRange",
+    "Prompt",
     "ProtocolError",
     "ReadScreenResult",
     "RequestCancelled",
