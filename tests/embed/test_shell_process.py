@@ -74,6 +74,18 @@ def test_unfinished_character_is_left_for_next_read() -> None:
     assert shell.get_new_output() == "äb"
 
 
+def test_unfinished_character_of_a_leftover_process_is_left_for_next_read() -> None:
+    shell = made_by_hand()
+    record = shell.record
+    record.status, record.is_empty, record.leftover = ShellStatus.COMPLETED, False, [1]
+    record.output.append(record.stdout, b"a\xc3")
+    assert (shell.get_new_output(), shell.get_all_output(), shell.stdout_buffer) == ("a",) * 3
+    record.output.append(record.stdout, b"\xa4b\xc3")
+    assert shell.get_new_output() == "äb"
+    record.leftover = []
+    assert shell.get_new_output() == "\N{REPLACEMENT CHARACTER}"
+
+
 def test_long_output_is_read_whole() -> None:
     shell = made_by_hand()
     text = "".join(f"line {number}\n" for number in range(100_000))

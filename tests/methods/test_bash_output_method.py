@@ -25,7 +25,7 @@ from shelld_protocol.structs import FilterEngine
 from shelld_protocol.tools import ExecutionContext
 from terminal import stored
 
-ENDED = cast(Shell, SimpleNamespace(has_ended=True, is_empty=True, leftover=0))
+ENDED = cast(Shell, SimpleNamespace(has_ended=True, output_is_complete=True))
 PARAMS = BashOutputParams(bash_id="a")
 
 

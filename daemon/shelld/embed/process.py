@@ -218,7 +218,7 @@ class ShellProcess:
         """Return the output since the last read, by this or another call.
 
         The text of stderr comes after a line ``[stderr]``. An incomplete character or escape
-        sequence of a running shell stays for later, as in `bash_output`.
+        sequence stays for later while more may be written, as in `bash_output`.
         """
         return self._here(self._new_output, include_stderr)
 
@@ -243,7 +243,7 @@ class ShellProcess:
         return self.record.stdout, self.record.stderr
 
     def _text(self, stream: OutputStream, start: int, *, strip: bool = True) -> tuple[str, int]:
-        return read_all(stream.store, start, strip=strip, final=self.has_ended)
+        return read_all(stream.store, start, strip=strip, final=self.record.output_is_complete)
 
     @property
     def stdout_buffer(self) -> str:

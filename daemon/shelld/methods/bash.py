@@ -183,7 +183,7 @@ async def _foreground_result(
             # The command's output can still be read.
             error.data["bash_id"] = shell.id
             raise
-    final, strip = not shell.leftover, params.strip_ansi
+    final, strip = shell.output_is_complete, params.strip_ansi
 
     async def head(stream: OutputStream) -> tuple[str, bool]:
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)

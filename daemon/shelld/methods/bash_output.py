@@ -105,7 +105,7 @@ async def wait_and_read(
 
 
 async def _look(shell: Shell, readers: Mapping[str, StreamReader]) -> dict[str, Read]:
-    final = shell.is_empty or (shell.has_ended and not shell.leftover)
+    final = shell.output_is_complete
     return {name: await reader.look(final=final) for name, reader in readers.items()}
 
 

@@ -135,6 +135,11 @@ class Shell:
         return self.status not in LIVE
 
     @property
+    def output_is_complete(self) -> bool:
+        """Whether nothing more will be written, as far as shelld knows."""
+        return self.has_ended and (self.is_empty or not self.leftover)
+
+    @property
     def returncode(self) -> int | None:
         """The return code as in `subprocess`: negative for a signal, None while bash runs."""
         if not self.has_ended:
