@@ -223,6 +223,10 @@ test "$X" "$Y"
 test -v "$X"
 test $X
 test *
+: x=1
+true; : a "$X" x+=1
+exit 0 x=1
+times x=1
 """.strip().splitlines()
 
 

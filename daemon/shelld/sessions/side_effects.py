@@ -27,6 +27,9 @@ _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
 _HARMLESS: Final = frozenset(
     ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
 )
+# Those of them that POSIX calls special: with `set -k` in posix mode, bash keeps assignments among
+# their arguments.
+_SPECIAL: Final = frozenset((":", "exit", "times"))
 _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"[^"]*\"""")
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
 # Expansions that can become several words.
@@ -63,7 +66,7 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
     position = 0
     is_first = True
     before = ""
-    is_test = False
+    is_test = is_special = False
     while position < len(command):
         token = _TOKEN.match(command, position)
         if token is None:
@@ -76,9 +79,12 @@ def changes_nothing(command: str, names: Container[bytes]) -> bool:
             if _may_assign(before, word):
                 return False
             before = word
+        elif word and is_special and not is_first:
+            if "=" in word:
+                return False
         elif word and is_first:
             is_first = False
-            is_test, before = word in ("test", "["), ""
+            is_test, is_special, before = word in ("test", "["), word in _SPECIAL, ""
             known = word in BUILTINS and word not in _HARMLESS
             if known or "=" in word or not _COMMAND.fullmatch(word) or word.encode() in names:
                 return False
