@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
+from shelld.filters.filter import LineFilter
 from shelld.methods.bash import bash, run_for_answer
 from shelld.methods.bash_output import bash_output, wait_and_read
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
@@ -25,8 +27,22 @@ from shelld_protocol.structs import FilterEngine
 from shelld_protocol.tools import ExecutionContext
 from terminal import stored
 
-ENDED = cast(Shell, SimpleNamespace(has_ended=True, output_is_complete=True))
+
+async def never_waits(condition: Callable[[], bool]) -> None:
+    assert condition(), "the read waits, although there is more to read"
+
+
+def fake_shell(*, has_ended: bool) -> Shell:
+    """Return a shell that no read may wait for."""
+    return cast(
+        Shell,
+        SimpleNamespace(has_ended=has_ended, output_is_complete=has_ended, wait_until=never_waits),
+    )
+
+
+RUNNING, ENDED = fake_shell(has_ended=False), fake_shell(has_ended=True)
 PARAMS = BashOutputParams(bash_id="a")
+LONG_WAIT = BashOutputParams(bash_id="a", wait=600_000)
 
 
 class EverythingPasses:
@@ -40,6 +56,13 @@ class EverythingPasses:
 
     async def lines(self, text: str) -> str:
         return text
+
+
+class OnlyLastPasses(EverythingPasses):
+    """A filter that matches the line "last". It never lets other tasks run."""
+
+    async def lines(self, text: str) -> str:
+        return "last\n" * ("last" in text)
 
 
 class Text(str):
@@ -118,6 +141,69 @@ async def test_every_filtered_look_has_the_full_budget() -> None:
     for looks in (1, 2, 3):
         reader.skip(await reader.look(final=True))
         assert line_filter.renewed == looks
+
+
+def small_reader(data: bytes, line_filter: LineFilter | None = None) -> StreamReader:
+    """Return a reader that takes five bytes in one look."""
+    return StreamReader(
+        OutputStream(stored(data, 1 << 24)),
+        offset=None,
+        max_bytes=5,
+        strip=True,
+        line_filter=line_filter,
+    )
+
+
+@pytest.mark.parametrize("shell", [RUNNING, ENDED], ids=["running", "ended"])
+async def test_a_wait_goes_on_while_there_is_unread_output(shell: Shell) -> None:
+    reader = small_reader(b"1234\n" * 100 + b"last\n", OnlyLastPasses())
+    reads = await wait_and_read(shell, LONG_WAIT, {"stdout": reader})
+    assert reads["stdout"] == ("last\n", 0, 505, 0, False)
+
+
+async def test_a_wait_goes_on_after_output_without_text() -> None:
+    reader = small_reader(b"\x1b[31m" * 100 + b"text")
+    reads = await wait_and_read(RUNNING, LONG_WAIT, {"stdout": reader})
+    assert reads["stdout"] == ("text", 0, 504, 0, False)
+
+
+async def test_a_wait_returns_nothing_once_all_output_of_an_ended_shell_is_read() -> None:
+    reader = small_reader(b"1234\n" * 100, OnlyLastPasses())
+    reads = await wait_and_read(ENDED, LONG_WAIT, {"stdout": reader})
+    assert reads["stdout"] == ("", 0, 500, 0, False)
+
+
+async def test_a_read_without_wait_looks_once() -> None:
+    reader = small_reader(b"1234\n" * 100, OnlyLastPasses())
+    reads = await wait_and_read(ENDED, PARAMS, {"stdout": reader})
+    assert reads["stdout"] == ("", 0, 5, 0, True)
+
+
+async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = small_reader(b"1234\n" * 100 + b"last\n", OnlyLastPasses())
+    skipped = 0
+    # How many looks were in vain before each turn of the other task.
+    turns: set[int] = set()
+    skip = reader.skip
+
+    def count(read: Read) -> None:
+        nonlocal skipped
+        skipped += 1
+        skip(read)
+
+    async def take_turns() -> None:
+        while True:
+            turns.add(skipped)
+            await checkpoint()
+
+    monkeypatch.setattr(reader, "skip", count)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        await wait_and_read(RUNNING, LONG_WAIT, {"stdout": reader})
+        tasks.cancel_scope.cancel()
+    assert skipped == 100
+    # The two tasks may start in any order.
+    assert turns >= set(range(1, 100))
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])

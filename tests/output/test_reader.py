@@ -330,6 +330,23 @@ async def test_a_growing_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) 
     assert found.end == stream.store.written - len(b"more")
 
 
+@pytest.mark.parametrize("pattern", [None, ""])
+async def test_what_no_look_can_take_is_not_news(pattern: str | None) -> None:
+    # A control string without an end, longer than `max_bytes`.
+    stream = stream_of(b"\x1b[0m\n" * 2 + b"\x1b]" + b"x" * 100)
+    async with Filters(RunnerPool()).open(pattern) as line_filter:
+        made = reader_of(stream, max_bytes=10, line_filter=line_filter)
+        ends: list[int] = []
+        while made.has_news and len(ends) < 10:
+            read = await made.look(final=False)
+            ends.append(read.end)
+            made.skip(read)
+    assert set(ends) == {10}
+    assert not made.has_news
+    stream.store.append(b"x")
+    assert made.has_news
+
+
 # -- lines ------------------------------------------------------------------------------------
 
 

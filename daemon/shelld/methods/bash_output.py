@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from shelld.filters.filter import LineFilter
 from shelld.methods.context import RequestContext
@@ -85,7 +86,8 @@ async def wait_and_read(
                 await shell.wait_until(is_due)
         if context is not None and any(reader.is_large for reader in readers.values()):
             await context.begin_large_answer()
-        is_last = shell.has_ended or anyio.current_time() >= give_up_at
+        is_late = anyio.current_time() >= give_up_at
+        had_ended = shell.has_ended
         reads = await _look(shell, readers)
         is_large = any(_is_large(read.text) for read in reads.values())
         if context is not None and is_large and not context.may_make_large_answer:
@@ -96,12 +98,17 @@ async def wait_and_read(
             reads = await _look(shell, readers)
         if any(reader.was_overtaken for reader in readers.values()):
             continue
+        goes_on = any(readers[name].goes_on_after(read) for name, read in reads.items())
+        is_last = is_late or (had_ended and not goes_on)
         if is_last or any(read.text for read in reads.values()):
             for name, read in reads.items():
                 readers[name].take(read)
             return reads
         for name, read in reads.items():
             readers[name].skip(read)
+        if goes_on:
+            # The next look may not wait for anything. Let other requests run before it.
+            await checkpoint()
 
 
 async def _look(shell: Shell, readers: Mapping[str, StreamReader]) -> dict[str, Read]:

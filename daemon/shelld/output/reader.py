@@ -181,14 +181,17 @@ class StreamReader:
         self._dropped = 0
         # How many bytes had been written at the time of the last look.
         self._seen = self._position
+        # Whether the last look left bytes that the next one can take at once.
+        self._goes_on = False
         # Earlier looks have searched the current line up to this offset without finding its end.
         self._searched = 0
 
     @property
     def has_news(self) -> bool:
-        """Whether there are bytes that no look has seen, or that a look could not take."""
-        seen = self._stream.read_position if self.was_overtaken else self._seen
-        return self._store.written > seen
+        """Whether there are bytes that no look has seen, or that the next look can take."""
+        if self.was_overtaken:
+            return self._store.written > self._stream.read_position
+        return self._goes_on or self._store.written > self._seen
 
     @property
     def is_large(self) -> bool:
@@ -211,13 +214,22 @@ class StreamReader:
         if self.was_overtaken:
             self._start = self._position = self._stream.read_position
             self._dropped = 0
+        self._goes_on = False
         self._seen = stop = self._store.written
         if self._filter is None:
             return await self._look_at_all(stop, final=final)
         return await self._look_at_lines(self._filter, stop, final=final)
 
+    def goes_on_after(self, read: Read) -> bool:
+        """Whether `read` has left bytes that the next look can take at once.
+
+        A look that has taken nothing waits for more bytes, whatever it has left.
+        """
+        return read.more and read.end > self._position
+
     def skip(self, read: Read) -> None:
-        """Note that `read` has nothing to return. The call continues to wait."""
+        """Note that `read` has nothing to return. The call continues to read, or to wait."""
+        self._goes_on = self.goes_on_after(read)
         self._position, self._dropped = read.end, read.dropped
 
     def take(self, read: Read) -> None:
