@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
+import anyio.to_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -15,16 +18,23 @@ from shelld.filters.filter import LineFilter
 from shelld.methods.bash import bash, run_for_answer
 from shelld.methods.bash_output import bash_output, wait_and_read
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
+from shelld.methods.input import write_stdin
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.process.options import Options
+from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld.tools.bash_output import BashOutputTool
-from shelld_protocol.shell_methods import BashOutputParams, BashParams, BashResult
+from shelld.tools.execution import ShellTool
+from shelld.tools.interactive import BashInputTool
+from shelld.tools.text import excerpt_readers
+from shelld_protocol.input_methods import WriteStdinParams
+from shelld_protocol.shell_methods import BackgroundResult, BashOutputParams, BashParams, BashResult
 from shelld_protocol.structs import FilterEngine
 from shelld_protocol.tools import ExecutionContext
+from support import Gate
 from terminal import stored
 
 
@@ -204,6 +214,128 @@ async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.Monke
     assert skipped == 100
     # The two tasks may start in any order.
     assert turns >= set(range(1, 100))
+
+
+def do_in_first_look(
+    monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
+) -> None:
+    """Make the first look at a stream last until `action` is done, which it does not notice."""
+    actions = [action]
+    original = StreamReader.look
+
+    async def look(reader: StreamReader, *, final: bool) -> Read:
+        read = await original(reader, final=final)
+        if actions:
+            await actions.pop()()
+        return read
+
+    monkeypatch.setattr(StreamReader, "look", look)
+
+
+async def read_plainly(context: RequestContext, bash_id: str) -> tuple[str, bool, bool]:
+    result = await bash_output(context, BashOutputParams(bash_id, wait=60_000))
+    return result.stdout, result.is_running, result.more
+
+
+async def read_lines(context: RequestContext, bash_id: str) -> tuple[str, bool, bool]:
+    result = await bash_output(context, BashOutputParams(bash_id, wait=60_000, filter="o"))
+    return result.stdout, result.is_running, result.more
+
+
+async def read_after_input(context: RequestContext, bash_id: str) -> tuple[str, bool, bool]:
+    result = await write_stdin(context, WriteStdinParams(bash_id, text="x", wait=60_000))
+    return result.stdout, result.is_running, result.more
+
+
+async def use_tool(
+    kind: type[ShellTool], context: RequestContext, bash_id: str, **params: Any
+) -> tuple[str, bool, bool]:
+    tool = kind(context.daemon)
+    result = await tool.execute(ExecutionContext("/"), bash_id=bash_id, **params)
+    assert result.success
+    metadata = result.metadata
+    return str(result.output), metadata["is_running"], metadata["more"]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_plainly,
+        read_lines,
+        read_after_input,
+        partial(use_tool, BashOutputTool, wait=60_000),
+        partial(use_tool, BashOutputTool, wait=60_000, filter="o"),
+        # It would wait in vain for output after the input.
+        partial(use_tool, BashInputTool, wait=1, text="x"),
+    ],
+    ids=["plain", "filter", "write_stdin", "BashOutput", "BashOutput filter", "BashInput"],
+)
+async def test_what_bash_writes_last_is_returned_with_its_end(
+    read: Callable[[RequestContext, str], Awaitable[tuple[str, bool, bool]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        command = f"echo one; {gate.wait}; echo two"
+        started = await bash(context, BashParams(command, run_in_background=True, open_stdin=True))
+        assert isinstance(started, BackgroundResult)
+        shell = manager.get(started.bash_id)
+
+        async def end() -> None:
+            await anyio.to_thread.run_sync(gate.open)
+            await shell.wait_until(lambda: shell.has_ended)
+
+        do_in_first_look(monkeypatch, end)
+        output, is_running, more = await read(context, shell.id)
+    assert output.startswith("one\ntwo\n")
+    assert not is_running
+    assert not more
+
+
+def ended_shell(output: bytes) -> Shell:
+    """Return a shell that has ended and has left a process."""
+    shell = Shell("a")
+    shell.output.append(shell.stdout, output)
+    shell.status, shell.is_empty, shell.leftover = ShellStatus.COMPLETED, False, [1]
+    return shell
+
+
+async def test_output_of_a_leftover_process_during_a_read_is_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = ended_shell(b"one\n")
+    readers = excerpt_readers(shell, 100)
+
+    async def write() -> None:
+        shell.output.append(shell.stdout, b"late\n")
+
+    do_in_first_look(monkeypatch, write)
+    reads = await wait_and_read(shell, PARAMS, readers)
+    assert reads["stdout"] == ("one\n", 0, 4, 0, True)
+    reads = await wait_and_read(shell, PARAMS, excerpt_readers(shell, 100))
+    assert reads["stdout"] == ("late\n", 4, 9, 0, False)
+
+
+async def test_line_that_a_leftover_process_ends_during_a_read_is_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = ended_shell(b"one\ntwo")
+
+    def reader() -> StreamReader:
+        return StreamReader(
+            shell.stdout, offset=None, max_bytes=100, strip=True, line_filter=EverythingPasses()
+        )
+
+    async def end_leftover() -> None:
+        shell.leftover = []
+
+    do_in_first_look(monkeypatch, end_leftover)
+    reads = await wait_and_read(shell, PARAMS, {"stdout": reader()})
+    assert reads["stdout"] == ("one\n", 0, 4, 0, True)
+    reads = await wait_and_read(shell, PARAMS, {"stdout": reader()})
+    assert reads["stdout"] == ("two", 4, 7, 0, False)
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])

@@ -30,7 +30,8 @@ async def read_as_asked(
     async with context.daemon.manager.filters.open(params.filter) as line_filter:
         readers = _readers(shell, params, line_filter)
         reads = await wait_and_read(shell, params, readers, context)
-    result = result_of(shell, reads)
+        # In the same step: a later state would not fit the output.
+        result = result_of(shell, reads)
     if line_filter is not None:
         result.filter_engine = line_filter.engine
     return result
@@ -64,6 +65,9 @@ async def wait_and_read(
 ) -> dict[str, Read]:
     """Wait as `params` say, then take the output before another reader can.
 
+    The output fits the state of the shell until the next await of the caller: if the shell has
+    ended, it is all of the output, or `more` is true.
+
     `context` belongs to a request whose answer may be large.
     """
     give_up_at = anyio.current_time() + params.wait / 1000
@@ -95,15 +99,18 @@ async def wait_and_read(
             # text: many waiting requests would hold a lot of memory.
             reads.clear()
             await context.begin_large_answer()
+            had_ended = shell.has_ended
             reads = await _look(shell, readers)
-        if any(reader.was_overtaken for reader in readers.values()):
+        ended_meanwhile = shell.has_ended and not had_ended
+        if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
+            # An answer that tells of the end needs all that bash wrote. That is here by now, but
+            # the look may have missed it. A shell ends once, so this happens once.
+            reads.clear()
             continue
         goes_on = any(readers[name].goes_on_after(read) for name, read in reads.items())
         is_last = is_late or (had_ended and not goes_on)
         if is_last or any(read.text for read in reads.values()):
-            for name, read in reads.items():
-                readers[name].take(read)
-            return reads
+            return {name: _take(shell, readers[name], read) for name, read in reads.items()}
         for name, read in reads.items():
             readers[name].skip(read)
         if goes_on:
@@ -114,6 +121,16 @@ async def wait_and_read(
 async def _look(shell: Shell, readers: Mapping[str, StreamReader]) -> dict[str, Read]:
     final = shell.output_is_complete
     return {name: await reader.look(final=final) for name, reader in readers.items()}
+
+
+def _take(shell: Shell, reader: StreamReader, read: Read) -> Read:
+    """Take `read`. Return it with the `more` of this moment."""
+    if shell.has_ended:
+        # A process that bash has left may have written, or ended, during the look.
+        more = reader.has_more_after(read, final=shell.output_is_complete)
+        read = read._replace(more=more)
+    reader.take(read)
+    return read
 
 
 def _is_large(text: str) -> bool:

@@ -227,6 +227,14 @@ class StreamReader:
         """
         return read.more and read.end > self._position
 
+    def has_more_after(self, read: Read, *, final: bool) -> bool:
+        """Whether there is unread output after `read`, the last look, as of now.
+
+        Unless `final`, output that arrived during the look counts even if it is not a whole unit.
+        """
+        written = self._store.written
+        return written > read.end if final else read.more or written > self._seen
+
     def skip(self, read: Read) -> None:
         """Note that `read` has nothing to return. The call continues to read, or to wait."""
         self._goes_on = self.goes_on_after(read)
