@@ -66,7 +66,8 @@ def all_options(
         if argument == "--":
             operands += rest
             break
-        if not argument.startswith("-") or len(argument) == 1:
+        if not argument.startswith("-") or not argument[1:2].strip():
+            # "-" is an operand. So is text that begins with a dash and a space, such as a message.
             operands.append(argument)
         elif len(argument) > 2 and argument[1:] in names and rest:
             # ``gdb -ex COMMAND``: a long option with one dash.
