@@ -16,6 +16,7 @@ import pytest
 from guard_lines import ALLOWED_LINES, BLOCKED_LINES, ENV, HERE
 from shelld.guard import StartState, judgement, parse, units
 from shelld.guard.budget import CHARACTERS_PER_STEP, Budget, Exhausted
+from shelld.guard.ends import Ends
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.judgement import is_prepared, judge, judge_at_once
 from shelld.guard.policy import DEFAULT_POLICY
@@ -236,13 +237,13 @@ def test_long_rest_of_command_hides_no_danger(length: int) -> None:
 )
 def test_braces_are_scanned_only_once(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     positions: list[int] = []
-    end_of_unit = units.end_of_unit
+    of_unit = Ends.of_unit
 
-    def counted(text: str, position: int) -> int:
+    def counted(ends: Ends, position: int) -> int:
         positions.append(position)
-        return end_of_unit(text, position)
+        return of_unit(ends, position)
 
-    monkeypatch.setattr(units, "end_of_unit", counted)
+    monkeypatch.setattr(Ends, "of_unit", counted)
     with suppress(units.TooLarge):
         units.expand_braces(word)
     assert len(positions) <= len(word)

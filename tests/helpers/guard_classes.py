@@ -1,7 +1,7 @@
 """Dangerous and harmless command lines, grouped into classes. None of them is run.
 
 What counts is what a line does, not how it looks. Each class lists the dangerous lines first, then
-the harmless ones. ``␤`` is a line end.
+the harmless ones. ``␤`` is a line end, ``␉`` a tab.
 """
 
 from __future__ import annotations
@@ -958,6 +958,81 @@ git commit -m 'perl -e "fork while fork"'
 until curl -s localhost; do sleep 1; done
 """,
     ),
+    "ends of substitutions": (
+        r"""
+x=$(case "$x" in y) echo 1;; *) rm -rf / ;; esac)
+echo "$(case $1 in a) echo;; *) rm -rf /;; esac)"
+echo "$(case x in (x) mkfs.ext4 /dev/sda1␤;; esac␤)"
+cat <(case x in x) rm -rf /;; esac)
+tee >(case x in x) rm -rf /;; esac)
+rm -rf $(case a in a) echo /;; esac)
+x=$(case a in a) echo /;; esac); rm -rf $x
+echo ${x:-$(case a in a) rm -rf /;; esac)}
+x=$(if case a in a) true;; esac; then rm -rf /; fi)
+x=$(case a in case) ;; @(a|b)) rm -rf / ;; esac)
+eval "$(case x in x) echo rm -rf /␤;; esac␤)"
+x=$(case a in a) case b in b) :;; esac; rm -rf / ;; esac)
+x=$(cat <<E␤:)␤E␤rm -rf /␤)
+echo "$(cat <<E␤1) one␤E␤rm -rf /)"
+cat <(cat <<'E'␤)␤E␤rm -rf /)
+echo $(cat <<-"E F"␤:)␤␉E F␤rm -rf /)
+echo $(cat <<E␤:)␤E); rm -rf /
+echo $(case a in␤# b)␤a) rm -rf /;; esac)
+echo $(: # case a in␤); rm -rf /
+echo $(echo case a in a); rm -rf /
+echo $(x=(case a in a); rm -rf /)
+echo $(((1 << 2)); cat <<E␤:)␤E␤rm -rf /)
+bash -c 'x=$(case a in a) rm -rf / ;; esac)'
+f() { local d=$(case a in a) echo /;; esac); rm -rf "$d"; }; f
+""",
+        r"""
+echo "$(case x in a) echo 1;; esac)"; ls
+x=$(case a in a) echo rm -rf /;; esac)
+x=$(case $1 in a) echo build;; *) echo dist;; esac); rm -rf "$x"
+rm -rf "$(case a in a) echo build/;; esac)"
+x=$(cat <<'EOF'␤1) run rm -rf / to wipe␤EOF␤); echo "$x"
+x=$(cat <<E␤rm -rf / :)␤rm -rf /␤E␤)
+git commit -m "$(cat <<'EOF'␤1) x␤2) y; rm -rf /␤EOF␤)"
+git commit -m "$(cat <<'EOF'␤fix:␤1) never run␤rm -rf /␤EOF␤)"
+git commit -m "$(cat <<'EOF'␤- a) x␤- b) y; rm -rf /␤EOF␤)"
+echo $(echo case a in b) rm -rf /
+echo $(: # case a in␤) rm -rf /
+echo $(echo $((1<<2))␤) rm -rf /
+echo $(((1 << 2))) rm -rf /
+cat <(case x in x) ls /;; esac) rm -rf /
+diff <(sort a) <(sort b) rm -rf /
+x=$(a=(case in x) ; echo rm -rf /)
+""",
+    ),
+    "arithmetic that is a script": (
+        r"""
+echo $((rm -rf /) )
+echo "$((rm -rf /); true)"
+x=$((rm -rf /); (true))
+echo $((mkfs.ext4 /dev/sda1) )
+echo $((rm -rf /)|cat)
+echo $(( rm -rf /␤)␤)
+$((echo rm -rf /)|cat)
+rm -rf $((echo /) )
+x='rm -rf /'; echo $(($x)|(cat))
+cat <<E␤$((rm -rf /) )␤E
+echo ${x:-$((rm -rf /) )}
+[[ -n $((rm -rf /); (true)) ]]
+echo $((:); (rm -rf /))
+echo $(( $(case a in a) echo rm -rf /;; esac) ))
+""",
+        r"""
+echo $((1+2)) $(( (1)+(2) )) $((2*(3+4)))
+x=$(( (1 + 2) * 3 )); rm -rf build/$x
+rm -rf "/tmp/$((RANDOM % (10)))"
+x=$((echo a); (echo b))
+echo $((echo rm -rf /) )
+echo $((cd /tmp; rm -rf x) )
+echo $(( $(echo 3) + 1 )) rm -rf /
+x=$((rm -rf /))
+echo $(( 1 << 2 )) rm -rf /
+""",
+    ),
     "what does not run": (
         r"""
 if ! false; then rm -rf /; fi
@@ -991,7 +1066,7 @@ if ! true; then rm -rf /; fi
 
 
 def lines_of(text: str) -> list[str]:
-    return [line.replace("␤", "\n") for line in text.splitlines() if line]
+    return [line.translate({ord("␤"): "\n", ord("␉"): "\t"}) for line in text.splitlines() if line]
 
 
 DANGEROUS = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from shelld.guard.units import end_of_unit
+from shelld.guard.ends import Ends
 
 MAX_COMMANDS: Final = 500
 
@@ -47,6 +47,7 @@ def without_heredocs(text: str) -> str:
 def simple_commands(text: str) -> list[SimpleCommand]:
     """Split text at command separators. Return the commands, with unexpanded words."""
     text = without_heredocs(text)
+    ends = Ends(text)
     commands: list[SimpleCommand] = []
     words: list[str] = []
     targets: list[str] = []
@@ -80,7 +81,7 @@ def simple_commands(text: str) -> list[SimpleCommand]:
             while position < len(text) and text[position] not in " \t\n;&|()":
                 if text[position] in "<>" and not text.startswith("(", position + 1):
                     break
-                position = end_of_unit(text, position)
+                position = ends.of_unit(position)
             position = max(position, start + 1)
             (targets if wants_target else words).append(text[start:position])
             wants_target = False

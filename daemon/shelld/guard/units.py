@@ -1,4 +1,4 @@
-"""Finds where the parts of a word begin and end: quotations, expansions, braces.
+"""Expands braces and joins continued lines.
 
 Pure. Works on text alone and looks up no values.
 """
@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
+
+from shelld.guard.ends import Ends
 
 # Limits for the brace expansion of one word: the number of fields, and the number of characters in
 # all fields together.
@@ -104,6 +106,7 @@ def _marks_of(word: str) -> dict[int, list[int]]:
     """Map the position of each opening brace to the positions of both braces and their commas."""
     marks: dict[int, list[int]] = {}
     open_braces: list[list[int]] = []
+    ends = Ends(word)
     position = 0
     while position < len(word):
         character = word[position]
@@ -114,7 +117,7 @@ def _marks_of(word: str) -> dict[int, list[int]]:
         elif character == "}" and open_braces:
             pair = open_braces.pop()
             marks[pair[0]] = [*pair, position]
-        position = position + 1 if character in "{,}" else end_of_unit(word, position)
+        position = position + 1 if character in "{,}" else ends.of_unit(position)
     return marks
 
 
@@ -155,79 +158,3 @@ def joined_lines(text: str) -> str:
 
 
 _CONTINUED: Final = re.compile(r"\\.|['\"#]", re.S)
-
-
-def end_of_unit(text: str, position: int) -> int:  # noqa: PLR0911 - a table of cases
-    """Return the end of the character, quotation or expansion that begins at `position`."""
-    character = text[position]
-    if character == "\\":
-        return min(len(text), position + 2)
-    if character in "'\"":
-        return end_of_quotes(text, position)
-    if character == "`":
-        return end_of_backticks(text, position)
-    if character in "$<>" and position + 1 < len(text):
-        following = text[position + 1]
-        if following == "(":
-            return end_of_parentheses(text, position + 1)
-        if character == "$" and following == "{":
-            return end_of_parameter(text, position + 1)
-        if character == "$" and following == "'":
-            return end_of_ansi(text, position + 1)
-    return position + 1
-
-
-def end_of_ansi(text: str, position: int) -> int:
-    position += 1
-    while position < len(text) and text[position] != "'":
-        position += 2 if text[position] == "\\" else 1
-    return min(len(text), position + 1)
-
-
-def end_of_quotes(text: str, position: int) -> int:
-    quote = text[position]
-    position += 1
-    while position < len(text) and text[position] != quote:
-        position = position + 1 if quote == "'" else _end_in_quotes(text, position)
-    return min(len(text), position + 1)
-
-
-def _end_in_quotes(text: str, position: int) -> int:
-    return position + 1 if text[position] in "'<>" else end_of_unit(text, position)
-
-
-def end_of_backticks(text: str, position: int) -> int:
-    position += 1
-    while position < len(text) and text[position] != "`":
-        position += 2 if text[position] == "\\" else 1
-    return min(len(text), position + 1)
-
-
-def end_of_parentheses(text: str, position: int) -> int:
-    """Return the position after the parenthesis that closes the one at `position`."""
-    depth = 0
-    while position < len(text):
-        character = text[position]
-        if character == "(":
-            depth += 1
-        elif character == ")":
-            depth -= 1
-            if not depth:
-                return position + 1
-        elif character == "#" and text[position - 1] in " \t\n;(":
-            position = text.find("\n", position)
-            if position < 0:
-                return len(text)
-        if character in "()":
-            position += 1
-        else:
-            position = max(position + 1, end_of_unit(text, position))
-    return len(text)
-
-
-def end_of_parameter(text: str, position: int) -> int:
-    """Return the position after the brace that closes the one at `position`."""
-    position += 1
-    while position < len(text) and text[position] != "}":
-        position = end_of_unit(text, position)
-    return min(len(text), position + 1)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from shelld.guard.arithmetic import arithmetic
+from shelld.guard.ends import Ends, is_arithmetic
 from shelld.guard.escapes import ansi_c
 from shelld.guard.fields import Piece, fields_of, separators_of
 from shelld.guard.markers import ACTIVE, BREAK, GLOBS, UNKNOWN, plain
@@ -24,12 +25,6 @@ from shelld.guard.units import (
     MAX_FIELDS,
     ExpansionError,
     TooLarge,
-    end_of_ansi,
-    end_of_backticks,
-    end_of_parameter,
-    end_of_parentheses,
-    end_of_quotes,
-    end_of_unit,
     expand_braces,
 )
 
@@ -106,6 +101,7 @@ class _Scanner:
     def __init__(self, text: str, scope: Scope) -> None:
         self.pieces: list[Piece] = []
         self._text = text
+        self._ends = Ends(text)
         self._scope = scope
         self._position = 0
         self._length = 0
@@ -127,7 +123,7 @@ class _Scanner:
                     self._add(following, quoted=True)
                 self._position += 2
             elif character == "'":
-                end = end_of_quotes(text, self._position)
+                end = self._ends.of_quotes(self._position)
                 self._add(text[self._position + 1 : end].removesuffix("'"), quoted=True)
                 self._position = end
             elif character == '"' or text.startswith('$"', self._position):
@@ -135,13 +131,13 @@ class _Scanner:
                 self._add("", quoted=True)
                 self.read_quoted('"')
             elif text.startswith("$'", self._position):
-                end = end_of_ansi(text, self._position + 1)
+                end = self._ends.of_ansi(self._position + 1)
                 self._add(ansi_c(text[self._position + 2 : end].removesuffix("'")), quoted=True)
                 self._position = end
             elif character in "$`":
                 self._read_expansion(quoted=False)
             elif character in "<>" and text.startswith("(", self._position + 1):
-                end = end_of_parentheses(text, self._position + 1)
+                end = self._ends.of_substitution(self._position + 1)
                 script = text[self._position + 2 : end - 1]
                 self._add(self._scope.file_of(script), quoted=True)
                 self._position = end
@@ -196,22 +192,22 @@ class _Scanner:
     def _read_expansion(self, *, quoted: bool) -> None:
         text, start = self._text, self._position
         if text[start] == "`":
-            end = end_of_backticks(text, start)
+            end = self._ends.of_backticks(start)
             script = re.sub(r"\\([$`\\])", r"\1", text[start + 1 : end].removesuffix("`"))
             self._add_value(self._scope.output_of(script), quoted=quoted)
-        elif text.startswith("$((", start):
-            end = end_of_parentheses(text, start + 1)
-            inner = text[start + 3 : end].removesuffix("))")
-            self._add_value(calculated(inner, self._scope), quoted=quoted)
         elif text.startswith("$[", start):
             end = text.find("]", start) + 1 or len(text)
             self._add_value(calculated(text[start + 2 : end - 1], self._scope), quoted=quoted)
         elif text.startswith("$(", start):
-            end = end_of_parentheses(text, start + 1)
+            end = self._ends.of_substitution(start + 1)
             script = text[start + 2 : end].removesuffix(")")
-            self._add_value(self._scope.output_of(script), quoted=quoted)
+            if script.startswith("(") and is_arithmetic(script):
+                value = calculated(script[1:].removesuffix(")"), self._scope)
+            else:
+                value = self._scope.output_of(script)
+            self._add_value(value, quoted=quoted)
         elif text.startswith("${", start):
-            end = end_of_parameter(text, start + 1)
+            end = self._ends.of_parameter(start + 1)
             parameter = text[start + 2 : end].removesuffix("}")
             self._add_value(expand_parameter(parameter, self._scope, quoted=quoted), quoted=quoted)
         else:
@@ -391,8 +387,9 @@ def calculated(text: str, scope: Scope) -> str:
 def _replaced(value: str, rest: str, scope: Scope) -> str:
     every = rest.startswith("/")
     rest = rest[every:]
+    ends = Ends(rest)
     position = 0
     while position < len(rest) and rest[position] != "/":
-        position = end_of_unit(rest, position)
+        position = ends.of_unit(position)
     pattern, new = expand_text(rest[:position], scope), expand_text(rest[position + 1 :], scope)
     return replaced(value, pattern, new, every=every)

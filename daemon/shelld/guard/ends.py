@@ -1,0 +1,382 @@
+"""Finds where the parts of a text end: quotations, expansions, substitutions.
+
+Pure. Works on text alone and looks up no values. A parenthesis does not always end a substitution:
+it can also end a pattern of ``case``, or be text in a here-document or in a comment. So scripts in
+substitutions are followed word by word.
+
+Reference: parse.y and subst.c of bash.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import Final
+
+_NO_UNIT: Final = re.compile(r"[^()\\'\"`$<>]+")
+_NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
+_SEPARATOR: Final = re.compile(r";;&|;[;&]|[;&|]")
+_REDIRECT: Final = re.compile(r"<<<|<<-?|>>|<>|[<>]&|>\||[<>]")
+_BLANKS: Final = re.compile(r"[ \t]*")
+_QUOTE: Final = re.compile(r"['\"\\]")
+
+
+_NO_PARENTHESIS: Final = re.compile(r"""\\.|'[^']*+'|"(?:[^"\\]|\\.)*+"|[^()]""", re.S)
+
+
+def is_arithmetic(text: str) -> bool:
+    """Whether bash takes the text between ``$(`` and ``)`` as arithmetic.
+
+    The text begins with a parenthesis. It is arithmetic if its end matches this parenthesis.
+    """
+    depth = 0
+    parentheses = _NO_PARENTHESIS.sub("", text)
+    for index, parenthesis in enumerate(parentheses, 1):
+        depth += 1 if parenthesis == "(" else -1
+        if not depth:
+            return index == len(parentheses) and text.endswith(")")
+    return True
+
+
+class Ends:
+    """The ends of the parts of one text. Remembers them, so the time is linear in the text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        # The ends of substitutions, and of pairs of parentheses, by the position of "(".
+        self._substitutions: dict[int, int] = {}
+        self._pairs: dict[int, int] = {}
+        self._lines: _Lines | None = None
+
+    def of_unit(self, position: int) -> int:  # noqa: PLR0911 - a table of cases
+        """Return the end of the character, quotation or expansion that begins at `position`."""
+        text = self._text
+        character = text[position]
+        if character == "\\":
+            return min(len(text), position + 2)
+        if character in "'\"":
+            return self.of_quotes(position)
+        if character == "`":
+            return self.of_backticks(position)
+        if character in "$<>" and position + 1 < len(text):
+            following = text[position + 1]
+            if following == "(":
+                return self.of_substitution(position + 1)
+            if character == "$" and following == "{":
+                return self.of_parameter(position + 1)
+            if character == "$" and following == "'":
+                return self.of_ansi(position + 1)
+        return position + 1
+
+    def of_ansi(self, position: int) -> int:
+        return self._of_escaped(position, "'")
+
+    def of_backticks(self, position: int) -> int:
+        return self._of_escaped(position, "`")
+
+    def _of_escaped(self, position: int, last: str) -> int:
+        text = self._text
+        position += 1
+        while position < len(text) and text[position] != last:
+            position += 2 if text[position] == "\\" else 1
+        return min(len(text), position + 1)
+
+    def of_quotes(self, position: int) -> int:
+        text = self._text
+        quote = text[position]
+        if quote == "'":
+            return text.find("'", position + 1) + 1 or len(text)
+        position += 1
+        while position < len(text) and text[position] != quote:
+            position = position + 1 if text[position] in "'<>" else self.of_unit(position)
+        return min(len(text), position + 1)
+
+    def of_parameter(self, position: int) -> int:
+        """Return the position after the brace that closes the one at `position`."""
+        text = self._text
+        position += 1
+        while position < len(text) and text[position] != "}":
+            position = self.of_unit(position)
+        return min(len(text), position + 1)
+
+    def of_substitution(self, position: int) -> int:
+        """Return the position after the parenthesis that ends a substitution.
+
+        `position` is that of the parenthesis that begins it.
+        """
+        end = self._substitutions.get(position)
+        if end is None:
+            # Bash reads ``$((`` as arithmetic, even if it later turns out to be a script.
+            is_script = not self._text.startswith("((", position)
+            end = _Walk(self, self._text, position + 1).end() if is_script else None
+            end = self.of_pair(position) if end is None else end
+            self._substitutions[position] = end
+        return end
+
+    def of_pair(self, position: int) -> int:
+        """Return the end of a pair of parentheses in which nothing else has a meaning."""
+        text, pairs = self._text, self._pairs
+        if position in pairs:
+            return pairs[position]
+        opened: list[int] = []
+        at = position
+        while at < len(text):
+            character = text[at]
+            if character == "(":
+                opened.append(at)
+                at += 1
+            elif character == ")":
+                at += 1
+                pairs[opened.pop()] = at
+                if not opened:
+                    return at
+            else:
+                plain = _NO_UNIT.match(text, at)
+                at = self.of_unit(at) if plain is None else plain.end()
+        pairs.update(dict.fromkeys(opened, len(text)))
+        return len(text)
+
+    def of_word(self, position: int) -> int:
+        text = self._text
+        while position < len(text):
+            plain = _NO_METACHARACTER.match(text, position)
+            if plain is not None:
+                position = plain.end()
+            elif text[position] in " \t\n;&|()" or (
+                text[position] in "<>" and not text.startswith("(", position + 1)
+            ):
+                break
+            else:
+                position = self.of_unit(position)
+        return position
+
+    def of_heredoc(self, position: int, delimiter: str, *, strips: bool) -> int | None:
+        """Return the end of the here-document that begins at `position`, None if it has none."""
+        if self._lines is None:
+            self._lines = _Lines(self._text)
+        return self._lines.end_of(position, delimiter, strips=strips)
+
+    def coprocesses(self) -> list[tuple[int, int]]:
+        """Return where ``coproc NAME`` stands before a compound command in a script."""
+        walk = _Walk(self, self._text, 0, is_whole=True)
+        walk.end()
+        return walk.coprocesses
+
+
+class _Lines:
+    """Finds lines by their text."""
+
+    def __init__(self, text: str) -> None:
+        # The positions of each line, and of each line without its leading tabs.
+        self._whole: dict[str, list[int]] = {}
+        self._stripped: dict[str, list[int]] = {}
+        position = 0
+        for line in text.split("\n"):
+            # Bash also ends a here-document at its delimiter and the parenthesis that follows.
+            before, parenthesis, _ = line.partition(")")
+            key = before.rstrip(" \t") if parenthesis else line
+            self._whole.setdefault(key, []).append(position)
+            without = key.lstrip("\t")
+            self._stripped.setdefault(without, []).append(position + len(key) - len(without))
+            position += len(line) + 1
+
+    def end_of(self, position: int, delimiter: str, *, strips: bool) -> int | None:
+        starts = (self._stripped if strips else self._whole).get(delimiter, [])
+        index = bisect_left(starts, position)
+        return starts[index] + len(delimiter) if index < len(starts) else None
+
+
+# Reserved words before which and after which another reserved word can follow. ``-p`` and ``--``
+# are options of ``time``.
+_OPENING: Final = frozenset(
+    {
+        *("{", "}", "!", "if", "then", "elif", "else", "fi", "while", "until", "do", "done"),
+        *("time", "-p", "--"),
+    }
+)
+# Reserved words before a name.
+_NAMING: Final = frozenset({"for", "select", "function", "coproc"})
+# The beginnings of compound commands.
+_COMPOUND: Final = frozenset({"{", "if", "while", "until", "for", "select", "case", "[["})
+# What can be open in a script: a parenthesis before commands or before words, or a part of
+# ``case``.
+_COMMANDS, _WORDS, _SUBJECT, _IN, _PATTERN, _BODY = range(6)
+_CASE: Final = frozenset({_SUBJECT, _IN, _PATTERN, _BODY})
+
+
+class _Walk:
+    """Walks through a script, to the parenthesis that ends it."""
+
+    def __init__(self, ends: Ends, text: str, position: int, *, is_whole: bool = False) -> None:
+        self.coprocesses: list[tuple[int, int]] = []
+        self._ends = ends
+        self._text = text
+        self._at = position
+        # A whole script is followed to the end of the text.
+        self._is_whole = is_whole
+        self._open: list[int] = []
+        # Whether a reserved word can follow, and whether a name does.
+        self._starts = True
+        self._names = False
+        # Whether a pattern of ``case`` can begin.
+        self._is_fresh = False
+        # The beginning and the end of ``coproc NAME``.
+        self._coprocess: tuple[int, int] | None = None
+        # The delimiters of here-documents that begin at the next line, and whether these lose tabs.
+        self._heredocs: list[tuple[str, bool]] = []
+
+    def end(self) -> int | None:
+        """Return the position after the closing parenthesis, None if there is none."""
+        text = self._text
+        while self._at < len(text):
+            character = text[self._at]
+            if character in " \t":
+                self._at += 1
+            elif character == "\n":
+                self._read_line_end()
+            elif character == "#":
+                self._at = text.find("\n", self._at)
+                if self._at < 0:
+                    break
+            elif (separator := _SEPARATOR.match(text, self._at)) is not None:
+                self._at = separator.end()
+                self._read_separator(separator[0])
+            elif character == "(":
+                self._read_opening()
+            elif character == ")":
+                self._at += 1
+                if self._closes():
+                    return self._at
+            elif character in "<>" and not text.startswith("(", self._at + 1):
+                self._read_redirect()
+            else:
+                self._read_word()
+        return None
+
+    @property
+    def _top(self) -> int:
+        return self._open[-1] if self._open else _COMMANDS
+
+    def _begin(self) -> None:
+        self._starts = self._top != _WORDS
+        self._names = False
+        self._coprocess = None
+
+    def _read_line_end(self) -> None:
+        self._begin()
+        self._at += 1
+        for delimiter, strips in self._heredocs:
+            end = self._ends.of_heredoc(self._at, delimiter, strips=strips)
+            # Without an end, this is no here-document, but a shift in an arithmetic expression.
+            self._at = self._at if end is None else end
+        self._heredocs.clear()
+
+    def _read_separator(self, separator: str) -> None:
+        self._begin()
+        if self._top in (_SUBJECT, _IN):
+            # This was no ``case``.
+            self._open.pop()
+        elif self._top == _BODY and len(separator) > 1:
+            self._open[-1] = _PATTERN
+            self._is_fresh = True
+
+    def _read_opening(self) -> None:
+        text, start = self._text, self._at
+        self._at += 1
+        if self._top == _PATTERN and self._is_fresh:
+            self._is_fresh = False
+            return
+        if self._top in (_SUBJECT, _IN):
+            self._open.pop()
+        if self._coprocess is not None:
+            self.coprocesses.append(self._coprocess)
+        is_command = self._starts and self._top != _PATTERN
+        self._begin()
+        if is_command and text.startswith("((", start):
+            end = self._ends.of_pair(start + 1)
+            if text.startswith(")", end):
+                self._at = end + 1
+                return
+        self._open.append(_WORDS if self._top in (_PATTERN, _WORDS) else _COMMANDS)
+
+    def _closes(self) -> bool:
+        """Read a closing parenthesis. Return whether it ends the script."""
+        if self._top == _PATTERN:
+            self._open[-1] = _BODY
+            self._begin()
+            return False
+        while self._top in _CASE:
+            # This was no ``case``, or the script is invalid.
+            self._open.pop()
+        if not self._open:
+            self._begin()
+            return not self._is_whole
+        closed = self._open.pop()
+        self._begin()
+        self._starts = closed == _COMMANDS
+        return False
+
+    def _read_redirect(self) -> None:
+        match = _REDIRECT.match(self._text, self._at)
+        operator = match[0] if match else ""
+        start = self._at = _end_of(_BLANKS, self._text, self._at + len(operator))
+        self._at = self._ends.of_word(start)
+        self._starts = False
+        if operator in ("<<", "<<-") and start < self._at:
+            delimiter = _QUOTE.sub("", self._text[start : self._at])
+            self._heredocs.append((delimiter, operator == "<<-"))
+
+    def _read_word(self) -> None:
+        start = self._at
+        self._at = max(self._ends.of_word(start), start + 1)
+        word = self._text[start : self._at]
+        if self._text.startswith("(", self._at) and word != "!" and word[-1] in "?*+@!=":
+            # An array, or a pattern such as ``@(a|b)``.
+            self._open.append(_WORDS)
+            self._at += 1
+            self._starts = False
+        elif self._top in (_SUBJECT, _IN, _PATTERN):
+            self._read_word_of_case(word)
+        elif self._starts:
+            self._read_first_word(word, start)
+
+    def _read_word_of_case(self, word: str) -> None:
+        if self._top == _SUBJECT:
+            self._open[-1] = _IN
+        elif self._top == _IN:
+            if word == "in":
+                self._open[-1] = _PATTERN
+                self._is_fresh = True
+            else:
+                # This was no ``case``.
+                self._open.pop()
+        elif self._is_fresh:
+            self._is_fresh = False
+            if word == "esac":
+                self._open.pop()
+                self._starts = True
+
+    def _read_first_word(self, word: str, start: int) -> None:
+        if self._coprocess is not None and word in _COMPOUND:
+            self.coprocesses.append(self._coprocess)
+            self._coprocess = None
+        elif self._names:
+            # This is the name, but ``coproc`` has none before a compound command.
+            self._names = False
+            if self._coprocess is not None:
+                self._coprocess = (self._coprocess[0], self._at)
+            return
+        self._names = word in _NAMING
+        self._coprocess = (start, self._at) if word == "coproc" else None
+        if word == "case":
+            self._open.append(_SUBJECT)
+            self._starts = False
+        elif word == "esac" and self._top == _BODY:
+            self._open.pop()
+        else:
+            self._starts = word in _OPENING or word in _NAMING
+
+
+def _end_of(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return position if match is None else match.end()
