@@ -1033,6 +1033,51 @@ x=$((rm -rf /))
 echo $(( 1 << 2 )) rm -rf /
 """,
     ),
+    "coprocesses": (
+        r"""
+coproc ( rm -rf / )
+coproc X (␤rm -rf /␤)
+coproc { rm -rf /; }
+coproc X { x=/; rm -rf $x; }
+coproc { x=/␤rm -rf "$x"␤}
+coproc { cd /; rm -rf *; }
+coproc { for i in /; do rm -rf $i; done; }
+coproc { { rm -rf /; } & }
+coproc { ( x=/; rm -rf $x ); }
+coproc { coproc { x=/; rm -rf $x; }; }
+coproc { x=/; coproc { rm -rf $x; }; }
+coproc for i in /; do rm -rf $i; done
+coproc X case a in a) x=/; rm -rf $x;; esac
+coproc if x=/; then rm -rf $x; fi
+coproc while read x; do rm -rf $x; done <<< /
+coproc [[ -n $(rm -rf /) ]]
+true && coproc { x=/; rm -rf $x; } 2> f
+if coproc { x=/; rm -rf $x; }; then :; fi
+x=$(coproc { cd /; rm -rf *; })
+f() { coproc { x=$1; rm -rf $x; }; }; f /
+bash -c 'coproc { x=/; rm -rf $x; }'
+cat <<E; coproc { x=/; rm -rf $x; }␤coproc { x=; }␤E
+coproc { f() { f | f & }; f; }
+""",
+        r"""
+coproc { x=/; ls $x; }
+coproc { x=/; }; rm -rf $x
+cd /tmp; coproc { cd /; ls; }; rm -rf *
+coproc X { cd /tmp/x; rm -rf *; }
+coproc ( rm -rf build )
+coproc { echo rm -rf /; }
+coproc { read line; rm -rf build/a; } 2> /dev/null
+coproc for i in a b; do rm -rf $i; done
+echo coproc { rm -rf /
+echo coproc "{ x=/; rm -rf $x; }"
+echo 'coproc { x=/; rm -rf $x; }'
+cat <<'E'␤coproc { x=/; rm -rf $x; }␤E
+git commit -m 'coproc { rm -rf /; }'
+: # coproc { x=/; rm -rf $x; }
+coproc cat; echo ${#COPROC[@]}
+coproc tee log
+""",
+    ),
     "what does not run": (
         r"""
 if ! false; then rm -rf /; fi

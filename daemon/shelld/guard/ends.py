@@ -157,7 +157,10 @@ class Ends:
         return self._lines.end_of(position, delimiter, strips=strips)
 
     def coprocesses(self) -> list[tuple[int, int]]:
-        """Return where ``coproc NAME`` stands before a compound command in a script."""
+        """Return where ``coproc NAME`` stands before a compound command.
+
+        Does not look into substitutions.
+        """
         walk = _Walk(self, self._text, 0, is_whole=True)
         walk.end()
         return walk.coprocesses

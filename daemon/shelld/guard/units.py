@@ -1,4 +1,4 @@
-"""Expands braces and joins continued lines.
+"""Expands braces, joins continued lines, and rewrites coprocesses.
 
 Pure. Works on text alone and looks up no values.
 """
@@ -158,3 +158,18 @@ def joined_lines(text: str) -> str:
 
 
 _CONTINUED: Final = re.compile(r"\\.|['\"#]", re.S)
+
+
+def without_coprocesses(text: str) -> str:
+    """Return a script with a pipeline in place of each coprocess that is a compound command.
+
+    The parser does not know ``coproc { ...; }``. The members of a pipeline are subshells, too.
+    """
+    if "coproc" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    for start, end in Ends(text).coprocesses():
+        parts += (text[position:start], ": |")
+        position = end
+    return "".join([*parts, text[position:]])

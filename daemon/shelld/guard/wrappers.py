@@ -69,9 +69,6 @@ class _Unwrapping:
         if self._first is not None:
             argv = [self._first, *self._rest]
             return self._found([], " ".join(argv)) if "joins" in marks else self._found(argv)
-        if self._program == "coproc" and "{" in self._rest:
-            # ``coproc NAME {``: skip the name.
-            self._rest = self._rest[self._rest.index("{") + 1 :]
         if not self._rest:
             return None
         if "joins" in marks:
