@@ -983,7 +983,7 @@ echo $(echo case a in a); rm -rf /
 echo $(x=(case a in a); rm -rf /)
 echo $(((1 << 2)); cat <<E␤:)␤E␤rm -rf /)
 bash -c 'x=$(case a in a) rm -rf / ;; esac)'
-f() { local d=$(case a in a) echo /;; esac); rm -rf "$d"; }; f
+f() { local d=$(case $1 in x) echo /;; *) echo /tmp;; esac); rm -rf "$d"; }; f x
 """,
         r"""
 echo "$(case x in a) echo 1;; esac)"; ls
@@ -1031,6 +1031,38 @@ echo $((cd /tmp; rm -rf x) )
 echo $(( $(echo 3) + 1 )) rm -rf /
 x=$((rm -rf /))
 echo $(( 1 << 2 )) rm -rf /
+""",
+    ),
+    "items of case": (
+        r"""
+case x in x) d=/;; *) d=/tmp;; esac; rm -rf $d
+case ab in b) d=/tmp;; a*) d=/;; *) d=/tmp;; esac; rm -rf $d
+case a in [b-c]) d=/tmp;; [a-c]) d=/;; *) d=/tmp;; esac; rm -rf $d
+case "a b" in 'a '?) d=/;; *) d=/tmp;; esac; rm -rf $d
+case a in "*") d=/tmp;; a|b) d=/;; esac; rm -rf $d
+case $HOME in ~) d=/;; *) d=/tmp;; esac; rm -rf $d
+case $x in x) d=/;; esac; rm -rf $d
+case $(cat f) in x) d=/;; esac; rm -rf $d
+case a in [[:alpha:]]) d=/;; esac; rm -rf $d
+case a in @(a|b)) d=/;; esac; rm -rf $d
+case a in a) d=/;& b) :;; esac; rm -rf $d
+case a in b) rm -rf /;; esac
+case a in a) :;; b) cd /; rm -rf *;; esac
+case $(rm -rf /) in a) ;; esac
+case a in $(rm -rf /)) ;; esac
+case $(cat f) in a) ;; $(rm -rf /)) ;; esac
+case a in a) ;; $(rm -rf /)) ;; esac
+case $x in a) ;; esac; > /dev/sda
+rm -rf $(case x in x) echo /;; *) echo /tmp;; esac)
+""",
+        r"""
+case y in x) d=/;; *) d=/tmp;; esac; rm -rf $d
+case a in b|c) d=/;; *) d=/tmp;; esac; rm -rf $d
+case a in a) d=x;; *) d=/; esac; rm -rf $d
+case a in a) cd /tmp;; *) cd /;; esac; rm -rf *
+case ab in a?) d=x;; a*) d=/;; esac; rm -rf $d
+rm -rf "$(case x in y) echo /;; *) echo build;; esac)"
+case $1 in start) ls;; stop) rm -rf build;; *) echo rm -rf /;; esac
 """,
     ),
     "coprocesses": (

@@ -15,9 +15,10 @@ from shelld.guard import parse
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
 from shelld.guard.markers import UNKNOWN
+from shelld.guard.patterns import matches_whole
 from shelld.guard.programs import Programs
 from shelld.guard.units import ExpansionError
-from shelld.guard.words import calculated, expand_word
+from shelld.guard.words import calculated, expand_text, expand_word
 
 Node = Any
 
@@ -189,17 +190,49 @@ class Compounds(Programs):
         return output
 
     def _case(self, node: Node, stdin: str) -> str:
+        """Follow every item. If one surely runs, the others change nothing in this shell."""
+        subject, *items = node.named_children
+        items = [each for each in items if each.type == "case_item"]
+        chosen = self._chosen(subject, items)
         output = ""
-        for item in node.named_children:
-            if item.type == "case_item":
-                past_pattern = False
-                for child in item.children:
-                    if past_pattern and child.is_named:
-                        output += self._run(child, stdin)
-                    past_pattern = past_pattern or child.type == ")"
-            else:
-                self.substitutions(item, stdin)
-        return output
+        for item in items:
+            if chosen is None:
+                output += self._item(item, stdin)
+            elif item not in chosen:
+                self.copy()._item(item, stdin)
+        return output + "".join([self._item(item, stdin) for item in chosen or ()])
+
+    def _item(self, item: Node, stdin: str) -> str:
+        patterns, body = _parts(item)
+        for pattern in patterns:
+            self.substitutions(pattern, stdin)
+        return self._run_all(body, stdin)
+
+    def _chosen(self, subject: Node, items: Sequence[Node]) -> list[Node] | None:
+        """Return the item of ``case`` that runs, [] if none does. None: it is not known."""
+        before, self.has_unset = self.has_unset, False
+        try:
+            value = expand_text(parse.text_of(subject), self)
+            is_known = not self.has_unset
+        except ExpansionError:
+            return None
+        finally:
+            self.has_unset = before
+        if not is_known or any(each.children[-1].type in (";&", ";;&") for each in items):
+            return None
+        for item in items:
+            results = [self._matches(value, each) for each in _parts(item)[0]]
+            if True in results:
+                return [item]
+            if None in results:
+                return None
+        return []
+
+    def _matches(self, value: str, pattern: Node) -> bool | None:
+        try:
+            return matches_whole(value, expand_text(parse.text_of(pattern), self))
+        except ExpansionError:
+            return None
 
     def _function(self, node: Node, _stdin: str, more: Sequence[Node] = ()) -> str:
         """Define a function. `more` are redirections that the parser puts outside of `node`."""
@@ -221,3 +254,10 @@ class Compounds(Programs):
         except ExpansionError:
             return ""
         return self._written(target, self._run(function.body, stdin))
+
+
+def _parts(item: Node) -> tuple[list[Node], list[Node]]:
+    """Return the patterns and the statements of an item of ``case``."""
+    end = next((index for index, each in enumerate(item.children) if each.type == ")"), 0)
+    patterns, body = item.children[:end], item.children[end:]
+    return [each for each in patterns if each.is_named], [each for each in body if each.is_named]

@@ -46,6 +46,21 @@ def _regex(pattern: str) -> str:
     return result
 
 
+def matches_whole(value: str, pattern: str) -> bool | None:
+    """Return whether a pattern matches a value, None if unknown."""
+    if UNKNOWN in value + pattern or _UNSUPPORTED.search(pattern) or len(value) > MAX_MATCHED:
+        return None
+    if not _ACTIVE.search(pattern) or pattern == ANY:
+        return pattern in (ANY, value)
+    matcher = linear_regex(f"(?s:{_regex(pattern)})")
+    return None if matcher is None else matcher.fullmatch(value) is not None
+
+
+# Quoted globs, extended globs, and classes such as ``[[:alpha:]]``.
+_UNSUPPORTED: Final = re.compile(rf"[*?\[]|[{ANY}{ONE}+@!]\(|{SET}[^]]*:")
+_ACTIVE: Final = re.compile(f"[{ANY}{ONE}{SET}]")
+
+
 def trimmed(value: str, pattern: str, *, at_start: bool, greedy: bool) -> str:
     """Return the result of ``${name#pattern}`` and the like for a value."""
     matcher = linear_regex(f"(?s:{_regex(pattern)})")
