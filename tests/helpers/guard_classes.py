@@ -1065,6 +1065,19 @@ rm -rf "$(case x in y) echo /;; *) echo build;; esac)"
 case $1 in start) ls;; stop) rm -rf build;; *) echo rm -rf /;; esac
 """,
     ),
+    "redirections after unset variables": (
+        r"""
+ls $x; > /dev/sda
+ls $x; { ls; } > /dev/sda
+for i in $x; do > /dev/sda; done
+case $x in a) ;; esac; > /dev/sda
+""",
+        r"""
+ls $x; > /dev/null
+ls > $x/dev/sda
+{ ls; } > $x/dev/sda
+""",
+    ),
     "coprocesses": (
         r"""
 coproc ( rm -rf / )

@@ -228,6 +228,7 @@ class Evaluation(Compounds):
         bodies = [each for each in node.named_children if each not in redirects]
         if [each.type for each in bodies] == ["function_definition"]:
             return self._function(bodies[0], stdin, redirects)
+        self.has_unset = False
         try:
             given, target = self._redirect(redirects, stdin)
         except ExpansionError:
