@@ -1078,6 +1078,27 @@ ls > $x/dev/sda
 { ls; } > $x/dev/sda
 """,
     ),
+    "input redirections in substitutions": (
+        r"""
+echo $(<f; rm -rf /)
+echo $(< f␤rm -rf /)
+echo "$(<f || rm -rf /)"
+echo `<f rm -rf /`
+echo $(< f > /dev/sda)
+echo $(<<E␤E␤rm -rf /)
+echo $(<<<a rm -rf /)
+echo $(< $(rm -rf /))
+echo / > f; rm -rf $(< f)
+echo / > f; rm -rf $( <f )
+rm -rf $(<f; echo /)
+""",
+        r"""
+echo $(< f)
+rm -rf "$(< "rm -rf /")"
+x=$(␤  < 'f; rm -rf /' ␤); ls $x
+x=$(<f); rm -rf build
+""",
+    ),
     "coprocesses": (
         r"""
 coproc ( rm -rf / )

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from shelld.guard import parse
 from shelld.guard.budget import Blocked, Budget
+from shelld.guard.ends import Ends
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.rules import RULES, normalized
 from shelld.guard.units import ExpansionError
@@ -55,6 +56,8 @@ _SPECIAL: Final = {
     "MACHTYPE": UNKNOWN,
     "HOSTTYPE": UNKNOWN,
 }
+
+_FILE: Final = re.compile(r"\s*<(?![<&>(])[ \t]*(?=\S)")
 
 # Names that bash itself sets. Their values are unknown here, but `nounset` never stops at them.
 _SET_BY_BASH: Final = re.compile(
@@ -170,9 +173,9 @@ class Names(abc.ABC):
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
 
     def output_of(self, script: str) -> str:
-        if script.strip().startswith("<"):
+        if (word := _FILE.match(script)) and not script[Ends(script).of_word(word.end()) :].strip():
             # $(< file)
-            target = expand_text(script.strip()[1:].strip(), self)
+            target = expand_text(script[word.end() :].strip(), self)
             return self.files.get(normalized(target, self.cwd), UNKNOWN).rstrip("\n")
         return plain(self.copy().run_script(script, "")).rstrip("\n")
 
