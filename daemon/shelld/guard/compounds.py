@@ -190,17 +190,23 @@ class Compounds(Programs):
         return output
 
     def _case(self, node: Node, stdin: str) -> str:
-        """Follow every item. If one surely runs, the others change nothing in this shell."""
-        subject, *items = node.named_children
-        items = [each for each in items if each.type == "case_item"]
-        chosen = self._chosen(subject, items)
-        output = ""
+        """Follow every item. What an item sets that surely runs is not changed by the others."""
+        items = [each for each in node.named_children if each.type == "case_item"]
+        subjects = [each for each in node.named_children if each.type != "case_item"]
+        chosen = self._chosen(subjects, items)
+        output, own, own_cwd = "", "", None
+        own_variables: dict[str, str] = {}
         for item in items:
-            if chosen is None:
+            if item != chosen:
                 output += self._item(item, stdin)
-            elif item not in chosen:
-                self.copy()._item(item, stdin)
-        return output + "".join([self._item(item, stdin) for item in chosen or ()])
+                continue
+            variables, cwd = dict(self.variables), self.cwd
+            own = self._item(item, stdin)
+            own_variables = dict(self.variables.items() - variables.items())
+            own_cwd = self.cwd if self.cwd != cwd else None
+        self.variables.update(own_variables)
+        self.cwd = own_cwd or self.cwd
+        return output if chosen is None else own
 
     def _item(self, item: Node, stdin: str) -> str:
         patterns, body = _parts(item)
@@ -208,25 +214,26 @@ class Compounds(Programs):
             self.substitutions(pattern, stdin)
         return self._run_all(body, stdin)
 
-    def _chosen(self, subject: Node, items: Sequence[Node]) -> list[Node] | None:
-        """Return the item of ``case`` that runs, [] if none does. None: it is not known."""
+    def _chosen(self, subjects: Sequence[Node], items: Sequence[Node]) -> Node | None:
+        """Return the item of ``case`` that surely runs, None if none does."""
         before, self.has_unset = self.has_unset, False
         try:
-            value = expand_text(parse.text_of(subject), self)
+            value = "".join([expand_text(parse.text_of(each), self) for each in subjects[:1]])
             is_known = not self.has_unset
         except ExpansionError:
             return None
         finally:
             self.has_unset = before
-        if not is_known or any(each.children[-1].type in (";&", ";;&") for each in items):
+        ends = {child.type for each in items for child in each.children[-1:]}
+        if not is_known or ends & {";&", ";;&"}:
             return None
         for item in items:
             results = [self._matches(value, each) for each in _parts(item)[0]]
             if True in results:
-                return [item]
+                return item
             if None in results:
-                return None
-        return []
+                break
+        return None
 
     def _matches(self, value: str, pattern: Node) -> bool | None:
         try:

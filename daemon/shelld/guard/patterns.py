@@ -47,7 +47,12 @@ def _regex(pattern: str) -> str:
 
 
 def matches_whole(value: str, pattern: str) -> bool | None:
-    """Return whether a pattern matches a value, None if unknown."""
+    """Return whether a pattern matches a value, None if unknown or if letter case decides."""
+    result = _matches_whole(value, pattern)
+    return result if _matches_whole(value.lower(), pattern.lower()) is result else None
+
+
+def _matches_whole(value: str, pattern: str) -> bool | None:
     if UNKNOWN in value + pattern or _UNSUPPORTED.search(pattern) or len(value) > MAX_MATCHED:
         return None
     if not _ACTIVE.search(pattern) or pattern == ANY:
