@@ -1042,6 +1042,10 @@ case "a b" in 'a '?) d=/;; *) d=/tmp;; esac; rm -rf $d
 case a in "*") d=/tmp;; a|b) d=/;; esac; rm -rf $d
 case $HOME in ~) d=/;; *) d=/tmp;; esac; rm -rf $d
 case $x in x) d=/;; esac; rm -rf $d
+while a; do case $s in a) s=b;; b) d=/;; esac; done; rm -rf $d
+s=a; while a; do case $s in a) s=b;; b) d=/;; esac; done; rm -rf $d
+shopt -s nocasematch; case A in a) d=/;; esac; rm -rf $d
+case A in a) cd /;; esac; rm -rf *
 case $(cat f) in x) d=/;; esac; rm -rf $d
 case a in [[:alpha:]]) d=/;; esac; rm -rf $d
 case a in @(a|b)) d=/;; esac; rm -rf $d
@@ -1058,6 +1062,8 @@ rm -rf $(case x in x) echo /;; *) echo /tmp;; esac)
         r"""
 case y in x) d=/;; *) d=/tmp;; esac; rm -rf $d
 case a in b|c) d=/;; *) d=/tmp;; esac; rm -rf $d
+case a in a) rm -rf *;; b) cd /;; esac
+case a in b) ls;; a) ls;; esac; rm -rf build
 case a in a) d=x;; *) d=/; esac; rm -rf $d
 case a in a) cd /tmp;; *) cd /;; esac; rm -rf *
 case ab in a?) d=x;; a*) d=/;; esac; rm -rf $d
@@ -1097,6 +1103,33 @@ echo $(< f)
 rm -rf "$(< "rm -rf /")"
 x=$(␤  < 'f; rm -rf /' ␤); ls $x
 x=$(<f); rm -rf build
+""",
+    ),
+    "variables of shells, and hash": (
+        r"""
+PS4='$(rm -rf /)'; set -x; :
+set -x; PS4='`rm -rf /` '; :
+export PS4='+ $(rm -rf /)'; bash -xc :
+PS4='$(rm -rf /)' bash -x f
+PROMPT_COMMAND='rm -rf /' bash -i
+env PROMPT_COMMAND='rm -rf /' bash --norc -i
+PS1='$(rm -rf /)' bash -i
+ENV='$(rm -rf /)' sh -i
+hash -p /bin/rm x; x -rf /
+hash -p /bin/rm -- x y; "y" -rf /
+hash -p/sbin/mkfs.ext4 x; x /dev/sda1
+hash -p /bin/bash x; x -c 'rm -rf /'
+hash -p /bin/ls rm; hash -r; rm -rf /
+""",
+        r"""
+PS4='+ $(date) '; set -x; ls
+PS4='+ rm -rf / '; set -x; ls
+PROMPT_COMMAND='rm -rf /' bash -c ls
+PROMPT_COMMAND='history -a' bash -i
+PS1='rm -rf / $ ' bash -i
+ENV='$(rm -rf /)' sh -c ls
+hash -p /bin/rm x; x -rf build
+hash -r; hash rm
 """,
     ),
     "coprocesses": (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.markers import UNKNOWN
-from shelld.guard.options import all_options
+from shelld.guard.options import all_options, leading_options
 from shelld.guard.rules import normalized
 
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ def _alias(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
         name, equals, value = each.partition("=")
         if equals:
             shell.aliases[name] = value
+    return ""
+
+
+def _hash(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
+    options, names = leading_options(arguments, "p")
+    for path in [value for name, value in options if name == "p" and value]:
+        shell.hashed.update(dict.fromkeys(names, path))
     return ""
 
 
@@ -196,6 +203,7 @@ BUILTINS: Final[dict[str, Handler]] = {
     ".": _source,
     "trap": _trap,
     "alias": _alias,
+    "hash": _hash,
     "set": _set,
     "shift": _shift,
     "read": _read,

@@ -89,6 +89,8 @@ class Names(abc.ABC):
         # run in parallel.
         self.calls: dict[str, list[tuple[str, bool]]] = {}
         self.aliases: dict[str, str] = {}
+        # The programs that ``hash -p`` sets, by name.
+        self.hashed: dict[str, str] = {}
         # Contents of files that the command itself has written, by path.
         self.files: dict[str, str] = {}
         self.positional: list[str] = []
@@ -116,6 +118,7 @@ class Names(abc.ABC):
         other.references = dict(self.references)
         other.functions = dict(self.functions)
         other.aliases = dict(self.aliases)
+        other.hashed = dict(self.hashed)
         # All shells of the same command share `files` and `calls`.
         other.files = self.files if budget is None else {}
         other.calls = self.calls if budget is None else dict(self.calls)
@@ -171,6 +174,14 @@ class Names(abc.ABC):
         name = self._meant_by(name)
         self.arrays.pop(name, None)
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
+        if name == "PS4":
+            # Bash expands it before each command that it traces.
+            self.prompt(value)
+
+    def prompt(self, value: str) -> None:
+        """Follow the substitutions in a prompt."""
+        with suppress(ExpansionError):
+            expand_text(value, self.copy())
 
     def output_of(self, script: str) -> str:
         if (word := _FILE.match(script)) and not script[Ends(script).of_word(word.end()) :].strip():

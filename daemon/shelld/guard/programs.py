@@ -38,6 +38,8 @@ _SEARCHING: Final = 20
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
 # Programs that give a file the content of another file.
 _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
+# What a shell expands when it traces commands, and what an interactive one expands.
+_PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
 # How many nested calls of a recursive function to follow.
 _MAX_RECURSION: Final = 2
 
@@ -77,6 +79,9 @@ class Programs(Shell):
         builtin = BUILTINS.get(program)
         if builtin is not None:
             return str(builtin(self, argv[1:], stdin))
+        if argv[0] in self.hashed:
+            # Bash may have forgotten this meanwhile, so the name may also stand for itself.
+            self.copy()._start(self.hashed[argv[0]].rpartition("/")[2], argv, stdin)
         if has_glob(argv[0]):
             return self._one_of(argv, stdin)
         return self._start(program, argv, stdin)
@@ -225,7 +230,7 @@ class Programs(Shell):
             return UNKNOWN if options.tells else ""
         rest = options.rest
         child = self.copy()
-        child.functions, child.aliases, child.arrays = {}, {}, {}
+        child.functions, child.aliases, child.arrays, child.hashed = {}, {}, {}, {}
         child.nounset = options.nounset
         child.variables = {
             name: value for name, value in self.variables.items() if name in self.exported
@@ -233,6 +238,10 @@ class Programs(Shell):
         if (before := child.variables.get("BASH_ENV")) is not None:
             # Bash runs this file first.
             child.copy().run_text(self.files.get(normalized(before, self.cwd), ""), "")
+        for name in _PROMPTS if options.is_interactive else _PROMPTS[:1]:
+            child.prompt(child.variables.get(name, ""))
+        if options.is_interactive:
+            child.copy().run_text(child.variables.get("PROMPT_COMMAND", ""), "")
         if options.has_command:
             if not rest:
                 return ""
@@ -278,6 +287,7 @@ class _ShellOptions:
     def __init__(self, arguments: Sequence[str]) -> None:
         self.rest = list(arguments)
         self.has_command = self.reads_stdin = self.nounset = False
+        self.is_interactive = False
         # `is_idle`: the shell runs nothing. `tells`: it only prints its version or its help.
         self.is_idle = self.tells = False
         while self.rest and self.rest[0][:1] in "-+" and len(self.rest[0]) > 1:
@@ -302,6 +312,7 @@ class _ShellOptions:
     def _read_letters(self, option: str) -> None:
         if option[0] == "-":
             self.is_idle = "n" in option
+            self.is_interactive = self.is_interactive or "i" in option
             self.has_command = self.has_command or "c" in option
             self.reads_stdin = self.reads_stdin or "s" in option
         named = self.rest[:1] if option[-1] in "oO" else []
