@@ -66,6 +66,23 @@ def test_large_value_hides_nothing_after_it(large: str) -> None:
     assert judge(f"{large}; rm -rf /$x".replace("; ;", ";"), HERE).verdict != "block"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "echo $(rm -rf /){}",
+            "echo {}$(rm -rf /)",
+            "x={}`rm -rf /`",
+            "cat <<E\n{}\n$(rm -rf /)\nE",
+        ),
+        *("for i in {}$(rm -rf /); do :; done", "case {}$(rm -rf /) in a) ;; esac"),
+    ],
+)
+def test_long_word_hides_no_danger(command: str) -> None:
+    assert judge(command.format("a" * 65_000), HERE).verdict == "block"
+    assert judge(command.format("a" * 65_000).replace("rm", "ls"), HERE).verdict != "block"
+
+
 @settings(max_examples=400)
 @given(st.data())
 def test_arbitrary_text_never_makes_guard_fail(data: st.DataObject) -> None:

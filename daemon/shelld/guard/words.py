@@ -28,8 +28,9 @@ from shelld.guard.units import (
     expand_braces,
 )
 
-# Characters. A longer word with special characters expands to `UNKNOWN`.
-MAX_WORD: Final = 32 * 1024
+# Characters. A longer word with special characters expands to `UNKNOWN`. No script that is followed
+# in whole has a longer word, so the substitutions in its words are followed, too.
+MAX_WORD: Final = 64 * 1024
 # Characters of all values in a word together. Values beyond this limit become `UNKNOWN`.
 MAX_EXPANDED: Final = 256 * 1024
 # Characters. Values up to this length count towards no limit.
