@@ -69,13 +69,9 @@ def test_large_value_hides_nothing_after_it(large: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *(
-            "echo $(rm -rf /){}",
-            "echo {}$(rm -rf /)",
-            "x={}`rm -rf /`",
-            "cat <<E\n{}\n$(rm -rf /)\nE",
-        ),
-        *("for i in {}$(rm -rf /); do :; done", "case {}$(rm -rf /) in a) ;; esac"),
+        *("echo $(rm -rf /){}", "echo {}$(rm -rf /)", "x={}`rm -rf /`"),
+        *("cat <<E\n{}\n$(rm -rf /)\nE", "for i in {}$(rm -rf /); do :; done"),
+        "case {}$(rm -rf /) in a) ;; esac",
     ],
 )
 def test_long_word_hides_no_danger(command: str) -> None:

@@ -1015,6 +1015,9 @@ echo $(( rm -rf /␤)␤)
 $((echo rm -rf /)|cat)
 rm -rf $((echo /) )
 x='rm -rf /'; echo $(($x)|(cat))
+: $((1<<n))␤echo $((rm -rf /) )
+: $((1 <<␤n))␤echo $((rm -rf /) )␤n
+((␤1 <<n))␤echo $((rm -rf /) )␤n
 cat <<E␤$((rm -rf /) )␤E
 echo ${x:-$((rm -rf /) )}
 [[ -n $((rm -rf /); (true)) ]]
@@ -1029,6 +1032,7 @@ x=$((echo a); (echo b))
 echo $((echo rm -rf /) )
 echo $((cd /tmp; rm -rf x) )
 echo $(( $(echo 3) + 1 )) rm -rf /
+: $((1<<n)); cat <<n␤$((a) )␤rm -rf /␤n
 x=$((rm -rf /))
 echo $(( 1 << 2 )) rm -rf /
 """,

@@ -34,7 +34,16 @@ def without_heredocs(text: str) -> str:
     """Return a script without its here-documents, in linear time."""
     parts: list[str] = []
     position = 0
+    is_arithmetic = False
     while (start := _HEREDOC.search(text, position)) is not None:
+        opening = text.rfind("((", position, start.start())
+        closing = text.rfind("))", position, start.start())
+        is_arithmetic = opening > closing or (is_arithmetic and closing < 0)
+        if is_arithmetic:
+            # A shift, as in ``$((1 << n))``.
+            parts.append(text[position : start.end()])
+            position = start.end()
+            continue
         line_end = text.find("\n", start.end())
         if line_end < 0:
             break
