@@ -83,7 +83,7 @@ class ReadScreenResult(Result):
         Meta(description="The rows that changed after `since`; all rows without it."),
     ]
     is_running: IsRunning
-    is_stopped: IsStopped
     exit_code: ExitCode
     signal: EndSignal
     prompt: PromptNow
+    is_stopped: IsStopped = False

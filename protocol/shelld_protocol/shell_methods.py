@@ -269,8 +269,8 @@ class BashOutputResult(Result):
     stderr_range: OutputRange
     dropped_bytes: Annotated[int, Meta(description="Sum of `dropped` of both ranges.")]
     more: Annotated[bool, Meta(description="Whether max_bytes left output unread.")]
-    is_stopped: IsStopped
     prompt: PromptNow
+    is_stopped: IsStopped = False
     reason: Reason = None
     filter_engine: Annotated[
         FilterEngine | None, Meta(description="The engine that matched the filter.")
@@ -345,8 +345,8 @@ class ShellInfo(Result):
     duration_ms: DurationMs
     unread_bytes: Annotated[int, Meta(description="Unread bytes of both streams.")]
     leftover: Leftover
-    is_stopped: IsStopped
     prompt: PromptNow
+    is_stopped: IsStopped = False
     reason: Reason = None
 
 

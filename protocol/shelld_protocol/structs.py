@@ -119,7 +119,7 @@ IsStopped: TypeAlias = Annotated[
     bool,
     Meta(
         description="Whether a signal, such as SIGSTOP, has stopped its bash or the program in the "
-        "foreground of its terminal. It goes on after SIGCONT."
+        "foreground of its terminal. It goes on after SIGCONT. Left out if false."
     ),
 ]
 Leftover: TypeAlias = Annotated[

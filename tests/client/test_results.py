@@ -67,6 +67,7 @@ def test_unknown_values_in_lists_are_kept() -> None:
     info = {name: RESULT[name] for name in ("bash_id", "command", "exitCode", "signal", "status")}
     info |= {"session": None, "isRunning": False, "pid": 1, "cwd": "/", "startedAt": "now"}
     info |= {"durationMs": 1, "unreadBytes": 0, "leftover": [], "description": None}
+    info["prompt"] = None
     shells = msgspec.json.encode({"shells": [info, {**info, "reason": "idle"}]})
     first, second = decode_result(ListShellsResult, shells).shells
     assert isinstance(second, ShellInfo)

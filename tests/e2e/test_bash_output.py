@@ -59,6 +59,7 @@ def test_result_has_every_member(daemon: RawDaemon) -> None:
         "stderrRange": {"start": 0, "end": 5, "dropped": 0},
         "droppedBytes": 0,
         "more": False,
+        "prompt": None,
     }
 
 
@@ -370,7 +371,7 @@ def test_list_shells_is_in_start_order_by_session(new_daemon: RawDaemon) -> None
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["startedAt"])
     assert set(first) == {
         *("bash_id", "command", "description", "session", "status", "isRunning", "exitCode"),
-        *("signal", "pid", "cwd", "startedAt", "durationMs", "unreadBytes", "leftover"),
+        *("signal", "pid", "cwd", "startedAt", "durationMs", "unreadBytes", "leftover", "prompt"),
     }
     assert (first["description"], first["exitCode"], first["unreadBytes"]) == ("first", 2, 0)
     only_b = new_daemon.call("list_shells", {"session": "b"})["shells"]

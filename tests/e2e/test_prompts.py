@@ -150,11 +150,11 @@ def test_stopped_command_is_reported(daemon: RawDaemon, params: Json) -> None:
     read = {"bash_id": bash_id}
 
     def is_stopped() -> bool:
-        stopped: bool = daemon.call("bash_output", read)["isStopped"]
+        stopped: bool = daemon.call("bash_output", read).get("isStopped", False)
         return stopped
 
     wait_for(is_stopped, "the stop")
-    assert listed(daemon)[bash_id]["isStopped"]
+    assert listed(daemon)[bash_id].get("isStopped")
     assert daemon.call("bash_output", read)["prompt"] is None
     daemon.call("kill_shell", {"shell_id": bash_id})
     assert not is_stopped()
@@ -168,4 +168,4 @@ def test_stopped_foreground_of_a_terminal_is_reported(daemon: RawDaemon) -> None
         " os.kill(0, signal.SIGSTOP) if pid == 0 else signal.pause()'"
     )
     bash_id = daemon.background(command, tty=True)
-    wait_for(lambda: bool(listed(daemon)[bash_id]["isStopped"]), "the stop")
+    wait_for(lambda: bool(listed(daemon)[bash_id].get("isStopped")), "the stop")
