@@ -55,6 +55,40 @@ async def test_model_answers_a_program_that_asks(call: Tools) -> None:
     )
 
 
+async def waiting_line(call: Tools, bash_id: str) -> str:
+    """Return the last line of the first result about a command that waits."""
+    while True:
+        result = await call("BashOutput", bash_id=bash_id, wait=100)
+        if "prompt" in result.metadata:
+            return ok(result).splitlines()[-1]
+        assert result.metadata["is_running"]
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("read -p 'Name? ' name", '[bash waits for input: "Name?"]'),
+        ("exec cat", "[cat waits for input]"),
+        ("read -rsp 'Password: ' word", "[bash waits for a secret: ask the user]"),
+    ],
+)
+async def test_result_ends_with_what_a_program_waits_for(
+    call: Tools, command: str, line: str
+) -> None:
+    bash_id = await background(call, command, tty=True)
+    assert await waiting_line(call, bash_id) == line
+    result = await call("BashScreen", bash_id=bash_id)
+    assert ok(result).splitlines()[-1] == line
+
+
+async def test_result_says_that_a_command_is_stopped(call: Tools) -> None:
+    bash_id = await background(call, "kill -STOP $$", tty=True)
+    while "stopped" not in (text := ok(await call("BashOutput", bash_id=bash_id, wait=100))):
+        pass
+    assert "[Status: running, stopped by a signal." in text
+    ok(await call("KillShell", shell_id=bash_id))
+
+
 async def test_model_sees_what_a_program_draws(call: Tools) -> None:
     draw = r"printf 'ready\n\033[2J\033[3;5Hmenu'; stty -echo; read; echo; echo gone"
     bash_id = await start(call, draw)

@@ -24,12 +24,14 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         raise not_possible("tty", f"Shell {shell.id} has no terminal")
     with manager.reading(shell):
         screen = manager.screens.of(terminal, shell.stdout.store)
-        seen = await screen.look()
-        if params.since is not None and params.since > seen.version:
-            raise invalid_params("Invalid value for since: no such version", "since")
-        if params.wait:
-            await _wait(shell, terminal, screen, params, seen.version)
-        if params.scrollback or seen.rows * seen.cols > STEP_BYTES:
+        if params.wait or params.since is not None:
+            seen = await screen.look()
+            if params.since is not None and params.since > seen.version:
+                raise invalid_params("Invalid value for since: no such version", "since")
+            if params.wait:
+                await _wait(shell, terminal, screen, params, seen.version)
+        size = terminal.sizes[-1].size
+        if params.scrollback or size.rows * size.cols > STEP_BYTES:
             await context.begin_large_answer()
         view = await screen.look(params.since, params.scrollback)
     return ReadScreenResult(
