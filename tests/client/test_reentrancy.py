@@ -203,7 +203,7 @@ def test_calls_during_entering_fail_or_return() -> None:
 
 
 class CallingHandler(logging.Handler):
-    """Makes a call for each record that is not the client's own, while it holds its own lock."""
+    """Holds its lock, and makes a call for each record that does not come from the client."""
 
     def __init__(self) -> None:
         super().__init__()
