@@ -29,6 +29,15 @@ WAITING = {
     "python3 -c 'import select; select.select([0], [], [])'": "python3",
     "python3 -c 'import pty; pty.spawn(\"cat\")'": "cat",
 }
+# Has a thread that reads the terminal, to pass it on to a program that does not read.
+RELAY = """python3 -c '
+import os, pty, threading
+pid, master = pty.fork()
+if pid == 0:
+    os.execvp("sleep", ["sleep", "300"])
+threading.Thread(target=os.read, args=(0, 1)).start()
+os.read(master, 1)
+'"""
 # Commands that do not, whatever they print.
 BUSY = [
     "sleep 300",
@@ -42,6 +51,7 @@ BUSY = [
     "python3 -c 'import time; time.sleep(300)'",
     "python3 -c 'import os; r, w = os.pipe(); os.read(r, 1)'",
     'python3 -c \'import pty; pty.spawn(["sleep", "300"])\'',
+    RELAY,
 ]
 
 

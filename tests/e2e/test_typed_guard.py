@@ -117,6 +117,10 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbiddxen"), keys("Left", "Left", "BSpace", "Enter")],
         [*text("xforbidden"), keys("Home", "Delete", "Enter")],
         [*text("FORBIDDEN"), keys("M-b", "M-l", "Enter")],
+        # These keys pass on the line without a line end.
+        [*text("$(forbidden)"), keys("Escape", "C-e")],
+        [*text("forbidden"), keys("C-x", "C-e")],
+        [*text("#forbidden"), keys("M-1", "M-#")],
         # An earlier line of the write gives a later one its meaning.
         text("x=forbidden\n$x\n"),
         text("f() { forbidden; }\nf\n"),
@@ -148,6 +152,19 @@ def test_line_after_a_key_for_another_program_is_judged(guarded: RawDaemon, comm
     typing.until("taken")
     typing.until("ready> ")
     assert_refused(typing, text("forbidden\n"))
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        text("echo ", "forbidden\n"),
+        text("grep ", "forbidden", " file\n"),
+        text(*"echo forbidden", "\n"),
+    ],
+)
+def test_word_of_a_harmless_line_is_typed(typing: Session, writes: list[Json]) -> None:
+    for write in writes:
+        typing.write(**write)
 
 
 def test_line_after_a_byte_for_read_is_judged(guarded: RawDaemon) -> None:

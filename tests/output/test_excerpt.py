@@ -150,6 +150,15 @@ async def test_every_gap_is_reported() -> None:
     assert NOTICE.search(read.text)
 
 
+async def test_head_that_does_not_fit_is_left_out() -> None:
+    # The gap cuts a control string, and what is left of it is a single unit.
+    data = b"head\n" + b"\x1b]" + b"x" * 40_000 + b"\n" * 40_000 + b"tail\n" * 20
+    text, output = await excerpt(data, 100, retain=65_536)
+    assert len(text) < 200
+    assert text.endswith("tail\n")
+    assert output.stdout.read_position == output.stdout.store.written
+
+
 async def test_excerpt_beginning_in_gap_begins_after_it() -> None:
     output = ShellOutput(4_096)
     output.append(output.stdout, b"first\n" * 400)

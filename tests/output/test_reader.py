@@ -380,6 +380,13 @@ async def test_unfinished_line_is_held_until_its_end(
 
 
 @pytest.mark.usefixtures("small_steps")
+async def test_look_that_is_not_used_changes_nothing(everything: LineFilter) -> None:
+    made = reader_of(stream_of(b"one line\n" * 100_000 + b"prompt> "), line_filter=everything)
+    first = await made.look(final=False)
+    assert first.text == "one line\n" * 100_000
+    assert await made.look(final=False) == first
+
+
 async def test_only_max_bytes_cuts_a_line(everything: LineFilter) -> None:
     stream = stream_of(b"x" * 50 + b"\ny\nz\n")
     assert await take_lines(stream, everything, max_bytes=20) == ("x" * 20, 0, 20, 0, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from shelld.prompts.kernel import Wait, inner_terminals, name_of, process, waits
+from shelld.prompts.kernel import Wait, file_behind, inner_terminals, name_of, process, waits
 from support import wait_for
 
 # `r` is an end of a pipe without data.
@@ -41,7 +42,7 @@ def running(code: str) -> Iterator[tuple[int, int, int]]:
 
 
 def one_wait(pid: int, is_expected: Callable[[Wait], bool]) -> bool:
-    found = waits(pid)
+    found = list(waits(pid))
     return len(found) == 1 and is_expected(found[0])
 
 
@@ -65,7 +66,7 @@ def test_call_that_waits_shows_its_descriptor(code: str, has_limit: bool, is_rea
             "the system call",
         )
         (wait,) = waits(pid)
-        assert wait == Wait(frozenset({read}), has_limit, is_read)
+        assert wait == Wait(str(pid), frozenset({read}), has_limit, is_read)
 
 
 @pytest.mark.parametrize(
@@ -81,16 +82,48 @@ def test_set_without_readers_is_empty(code: str) -> None:
         wait_for(lambda: one_wait(pid, lambda wait: not wait.descriptors), "the system call")
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "poll(ctypes.c_void_p(-1), ctypes.c_ulong(0), -1)",
+        "poll(ctypes.c_void_p(-1), ctypes.c_ulong(5), 300000)",
+        "select(0, ctypes.c_void_p(-1), None, None, None)",
+        "select(9, ctypes.c_void_p(1 << 63), None, None, None)",
+    ],
+)
+def test_odd_address_is_no_failure(call: str) -> None:
+    # A call with an address that cannot be read may fail at once.
+    with running(f"import ctypes; ctypes.CDLL(None).{call}; time.sleep(300)") as (pid, _, _):
+        wait_for(lambda: process(pid).state == "S", "the call")
+        assert [wait.descriptors for wait in waits(pid) if wait.descriptors] == []
+
+
+def test_descriptors_are_those_of_the_thread() -> None:
+    # The first thread ends, and with it what /proc/PID/fd shows.
+    code = """
+import ctypes, threading
+threading.Thread(target=lambda: os.read(r, 1)).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+    with running(code) as (pid, read, _):
+        wait_for(lambda: process(pid).state == "Z", "the end of the first thread")
+        (wait,) = waits(pid)
+        assert wait.descriptors == {read}
+        pipe = file_behind(pid, wait.thread, read, 0)
+        assert stat.S_ISFIFO(os.stat(f"/proc/{pid}/task/{wait.thread}/fd/{read}").st_mode)
+        assert len(pipe) == 2
+
+
 def test_sleep_is_no_wait_for_input() -> None:
     with running("time.sleep(300)") as (pid, _, _):
         wait_for(lambda: process(pid).state == "S", "the sleep")
-        assert waits(pid) == []
+        assert list(waits(pid)) == []
 
 
 def test_each_thread_is_looked_at() -> None:
     code = "import threading; threading.Thread(target=os.read, args=(r, 1)).start(); os.read(r, 1)"
     with running(code) as (pid, read, _):
-        wait_for(lambda: len(waits(pid)) == 2, "both threads")
+        wait_for(lambda: len(list(waits(pid))) == 2, "both threads")
         assert {wait.descriptors for wait in waits(pid)} == {frozenset({read})}
 
 

@@ -40,8 +40,6 @@ from shelld_protocol.shell_methods import BashOutputParams
 _PIECE_BYTES: Final = 16 * 1024
 # Other requests get a turn after this many keys.
 _TURN_KEYS: Final = 10_000
-# How many beginnings of one line are judged.
-_MAX_STARTS: Final = 8
 
 
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
@@ -115,7 +113,7 @@ class _Typing(NamedTuple):
 async def _send(
     target: PipeInput, data: bytes, params: WriteStdinParams, lines: TypedLines
 ) -> _Typing:
-    rest, starts = target.rest, _starts(target, is_readable=len(data) > 1)
+    rest, starts = target.rest, _starts(target, data)
     for piece in _pieces(data):
         found = typed(rest, piece)
         await lines.judge(found.lines, ())
@@ -141,8 +139,7 @@ async def _type(
     keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
     interrupt = b"" if keeps_line else modes.intr
     rest, line = target.rest, target.line_under(modes)
-    # A single key is most likely typed by a person, who does not type a command into `read -n`.
-    starts = _starts(target, is_readable=len(data) > 1 and not modes.line_mode)
+    starts = _starts(target, data)
     for piece in _pieces(data):
         content = received(piece, modes, is_quoting=line.is_quoting)
         edited = edit(line, content, modes, ignores_interrupt=is_ignored)
@@ -168,15 +165,15 @@ async def _type(
     return _Typing(data, rest, starts, is_collected, line, modes.line_mode)
 
 
-def _starts(target: PipeInput | TerminalInput, *, is_readable: bool) -> tuple[int, ...]:
-    """Return where the line that goes on now may begin.
-
-    `is_readable`: even if a shell has read what is there, it may not be a part of the line.
-    """
+def _starts(target: PipeInput | TerminalInput, data: bytes) -> tuple[int, ...]:
+    """Return where the line that goes on with `data` may begin, other than at its beginning."""
     here = len(target.rest)
     if not target.is_collected:
         return (here,)
-    return (*target.starts, here)[-_MAX_STARTS:] if is_readable and here else target.starts
+    # A shell may have read a first key with `read -n1`. If the next write is a single key too, then
+    # a person types a line.
+    is_one_key = len(target.rest.decode("utf-8", "replace")) == 1
+    return (here,) if is_one_key and len(data) > 1 else target.starts
 
 
 def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:

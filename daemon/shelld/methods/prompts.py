@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 
 from shelld.output.excerpt import last_line
+from shelld.process.faults import answer_for
 from shelld.prompts import prompt
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput, TerminalInput
@@ -22,10 +23,21 @@ _DELIVERY_S: Final = 0.05
 # while nothing is written.
 _FIRST_PAUSE_S: Final = 0.1
 _LAST_PAUSE_S: Final = 3.0
+# If the output does not stop, it looks after this time anyway.
+_LOOK_ANYWAY_S: Final = 1.0
 
 
 def prompt_of(shell: Shell) -> Prompt | None:
     """Return what a shell waits for; None if it does not wait for input, or takes none."""
+    try:
+        return _prompt_of(shell)
+    except Exception as error:
+        # No result may fail, and lose its output, because of processes that are odd.
+        answer_for(error, "the look for a prompt")
+        return None
+
+
+def _prompt_of(shell: Shell) -> Prompt | None:
     target = _open_input(shell)
     if target is None or shell.pid is None:
         return None
@@ -65,6 +77,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float) -> None:
     `give_up_at` is a moment of the event loop's clock.
     """
     pause = _FIRST_PAUSE_S
+    looked_at = anyio.current_time()
     while _open_input(shell) is not None and (now := anyio.current_time()) < give_up_at:
         before = _written(shell)
 
@@ -73,13 +86,12 @@ async def wait_for_prompt(shell: Shell, give_up_at: float) -> None:
 
         with anyio.move_on_after(min(pause, give_up_at - now)):
             await shell.wait_until(has_news)
-        if has_news():
-            # Look once the output has stopped.
-            pause = _FIRST_PAUSE_S
-        elif prompt_of(shell) is not None:
-            return
-        else:
-            pause = min(2 * pause, _LAST_PAUSE_S)
+        is_quiet = not has_news()
+        pause = min(2 * pause, _LAST_PAUSE_S) if is_quiet else _FIRST_PAUSE_S
+        if is_quiet or anyio.current_time() - looked_at > _LOOK_ANYWAY_S:
+            looked_at = anyio.current_time()
+            if prompt_of(shell) is not None:
+                return
 
 
 def is_stopped(shell: Shell) -> bool:

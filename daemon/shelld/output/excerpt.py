@@ -64,6 +64,9 @@ class ExcerptReader(StreamReader):
             (text, _, end), dropped = whole
         else:
             head = _head(store, start, stop, limit // 2)
+            if len(head.text) > limit // 2:
+                # A single unit, such as a control string that a gap has cut.
+                head = _Part("", start, start)
             room = limit - len(head.text)
             tail = _tail(store, head.end, stop, room, final=final)
             line_end = "" if not head.text or head.text.endswith("\n") else "\n"

@@ -183,8 +183,10 @@ class StreamReader:
         self._seen = self._position
         # Whether the last look left bytes that the next one can take at once.
         self._goes_on = False
-        # Earlier looks have searched the current line up to this offset without finding its end.
+        # The looks so far have searched the current line up to this offset without finding its end.
         self._searched = 0
+        # The same, of those looks whose read was skipped. The others may be taken again.
+        self._searched_for_good = 0
 
     @property
     def has_news(self) -> bool:
@@ -215,6 +217,7 @@ class StreamReader:
             self._start = self._position = self._stream.read_position
             self._dropped = 0
         self._goes_on = False
+        self._searched = self._searched_for_good
         self._seen = stop = self._store.written
         if self._filter is None:
             return await self._look_at_all(stop, final=final)
@@ -239,6 +242,7 @@ class StreamReader:
         """Note that `read` has nothing to return. The call continues to read, or to wait."""
         self._goes_on = self.goes_on_after(read)
         self._position, self._dropped = read.end, read.dropped
+        self._searched_for_good = self._searched
 
     def take(self, read: Read) -> None:
         """Take `read`: move the position, and return it."""

@@ -20,8 +20,12 @@ from typing import Final, NamedTuple
 from shelld.keeper.tree import read_file, stat_fields
 
 # More threads, and more descriptors of one set, are not looked at.
-_MAX_THREADS: Final = 64
+_MAX_THREADS: Final = 1_024
 _MAX_DESCRIPTORS: Final = 1_024
+# So much of a list of an epoll set is read: it has about 50 bytes for each descriptor.
+_EPOLL_BYTES: Final = 64 * 1024
+# A process of 64 bits has its stack above this address.
+_32_BITS: Final = 1 << 32
 
 _POLLFD: Final = struct.Struct("ihh")
 # POLLIN and POLLRDNORM; EPOLLIN and EPOLLRDNORM have the same values.
@@ -31,14 +35,15 @@ _OWN_TERMINAL: Final = os.makedev(5, 0)
 _TERMINAL_MASTER: Final = os.makedev(5, 2)
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
-_EPOLL_ENTRY: Final = re.compile(r"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
+_EPOLL_ENTRY: Final = re.compile(rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
 
 class Process(NamedTuple):
     """A line of /proc/PID/stat. `terminal`: the device of its controlling terminal, or 0.
 
-    `terminal_group`: the process group in the foreground of that terminal.
+    `terminal_group`: the process group in the foreground of that terminal. `threads`: how many
+    there are.
     """
 
     state: str
@@ -47,6 +52,7 @@ class Process(NamedTuple):
     session: int
     terminal: int
     terminal_group: int
+    threads: int
 
     @property
     def is_stopped(self) -> bool:
@@ -64,6 +70,7 @@ class Wait(NamedTuple):
     else meanwhile.
     """
 
+    thread: str
     descriptors: frozenset[int]
     has_limit: bool
     is_read: bool = False
@@ -71,35 +78,40 @@ class Wait(NamedTuple):
 
 def process(pid: int) -> Process:
     """Raises OSError if the process is gone or hidden, and ValueError if it ends meanwhile."""
-    state, *numbers = stat_fields(pid)[:6]
-    parent, group, session, terminal, terminal_group = map(int, numbers)
-    return Process(state.decode(), parent, group, session, terminal, terminal_group)
+    fields = stat_fields(pid)
+    parent, group, session, terminal, terminal_group = map(int, fields[1:6])
+    return Process(
+        fields[0].decode(), parent, group, session, terminal, terminal_group, int(fields[17])
+    )
 
 
-def waits(pid: int) -> list[Wait]:
-    """Return what the threads of a process wait for.
+def waits(pid: int) -> Iterator[Wait]:
+    """Yield what the threads of a process wait for.
 
     Raises PermissionError or FileNotFoundError if that cannot be seen, and another OSError or
     ValueError if the process ends meanwhile.
     """
-    found: list[Wait] = []
     for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
         words = read_file(f"/proc/{pid}/task/{thread}/syscall").split()
         # Fewer words: the thread runs, or sleeps outside a system call.
-        if len(words) > 7 and (look := _LOOKS.get(int(words[0]))) is not None:
-            arguments = tuple(int(word, 16) for word in words[1:7])
-            # Memory may be unmapped, and a descriptor closed, by another thread.
-            with contextlib.suppress(OSError, ValueError, struct.error):
-                found.append(look(pid, arguments))
-    return found
+        if len(words) < 9 or (look := _LOOKS.get(int(words[0]))) is None:
+            continue
+        arguments = tuple(int(word, 16) for word in words[1:8])
+        if arguments[6] < _32_BITS:
+            # A program of 32 bits has other numbers for its calls.
+            continue
+        # Memory may be unmapped, and a descriptor closed, by another thread. An address may be
+        # anything.
+        with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
+            yield look(f"{pid}/task/{thread}", arguments)._replace(thread=thread)
 
 
-def file_behind(pid: int, descriptor: int, own_terminal: int) -> tuple[int, ...]:
-    """Return what identifies the file behind a descriptor of a process.
+def file_behind(pid: int, thread: str, descriptor: int, own_terminal: int) -> tuple[int, ...]:
+    """Return what identifies the file behind a descriptor of a thread.
 
     This is the device number of a terminal, or device and inode of anything else. Raises OSError.
     """
-    found = os.stat(f"/proc/{pid}/fd/{descriptor}")
+    found = os.stat(f"/proc/{pid}/task/{thread}/fd/{descriptor}")
     if not stat.S_ISCHR(found.st_mode):
         return (found.st_dev, found.st_ino)
     return (own_terminal if found.st_rdev == _OWN_TERMINAL else found.st_rdev,)
@@ -124,8 +136,10 @@ def name_of(pid: int) -> str:
     return "".join(filter(str.isprintable, name))
 
 
-def _memory(pid: int, address: int, size: int) -> bytes:
-    descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+def _memory(place: str, address: int, size: int) -> bytes:
+    if not size:
+        return b""
+    descriptor = os.open(f"/proc/{place}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.pread(descriptor, size, address)
     finally:
@@ -134,25 +148,26 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 
 # -- system calls -----------------------------------------------------------------------------
 
+# The first six arguments of a call, and the address of the stack.
 _Arguments = tuple[int, ...]
 
 
-def _from_read(_pid: int, arguments: _Arguments) -> Wait:
-    return Wait(frozenset(arguments[:1]), has_limit=False, is_read=True)
+def _from_read(_place: str, arguments: _Arguments) -> Wait:
+    return Wait("", frozenset(arguments[:1]), has_limit=False, is_read=True)
 
 
-def _from_poll(pid: int, arguments: _Arguments) -> Wait:
+def _from_poll(place: str, arguments: _Arguments) -> Wait:
     # The timeout is a C int: negative means none.
-    return Wait(_polled(pid, arguments), has_limit=not arguments[2] & 0x80000000)
+    return Wait("", _polled(place, arguments), has_limit=not arguments[2] & 0x80000000)
 
 
-def _from_ppoll(pid: int, arguments: _Arguments) -> Wait:
-    return Wait(_polled(pid, arguments), has_limit=arguments[2] != 0)
+def _from_ppoll(place: str, arguments: _Arguments) -> Wait:
+    return Wait("", _polled(place, arguments), has_limit=arguments[2] != 0)
 
 
-def _polled(pid: int, arguments: _Arguments) -> frozenset[int]:
+def _polled(place: str, arguments: _Arguments) -> frozenset[int]:
     count = min(arguments[1], _MAX_DESCRIPTORS)
-    entries = _memory(pid, arguments[0], count * _POLLFD.size)
+    entries = _memory(place, arguments[0], count * _POLLFD.size)
     return frozenset(
         descriptor
         for descriptor, events, _ in _POLLFD.iter_unpack(entries)
@@ -160,25 +175,26 @@ def _polled(pid: int, arguments: _Arguments) -> frozenset[int]:
     )
 
 
-def _from_select(pid: int, arguments: _Arguments) -> Wait:
+def _from_select(place: str, arguments: _Arguments) -> Wait:
     count = min(arguments[0], _MAX_DESCRIPTORS)
     # A set is an array of words of 64 bits.
-    words = _memory(pid, arguments[1], (count + 63) // 64 * 8) if arguments[1] else b""
+    words = _memory(place, arguments[1], (count + 63) // 64 * 8) if arguments[1] else b""
     bits = int.from_bytes(words, "little")
     chosen = frozenset(number for number in range(count) if bits >> number & 1)
-    return Wait(chosen, has_limit=arguments[4] != 0)
+    return Wait("", chosen, has_limit=arguments[4] != 0)
 
 
-def _from_epoll_wait(pid: int, arguments: _Arguments) -> Wait:
-    return Wait(_registered(pid, arguments), has_limit=not arguments[3] & 0x80000000)
+def _from_epoll_wait(place: str, arguments: _Arguments) -> Wait:
+    return Wait("", _registered(place, arguments), has_limit=not arguments[3] & 0x80000000)
 
 
-def _from_epoll_pwait2(pid: int, arguments: _Arguments) -> Wait:
-    return Wait(_registered(pid, arguments), has_limit=arguments[3] != 0)
+def _from_epoll_pwait2(place: str, arguments: _Arguments) -> Wait:
+    return Wait("", _registered(place, arguments), has_limit=arguments[3] != 0)
 
 
-def _registered(pid: int, arguments: _Arguments) -> frozenset[int]:
-    entries = _EPOLL_ENTRY.findall(read_file(f"/proc/{pid}/fdinfo/{arguments[0]}").decode())
+def _registered(place: str, arguments: _Arguments) -> frozenset[int]:
+    with open(f"/proc/{place}/fdinfo/{arguments[0]}", "rb", buffering=0) as file:
+        entries = _EPOLL_ENTRY.findall(file.read(_EPOLL_BYTES))
     return frozenset(
         int(descriptor)
         for descriptor, events in entries[:_MAX_DESCRIPTORS]
@@ -186,7 +202,7 @@ def _registered(pid: int, arguments: _Arguments) -> frozenset[int]:
     )
 
 
-_Look = Callable[[int, _Arguments], Wait]
+_Look = Callable[[str, _Arguments], Wait]
 
 _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
     "x86_64": {

@@ -11,6 +11,7 @@ programs behind it do.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -27,8 +28,8 @@ from shelld.prompts.kernel import (
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import Modes
 
-# More processes are not looked at.
-_MAX_PROCESSES: Final = 256
+# Processor time of one look, in which other requests wait. It is enough for some hundred processes.
+MAX_LOOK_S: Final = 0.02
 # How long a terminal is silent before a hidden program is likely to wait for input.
 LIKELY_AFTER_S: Final = 1.0
 # These pass the terminal on to programs that cannot be seen from here.
@@ -47,11 +48,25 @@ class Found(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """A process of the command. None: that cannot be seen."""
+    """A process of the command. None: that cannot be seen.
+
+    `reads`: for each file that a thread waits to read from, how it waits.
+    """
 
     pid: int
     process: Process | None
-    waits: list[Wait] | None
+    reads: dict[tuple[int, ...], Wait] | None
+
+
+class _Budget:
+    """The processor time of one look. What is not looked at by then does not count."""
+
+    def __init__(self) -> None:
+        self._until = time.thread_time() + MAX_LOOK_S
+
+    @property
+    def is_spent(self) -> bool:
+        return time.thread_time() > self._until
 
 
 def is_stopped(top: int, group: int | None) -> bool:
@@ -72,7 +87,8 @@ def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Foun
     `top` is the command's bash, `modes` those of its terminal (None for a pipe). `silent_s`: for
     how long the command has not written anything.
     """
-    members = list(_members(top))
+    budget = _Budget()
+    members = list(_members(top, budget))
     found = _reader(members, source)
     if found is not None and found.is_proved:
         return found
@@ -83,18 +99,16 @@ def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Foun
     return found or (None if modes is None else _hidden_reader(members, source))
 
 
-def _members(top: int) -> Iterator[_Member]:
+def _members(top: int, budget: _Budget) -> Iterator[_Member]:
     """Yield the processes of a command that are alive."""
     with contextlib.suppress(OSError, ValueError):
         # Processes whose parent has ended belong to the runner.
         waiting = _children(process(top).parent)
-        for _ in range(_MAX_PROCESSES):
-            if not waiting:
-                return
+        while waiting and not budget.is_spent:
             pid = waiting.pop()
             waiting += _children(pid)
-            with contextlib.suppress(OSError, ValueError):
-                yield _member(pid)
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                yield _member(pid, budget)
 
 
 def _children(pid: int) -> list[int]:
@@ -104,16 +118,28 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _member(pid: int) -> _Member:
+def _member(pid: int, budget: _Budget) -> _Member:
     about = None
     try:
         about = process(pid)
         # A stopped process waits for a signal first.
-        return _Member(pid, about, [] if about.is_stopped else waits(pid))
+        return _Member(pid, about, {} if about.is_stopped else _reads(pid, about, budget))
     except (PermissionError, FileNotFoundError):
         if not exists(pid):
             raise
         return _Member(pid, about, None)
+
+
+def _reads(pid: int, about: Process, budget: _Budget) -> dict[tuple[int, ...], Wait]:
+    found: dict[tuple[int, ...], Wait] = {}
+    for wait in waits(pid):
+        for descriptor in wait.descriptors:
+            if budget.is_spent:
+                return found
+            with contextlib.suppress(OSError):
+                file = file_behind(pid, wait.thread, descriptor, about.terminal)
+                found.setdefault(file, wait)
+    return found
 
 
 def _reader(members: list[_Member], source: Source) -> Found | None:
@@ -123,14 +149,16 @@ def _reader(members: list[_Member], source: Source) -> Found | None:
         file = wanted.pop()
         for member in members:
             wait = _wait_for(member, file)
-            if wait is None:
+            if wait is None or member.process is None:
                 continue
-            inner = [] if wait.is_read else _inner(member.pid)
+            # Another thread can pass on what this one has read.
+            is_only_read = wait.is_read and member.process.threads == 1
+            inner = [] if is_only_read else _inner(member.pid)
             wanted += [each for each in inner if each not in seen]
             seen.update(inner)
             if not inner:
                 program = name_of(member.pid)
-                is_proved = wait.is_read or program not in _REMOTE
+                is_proved = is_only_read or program not in _REMOTE
                 return Found(member.pid, program, not wait.has_limit, is_proved)
     return None
 
@@ -141,12 +169,7 @@ def _wait_for(member: _Member, file: tuple[int, ...]) -> Wait | None:
     if about is None or ((about.terminal,) == file and not about.is_in_foreground):
         # The terminal would stop a process in the background.
         return None
-    for wait in member.waits or ():
-        for descriptor in wait.descriptors:
-            with contextlib.suppress(OSError):
-                if file_behind(member.pid, descriptor, about.terminal) == file:
-                    return wait
-    return None
+    return (member.reads or {}).get(file)
 
 
 def _inner(pid: int) -> list[tuple[int, ...]]:
@@ -158,8 +181,8 @@ def _inner(pid: int) -> list[tuple[int, ...]]:
 
 def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
     """Return a process that may sleep in the foreground, and cannot be looked into."""
-    for pid, about, found in members:
-        if found is None and (about is None or _sleeps_in_foreground(about, source)):
+    for pid, about, reads in members:
+        if reads is None and (about is None or _sleeps_in_foreground(about, source)):
             return Found(pid, name_of(pid), is_blocking=False, is_proved=False)
     return None
 

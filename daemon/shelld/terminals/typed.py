@@ -15,8 +15,10 @@ from shelld.terminals.readline import KEY, edited, edits
 # How many bytes of an unfinished line to remember: more than the guard follows.
 MAX_REST_BYTES: Final = 64 * 1024 + 1
 
-# Ctrl-D and Ctrl-O (operate-and-get-next of GNU readline) pass on a line before its end.
-_PASSING_ON: Final = re.compile(rb"[\x04\x0f]")
+# Ctrl-D passes on a line before its end. So do keys of GNU readline that accept or expand the line,
+# edit it in another program, or make it a comment and back.
+_PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
+_TOGGLES_COMMENT: Final = "\x1b#"
 # With more keys than this, a line is read as if they did nothing.
 _MAX_EDITS: Final = 4_096
 _MAX_PARTS: Final = 100
@@ -76,6 +78,8 @@ def readings(line: bytes) -> Iterator[str]:
         texts = [whole, *_limited(pieces[::2])]
     else:
         texts = [edited(pieces), whole, *_limited(_between_unknown(pieces)), *_limited(pieces[::2])]
+    if _TOGGLES_COMMENT in pieces:
+        texts += [text.lstrip("# ") for text in texts]
     first, *others = dict.fromkeys(texts)
     yield first
     yield from (text for text in others if text.strip())
