@@ -266,3 +266,35 @@ def test_expanded_braces_are_counted() -> None:
 )
 def test_word_of_too_many_fields_hides_no_danger(command: str) -> None:
     assert judge(command, HERE).verdict == "block"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed 's/" + r"\.x" * 1_000 + "/y/' f",
+        "echo a | sed 's/" + r"\.x" * 1_000 + "/y z/q' | sh",
+        "echo a | sed 's/a/" + r"\.x" * 1_000 + "!' | sh",
+        "sed 's" + "\\" * 20_000 + "x' f",
+        "echo a | sed 's" + "\\" * 20_000 + "x' | sh",
+        "sed 's/a/b/" + "e" * 20_000 + "!' f",
+    ],
+)
+def test_substitution_of_sed_is_read_in_linear_time(command: str) -> None:
+    began = time.thread_time()
+    judge(command, HERE)
+    assert time.thread_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        r"sed 's/a\/b/rm -rf \//e' f",
+        r"sed '1s|\\|rm -rf /|ge' f",
+        r"echo 'r/ -rf a' | sed 's|\/|m|; s|a|/|' | sh",
+        "sed 's/a\nb/rm -rf \\//e' f",
+    ],
+)
+def test_escapes_in_substitution_of_sed_are_followed(command: str) -> None:
+    assert judge(command, HERE).verdict == "block"
+    harmless = command.replace("rm -rf", "ls -la").replace("r/ -rf a", "m/ -rf b")
+    assert judge(harmless, HERE).verdict == "allow"

@@ -246,7 +246,10 @@ def _at(shell: Shell, _arguments: Sequence[str], stdin: str) -> str:
 
 
 _SED_RUNS: Final = r"(?:\d+|\$|/[^/]*/)?\s*e\s+(.+)"
-_SED_REPLACED: Final = r"(?:\d+|\$|/[^/]*/)?\s*s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1\w*e\w*"
+# The repetitions never give back what they matched, as a backslash could end many of them.
+_SED_REPLACED: Final = re.compile(
+    r"(?:\d+|\$|/[^/]*/)?\s*s([^\\\n])(?:\\.|(?!\1)[^\\])*+\1((?:\\.|(?!\1)[^\\])*+)\1(\w*)", re.S
+)
 
 
 def _sed(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
@@ -256,7 +259,7 @@ def _sed(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     for each in (*arguments, *lines[:_MAX_ITEMS]):
         if (match := re.match(_SED_RUNS, each)) is not None:
             shell.copy().run_script(match[1], "")
-        if (match := re.fullmatch(_SED_REPLACED, each)) is not None:
+        if (match := _SED_REPLACED.fullmatch(each)) is not None and "e" in match[3]:
             shell.copy().run_script(re.sub(r"\\(.)", r"\1", match[2]), "")
     return shell.written_by(["sed", *arguments], stdin)
 

@@ -213,7 +213,10 @@ def _tr(arguments: Sequence[str], inputs: Inputs) -> str | None:
     return text.translate({ord(a): b for a, b in zip(first, second, strict=False)})
 
 
-_SUBSTITUTE: Final = re.compile(r"s(.)((?:\\.|(?!\1).)*)\1((?:\\.|(?!\1).)*)\1([gIi]*)", re.S)
+# The repetitions never give back what they matched, as a backslash could end many of them.
+_SUBSTITUTE: Final = re.compile(
+    r"s([^\\\n])((?:\\.|(?!\1)[^\\])*+)\1((?:\\.|(?!\1)[^\\])*+)\1([gIi]*)", re.S
+)
 
 
 def _sed(arguments: Sequence[str], inputs: Inputs) -> str | None:
