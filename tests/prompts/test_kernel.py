@@ -7,7 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import pytest
@@ -25,7 +25,7 @@ sys.stdout.flush()
 
 
 @contextmanager
-def running(code: str) -> Iterator[tuple[int, int, int]]:
+def running(code: str) -> Generator[tuple[int, int, int]]:
     """Run Python code. Yields its pid, and the two ends of its pipe."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM + code],
