@@ -6,11 +6,13 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shared_daemon import SharedDaemon
 from support import RawDaemon, children, descendants, raw_daemon, running_below, wait_for
 
 PEER = Path(__file__).parents[1] / "peers" / "failing_keeper.py"
@@ -96,28 +98,61 @@ def started(daemon: RawDaemon, command: str) -> dict[str, Any] | None:
     return result
 
 
+class Failing:
+    """A daemon in which each function of the table can fail, and the directory that arms them."""
+
+    def __init__(self, process: str, directory: Path) -> None:
+        functions = ",".join(row[1] for row in TABLE if row[0] == process)
+        command = [sys.executable, str(PEER), process, functions, str(directory)]
+        self.directory = directory
+        self.shared = SharedDaemon(command=command)
+
+
+@pytest.fixture(scope="module")
+def failing_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Failing]]:
+    """One daemon for each kind of process. Pytest would end a parametrized one after each test."""
+    found = {kind: Failing(kind, tmp_path_factory.mktemp(kind)) for kind in ("keeper", "runner")}
+    for failing in found.values():
+        failing.shared.get()
+    yield found
+    for failing in found.values():
+        failing.shared.close()
+
+
+def arm(directory: Path, function: str, failure: str) -> None:
+    (directory / "new").write_text(f"{function} {failure}")
+    os.rename(directory / "new", directory / "armed")
+
+
 @pytest.mark.parametrize(
     ("process", "function", "failures"), TABLE, ids=[f"{row[0]}-{row[1]}" for row in TABLE]
 )
 def test_a_failing_call_costs_at_most_its_command(
-    tmp_path: Path, process: str, function: str, failures: list[str]
+    failing_processes: dict[str, Failing], process: str, function: str, failures: list[str]
 ) -> None:
-    command = [sys.executable, str(PEER), process, function, str(tmp_path)]
-    with raw_daemon(command=command) as daemon:
+    failing = failing_processes[process]
+    directory, daemon = failing.directory, failing.shared.get()
+    try:
         daemon.bash("true")
         for failure in failures:
-            (tmp_path / "new").write_text(failure)
-            os.rename(tmp_path / "new", tmp_path / "armed")
+            arm(directory, function, failure)
             for _ in range(5):
                 # Timing decides whether a helper looks at a process before that process has ended.
-                if not (tmp_path / "fired").exists():
-                    use_everything(daemon, tmp_path)
-            assert (tmp_path / "fired").exists(), f"nothing has called {function}"
-            (tmp_path / "fired").unlink()
+                if not (directory / "fired").exists():
+                    use_everything(daemon, directory)
+            assert (directory / "fired").exists(), f"nothing has called {function}"
+            (directory / "fired").unlink()
             wait_for(lambda: not running_below(daemon.pid, "sleep\0"), "the end of all")
             assert daemon.bash("echo next")["stdout"] == "next\n"
             listed = daemon.call("list_shells")["shells"]
             assert not [shell for shell in listed if shell["isRunning"] or shell["leftover"]]
+    except BaseException:
+        # The next test needs a daemon without traces of this one.
+        for name in ("armed", "fired"):
+            (directory / name).unlink(missing_ok=True)
+        failing.shared.close()
+        failing.shared.get()
+        raise
 
 
 @pytest.mark.parametrize(
@@ -133,8 +168,7 @@ def test_filter_without_process_is_reported(tmp_path: Path, process: str, functi
             for runner in children(keeper):
                 os.kill(runner, signal.SIGKILL)
             wait_for(lambda: not children(keeper), "the end of the runners")
-        (tmp_path / "new").write_text("EAGAIN")
-        os.rename(tmp_path / "new", tmp_path / "armed")
+        arm(tmp_path, function, "EAGAIN")
         # Only the backtracking engine supports lookbehind. It runs in its own process.
         read = {"bash_id": shell["bash_id"], "stdout_offset": 0, "filter": "(?<=a)b"}
         error = daemon.fail("bash_output", read)
@@ -152,8 +186,7 @@ def test_keeper_failing_after_wakeup_checks_children_again(tmp_path: Path) -> No
         assert shell is not None
         (keeper,) = children(daemon.pid)
         (runner,) = [pid for pid in children(keeper) if shell["pid"] in children(pid)]
-        (tmp_path / "new").write_text("ValueError")
-        os.rename(tmp_path / "new", tmp_path / "armed")
+        arm(tmp_path, reap, "ValueError")
         # This death wakes the keeper only once, and `_reap` then fails.
         os.kill(runner, signal.SIGKILL)
         wait_for((tmp_path / "fired").exists, "the failure")
