@@ -91,6 +91,12 @@ class Witness:
             select.select([self._descriptor], [], [], 0.05)
             self._read()
 
+    def take_lines(self) -> int:
+        """Return how many lines were written so far, and count again from zero."""
+        self._read()
+        count, self._lines = self._lines, 0
+        return count
+
     def is_held(self) -> bool:
         """Return whether any process has the FIFO open."""
         return self._read()
