@@ -69,7 +69,9 @@ def code_of(
 # The length of ``-wlne``, as in ``perl -wlne``: a longer option is not a group of letters.
 _LONGEST_GROUP: Final = 5
 
-_LITERAL: Final = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`"""
+# These patterns take linear time. If a quotation has no end, the quotes behind it are all escaped,
+# and no search begins at these.
+_LITERAL: Final = r"""(?<!\\)'(?:[^'\\]|\\.)*+'|(?<!\\)"(?:[^"\\]|\\.)*+"|`[^`]*+`"""
 _CALLS: Final = (
     r"(?:\b(?:os\.execute|io\.popen|system|popen\d?|exec\w*|spawn\w*|run|call|check_call"
     r"|check_output|getoutput|getstatusoutput|Popen|shell_exec|passthru|proc_open|pcntl_exec"
@@ -80,16 +82,17 @@ _REMOVES: Final = (
     r"|remove_entry_secure|rimraf)\b)"
 )
 _WRITES: Final = (
-    rf"(?:writeFile\w*|createWriteStream|file_put_contents|File\.(?:bin)?write)\s*\(\s*({_LITERAL})",
-    rf"open\s*\(\s*({_LITERAL})\s*,\s*['\"][^'\"]*[wa+]",
-    rf"Path\s*\(\s*({_LITERAL})\s*\)\s*\.\s*(?:write_\w+|open\s*\(\s*['\"][^'\"]*[wa+])",
-    r"""open\w*[\s(][^;\n"']*['"]\+?>>?['"]\s*,\s*(['"][^'"]*['"])""",
-    r"""open\w*[\s(][^;\n"']*(['"]\+?>>?\s*[^'"]*['"])""",
+    rf"(?:writeFile(?:Sync)?|createWriteStream|file_put_contents|File\.(?:bin)?write)\s*+\(\s*+"
+    rf"({_LITERAL})",
+    rf"open\s*+\(\s*+({_LITERAL})\s*+,\s*+['\"][^'\"]*[wa+]",
+    rf"Path\s*+\(\s*+({_LITERAL})\s*+\)\s*+\.\s*+(?:write_\w|open\s*+\(\s*+['\"][^'\"]*[wa+])",
+    r"""open\w{0,20}+[\s(][^;\n"']{0,200}+['"]\+?>>?['"]\s*+,\s*+(['"][^'"]*+['"])""",
+    r"""open\w{0,20}+[\s(][^;\n"']{0,200}+(['"]\+?>>?[^'"]*+['"])""",
 )
 _FOREVER: Final = (
-    r"\bwhile\s*\(?\s*(?:1|true|True)\b|\bfor\s*\(\s*;\s*;|\bloop\b|\biter\s*\(\s*int"
+    r"\bwhile\s*+\(?+\s*+(?:1|true|True)\b|\bfor\s*\(\s*;\s*;|\bloop\b|\biter\s*\(\s*int"
     r"|\bfork\b[\s()]*\bwhile\b|\buntil\s+(?:0|false)\b|\bcount\s*\("
-    r"|\bwhile\b[^\n:{]*\bfork\b[\s()]*(?:\bor\b|\|\|)\s*(?:1|True)\b|\bredo\b"
+    r"|\bwhile\b(?:(?!\bwhile\b)[^\n:{])*\bfork\b[\s()]*+(?:\bor\b|\|\|)\s*(?:1|True)\b|\bredo\b"
 )
 _ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last|return)\b"
 _FORK: Final = r"(?:\b|pcntl_)fork\b"
@@ -99,7 +102,7 @@ _PAUSES: Final = (
     r"\b(?:sleep|join|communicate|poll|recv\w*|read\w*|input|get|select|accept|listen|await|run"
     r"|check_\w+|spawnSync|append|push|if|next)\b"
 )
-_COMMENT: Final = r"^\s*(?:#|//).*$"
+_COMMENT: Final = r"^[^\S\n]*+(?:#|//).*$"
 # Languages in which text between backticks is a command.
 _BACKTICKS: Final = frozenset({"perl", "ruby", "php"})
 
@@ -115,7 +118,7 @@ def commands_in(language: str, code: str) -> Commands:
     argvs: list[list[str]] = []
     if language in _BACKTICKS:
         scripts += [match[1] for match in _compiled(r"`([^`]*)`").finditer(code)]
-        quoted = _compiled(r"(?:qx|%x)\s*[({\[/|!]([^)}\]/|!]*/?[^)}\]|!]*)").finditer(code)
+        quoted = _compiled(r"(?:qx|%x)\s*+[({\[/|!]([^)}\]/|!]*+/?[^)}\]|!]*+)").finditer(code)
         scripts += [match[1] for match in quoted]
     for values in _given(code, _CALLS):
         argvs.append(values)
@@ -166,8 +169,8 @@ def _given(code: str, calls: str) -> Iterator[list[str]]:
 
 def _values_in(text: str) -> list[str]:
     # Join literals around ``+``. Turn ``qw``, a list of words, into literals.
-    joined = _compiled(r"(['\"])\s*\+\s*\1").sub("", text)
-    joined = _compiled(r"\bqw\s*[(\[{/|]([^)\]}|]*)[)\]}|]").sub(_quoted_words, joined)
+    joined = _compiled(r"(['\"])\s*+\+\s*+\1").sub("", text)
+    joined = _compiled(r"\bqw\s*+[(\[{/|]([^)\]}|]*+)(?:[)\]}|]|\Z)").sub(_quoted_words, joined)
     return [_text(match[0]) for match in _compiled(_LITERAL).finditer(joined)]
 
 

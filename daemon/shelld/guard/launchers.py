@@ -211,7 +211,7 @@ def _crontab(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     table = shell.content_of(operands[0], stdin) if operands else stdin
     # Unknown text may end with a newline.
     for line in re.split(f"[\n{UNKNOWN}]", table)[:_MAX_ITEMS]:
-        match = re.match(r"\s*(?:@\w+|(?:\S+\s+){4}\S+)\s+(.*)", line)
+        match = re.match(r"\s*+(?:@\w++|(?:\S++\s++){4}\S++)\s++(.*)", line)
         if match is not None and not line.lstrip().startswith("#"):
             shell.copy().run_script(match[1], "")
     return UNKNOWN
@@ -315,11 +315,11 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 _AWK_RUNS: Final = (
-    r'system\s*\(\s*"((?:[^"\\]|\\.)*)"',
-    r'"((?:[^"\\]|\\.)*)"\s*\|\s*getline',
-    r'\bprintf?\b[^"|;}]*\|&?\s*"((?:[^"\\]|\\.)*)"',
+    r'system\s*+\(\s*+"((?:[^"\\]|\\.)*+)"',
+    r'(?<!\\)"((?:[^"\\]|\\.)*+)"\s*+\|\s*+getline',
+    r'\bprintf?\b(?:(?!\bprintf?\b)[^"|;}])*+\|&?\s*+"((?:[^"\\]|\\.)*+)"',
 )
-_AWK_PIPED: Final = r'\bprintf?\b\s*"((?:[^"\\]|\\.)*)"\s*\|&?\s*"((?:[^"\\]|\\.)*)"'
+_AWK_PIPED: Final = r'\bprintf?\b\s*+"((?:[^"\\]|\\.)*+)"\s*+\|&?\s*+"((?:[^"\\]|\\.)*+)"'
 
 
 def _awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:

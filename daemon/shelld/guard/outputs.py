@@ -67,7 +67,7 @@ def _echo(arguments: Sequence[str], _inputs: Inputs) -> str:
     return (ansi_c(text, octal_zero=True) if escapes else text) + newline
 
 
-_DIRECTIVE: Final = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?([sbdiqcxXouf%])")
+_DIRECTIVE: Final = re.compile(r"%[-+ #0]*+\d*+(?:\.\d++)?([sbdiqcxXouf%])")
 
 
 def _printf(arguments: Sequence[str], _inputs: Inputs) -> str | None:
@@ -259,7 +259,7 @@ def _cut(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if text is None or UNKNOWN in text:
         return None
     chosen = characters or fields or ""
-    match = re.fullmatch(r"(\d*)(-?)(\d*)", chosen)
+    match = re.fullmatch(r"(\d*+)(-?)(\d*)", chosen)
     if match is None or chosen in ("", "-"):
         return None
     first = int(match[1] or 1) - 1
@@ -327,7 +327,9 @@ def _seq(arguments: Sequence[str], _inputs: Inputs) -> str | None:
 
 
 _PRINTED: Final = re.compile(
-    r"""\s*(?:print|puts|say|echo|console\.log)\s*\(?\s*(["'])(.*?)(?<!\\)\1\s*\)?\s*;?\s*""", re.S
+    r"""\s*+(?:print|puts|say|echo|console\.log)\s*+\(?+\s*+"""
+    r"""(["'])(.*?)(?<!\\)\1\s*+\)?+\s*+;?+\s*+""",
+    re.S,
 )
 
 
@@ -339,8 +341,13 @@ def _interpreter(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     return None
 
 
+_PRINTED_BY_AWK: Final = re.compile(
+    r"""\s*+BEGIN\s*+\{\s*+print\s*+"(.*?)"\s*+;?+\s*+\}\s*+""", re.S
+)
+
+
 def _awk(arguments: Sequence[str], _inputs: Inputs) -> str | None:
-    match = re.fullmatch(r"""\s*BEGIN\s*\{\s*print\s*"(.*?)"\s*;?\s*\}\s*""", arguments[0], re.S)
+    match = _PRINTED_BY_AWK.fullmatch(arguments[0])
     return None if match is None else ansi_c(match[1]) + "\n"
 
 

@@ -62,7 +62,7 @@ def _matches_whole(value: str, pattern: str) -> bool | None:
 
 
 # Quoted globs, extended globs, and classes such as ``[[:alpha:]]``.
-_UNSUPPORTED: Final = re.compile(rf"[*?\[]|[{ANY}{ONE}+@!]\(|{SET}[^]]*:")
+_UNSUPPORTED: Final = re.compile(rf"[*?\[]|[{ANY}{ONE}+@!]\(|{SET}[^]{SET}]*+:")
 _ACTIVE: Final = re.compile(f"[{ANY}{ONE}{SET}]")
 
 

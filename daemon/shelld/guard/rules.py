@@ -84,7 +84,9 @@ def is_everything(path: str) -> bool:
 
 def _is_any_name(step: str) -> bool:
     """Whether a pattern matches names of all kinds."""
-    without = _BRACKETS.sub("", step)
+    # Without the part after the last bracket, each search ends at a bracket.
+    head, bracket, rest = step.rpartition("]")
+    without = _BRACKETS.sub("", head + bracket) + rest
     has_brackets = without != step
     if not (has_brackets or ANY in without or ONE in without):
         return False

@@ -21,27 +21,31 @@ from shelld.guard.vocabulary import SPEAKERS
 _MAX_TEXT: Final = 16 * 1024
 _MAX_COMMANDS: Final = 32
 
-_VI: Final = r"""^:*\s*(?:sil\w*!?\s+)?(?:exe\w*\s+["'])?(?:\d+|[.,$%])*!+\s*(.*)"""
-_CALLED: Final = r"""\b%s\s*\(?\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')"""
+# Each search takes linear time: repetitions never give back what they matched, and a blank line
+# belongs to no match.
+_VI: Final = (
+    r"""^:*+[^\S\n]*+(?:sil\w*+!?[^\S\n]++)?+(?:exe\w*+[^\S\n]++["'])?+[\d.,$%]*+!++\s*+(.*)"""
+)
+_CALLED: Final = r"""\b%s\s*+\(?+\s*+(?:"((?:[^"\\]|\\.)*+)"|'([^']*+)')"""
 _GIT: Final = (
-    r"(?is)^(?:alias\.[^=]*=!|(?:core\.(?:pager|editor|sshcommand|fsmonitor|askpass|gitproxy)"
-    r"|pager\.[^=]*|(?:sequence\.|gui\.)?editor|sequence\.editor|diff\.external"
-    r"|[^=]*\.(?:cmd|textconv|command|helper|driver|clean|smudge|process|program))=)!?(.*)"
+    r"(?is)^(?:alias\.[^=\n]*+=!|(?:core\.(?:pager|editor|sshcommand|fsmonitor|askpass|gitproxy)"
+    r"|pager\.[^=\n]*+|(?:sequence\.|gui\.)?editor|sequence\.editor|diff\.external"
+    r"|[^=\n]*\.(?:cmd|textconv|command|helper|driver|clean|smudge|process|program))=)!?(.*)"
 )
 _MAKE: Final = (
     r"^\t[-@+]*(.*)",
-    r"^[^\s#:=][^#:=]*::?[^=;\n]*;\s*[-@+]*(.*)",
-    r"\$\(shell\s+([^()]*)\)",
+    r"^[^\s#:=][^#:=]{0,500}+::?[^=;\n]*+;\s*+[-@+]*+(.*)",
+    r"\$\(shell\s++([^()]*+)\)",
 )
 _PYTHON: Final = _CALLED % r"(?:system|popen|run|call|Popen)"
-_GDB: Final = (r"^\s*(?:shell|!)\s*(.*)", r"^\s*(?:pipe\s|\|).*?\|\s*(.*)", _PYTHON)
-_MYSQL: Final = (r"^\s*(?:system|\\!)\s+(.*)",)
+_GDB: Final = (r"^[^\S\n]*+(?:shell|!)\s*+(.*)", r"^[^\S\n]*+(?:pipe\s|\|).*?\|\s*+(.*)", _PYTHON)
+_MYSQL: Final = (r"^[^\S\n]*+(?:system|\\!)\s++(.*)",)
 _VIM: Final = (
     _VI,
-    r"^:*\s*ter(?:m(?:inal)?)?!?\s+(.*)",
+    r"^:*+[^\S\n]*+ter(?:m(?:inal)?)?!?\s++(.*)",
     _CALLED % r"(?:system(?:list)?|os\.execute|io\.popen|jobstart|termopen)",
 )
-_SSH: Final = (r"(?i)^(?:Proxy|Local|KnownHosts|Remote)Command(?:\s*=\s*|\s+)(.*)",)
+_SSH: Final = (r"(?i)^(?:Proxy|Local|KnownHosts|Remote)Command(?:\s*+=\s*+|\s++)(.*)",)
 
 _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("vim", "vi", "nvim", "view", "ex", "ed"), _VIM),
@@ -50,12 +54,12 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "git": (_GIT,),
     "tar": (r"^exec=(.*)",),
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH),
-    "psql": (r"\\!\s*(.*)", r"(?i)\bprogram\s+'((?:[^']|'')*)'"),
+    "psql": (r"\\!\s*+(.*)", r"(?i)\bprogram\s++'((?:[^']|'')*+)'"),
     **dict.fromkeys(("mysql", "mariadb"), _MYSQL),
-    "sqlite3": (r"^\s*\.(?:sh\w*|sys\w*)\s+(.*)",),
+    "sqlite3": (r"^[^\S\n]*+\.(?:sh\w*+|sys\w*+)\s++(.*)",),
     "gdb": _GDB,
-    "lldb": (r"^\s*(?:platform\s+)?shell\s+(.*)", _PYTHON),
-    **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])\s*(?:spawn|exec|system)\s+(.*)",)),
+    "lldb": (r"^[^\S\n]*+(?:platform\s++)?+shell\s++(.*)", _PYTHON),
+    **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])[^\S\n]*+(?:spawn|exec|system)\s++(.*)",)),
     **dict.fromkeys(("make", "gmake"), _MAKE),
     # A dry run still runs ``$(shell ...)``.
     **dict.fromkeys(("make -n", "gmake -n"), _MAKE[2:]),

@@ -1,0 +1,143 @@
+"""Every regular expression of the guard takes linear time, because a command can control the text.
+
+The expressions are found in the source: those that are compiled or used there, and those in tables.
+A search holds the interpreter's lock, so a slow one would stop the whole daemon.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import time
+from collections.abc import Iterator
+from itertools import chain, product
+from typing import Any
+
+import pytest
+
+import shelld.guard
+from guard_lines import HERE
+from shelld.guard import interpreters, launchers, speakers
+from shelld.guard.judgement import judge
+
+LENGTH = 20_000
+# An exponential search must not last forever.
+SHORT = 24
+MAX_PROCESSOR_SECONDS = 0.5
+METHODS = frozenset({"search", "match", "fullmatch", "sub", "split", "finditer", "findall"})
+MODULES = [
+    importlib.import_module(f"shelld.guard.{each.name}")
+    for each in pkgutil.iter_modules(shelld.guard.__path__)
+    # A policy is no text of a command.
+    if each.name != "policy_file"
+]
+
+
+def used(module: Any) -> Iterator[tuple[str, int, str]]:
+    """Yield the expressions that a module uses, with their flags, and the methods."""
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        method, of = node.func.attr, node.func.value
+        if method not in METHODS:
+            continue
+        is_module = isinstance(of, ast.Name) and of.id == "re"
+        flags = re.NOFLAG
+        if is_module:
+            of = node.args[0]
+            flags = re.S if "re.S" in ast.unparse(node) else flags
+        elif isinstance(of, ast.Call) and ast.unparse(of.func) in ("_compiled", "re.compile"):
+            of, flags = of.args[0], re.M
+        try:
+            found = eval(ast.unparse(of), vars(module))
+        except NameError:
+            # A local name. `TABLES` lists what it can stand for.
+            continue
+        if isinstance(found, re.Pattern):
+            yield found.pattern, found.flags, method
+        elif isinstance(found, str) and (is_module or flags):
+            yield found, flags, method
+
+
+TABLES = [
+    *((each, re.M, "finditer") for each in chain.from_iterable(speakers._COMMANDS.values())),
+    *((each, re.M, "finditer") for each in interpreters._WRITES),
+    *((each, re.NOFLAG, "finditer") for each in (*launchers._AWK_RUNS, launchers._AWK_PIPED)),
+    *(
+        (rf"{interpreters._LITERAL}|({each})(?!\s*[:=])", re.M, "finditer")
+        for each in (interpreters._CALLS, interpreters._REMOVES)
+    ),
+]
+# Patterns that helpers match at a position.
+MATCHED = [
+    (value.pattern, value.flags, "match")
+    for module in MODULES
+    for value in vars(module).values()
+    if isinstance(value, re.Pattern)
+]
+EXPRESSIONS = sorted({*chain.from_iterable(map(used, MODULES)), *TABLES, *MATCHED})
+CHARACTERS = " \n\t0aZ_~'\"\\/()[]{}<>|;:=#!,.$%&+-*?^`@\ue000\ue001\ue002\ue003"
+TELLING = " \n\\\"'([0x|"
+
+
+def hostile(pattern: str) -> Iterator[tuple[str, str]]:
+    """Yield the beginning of a text, and what follows again and again."""
+    words = re.findall(r"[A-Za-z]{2,}|\$\\\(shell", re.sub(r"\\[A-Za-z]", "", pattern))
+    words = [each.replace("\\", "") for each in dict.fromkeys(words)]
+    heads = [f"{word}{between}" for word in words for between in ("", " ", "(", " '", ' "', " '>")]
+    yield from (("", each) for each in CHARACTERS)
+    yield from (("", a + b) for a, b in product(TELLING, repeat=2) if a != b)
+    yield from (("", each) for each in heads)
+    yield from product((*heads, *"%\"'/=:!s@{["), TELLING)
+
+
+@pytest.mark.parametrize(("pattern", "flags", "method"), EXPRESSIONS)
+def test_search_takes_linear_time(pattern: str, flags: int, method: str) -> None:
+    compiled = re.compile(pattern, flags)
+
+    def seconds(text: str) -> float:
+        began = time.thread_time()
+        if method == "sub":
+            compiled.sub("", text)
+        elif method == "finditer":
+            for _ in compiled.finditer(text):
+                pass
+        else:
+            getattr(compiled, method)(text)
+        return time.thread_time() - began
+
+    for head, unit in hostile(pattern):
+        for end in ("", "\x01"):
+            for length in (SHORT, LENGTH):
+                text = head + unit * (length // len(unit)) + end
+                assert seconds(text) < MAX_PROCESSOR_SECONDS, (head, unit, end)
+
+
+def test_expressions_are_found() -> None:
+    methods = {method for _, _, method in EXPRESSIONS}
+    assert {"search", "match", "fullmatch", "sub", "finditer"} <= methods
+    assert len(EXPRESSIONS) > 90
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *('python3 -c \'print("x"' + " " * 3_000 + end for end in ("y)' | sh", ")' | sh")),
+        'awk \'BEGIN{print "x"' + " " * 20_000 + "y}' | sh",
+        "rm -rf /" + "[" * 40_000,
+        "[[ $x == " + "[" * 40_000 + " ]]",
+        "printf '%" + "0" * 20_000 + "' | sh",
+        "echo a | cut -c " + "0" * 20_000 + "x | sh",
+        "vim -c '" + "1" * 10_000 + "'",
+        "python3 -c '" + 'x = "' + r"\"" * 8_000 + "'",
+        "perl -e '" + "open " * 3_000 + "'",
+        "awk '" + "print " * 8_000 + "'",
+    ],
+)
+def test_long_text_is_judged_in_linear_time(command: str) -> None:
+    began = time.thread_time()
+    judge(command, HERE)
+    assert time.thread_time() - began < MAX_PROCESSOR_SECONDS
