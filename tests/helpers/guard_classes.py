@@ -1136,6 +1136,33 @@ hash -p /bin/rm x; x -rf build
 hash -r; hash rm
 """,
     ),
+    "syntax that the parser does not know": (
+        r"""
+a=()# ; rm -rf /
+a=(1 2)#; rm -rf /
+declare a=(1)# x; rm -rf /
+a+=(1)#;rm -rf /
+shopt -s extglob␤echo @(a)# ; rm -rf /
+a=(1 2)# x␤rm -rf /
+set -- /; for x do rm -rf $x; done
+f() { for x do rm -rf "$x"; done; }; f /
+set -- /; for x  do rm -rf $x; done
+for x do rm -rf /; done
+""",
+        r"""
+a=(1) # ; rm -rf /
+(ls)# ; rm -rf /
+((1))# ; rm -rf /
+f()# ; rm -rf /␤{ ls; }
+case a in a)# ; rm -rf /␤ls;; esac
+a=(1 # ; rm -rf /␤)
+echo ')#' # ; rm -rf /
+set -- build; for x do rm -rf $x; done
+f() { for x do echo rm -rf "$x"; done; }; f /
+echo for x do; ls /
+for x in a do; do echo $x; done
+""",
+    ),
     "coprocesses": (
         r"""
 coproc ( rm -rf / )

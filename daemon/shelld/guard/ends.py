@@ -156,14 +156,21 @@ class Ends:
             self._lines = _Lines(self._text)
         return self._lines.end_of(position, delimiter, strips=strips)
 
-    def coprocesses(self) -> list[tuple[int, int]]:
-        """Return where ``coproc NAME`` stands before a compound command.
+    def rewritten(self) -> str:
+        """Return the text with parts replaced that bash knows and the parser does not.
 
-        Does not look into substitutions.
+        A pipeline replaces ``coproc NAME`` before a compound command. A ``#`` right behind an array
+        or a pattern begins no comment. ``for x do`` needs no semicolon. Does not look into
+        substitutions.
         """
         walk = _Walk(self, self._text, 0, is_whole=True)
         walk.end()
-        return walk.coprocesses
+        parts: list[str] = []
+        position = 0
+        for start, end, new in sorted(walk.edits):
+            parts += (self._text[position:start], new)
+            position = end
+        return "".join([*parts, self._text[position:]])
 
 
 class _Lines:
@@ -211,7 +218,8 @@ class _Walk:
     """Walks through a script, to the parenthesis that ends it."""
 
     def __init__(self, ends: Ends, text: str, position: int, *, is_whole: bool = False) -> None:
-        self.coprocesses: list[tuple[int, int]] = []
+        # What to replace: the beginning, the end, and the new text.
+        self.edits: list[tuple[int, int, str]] = []
         self._ends = ends
         self._text = text
         self._at = position
@@ -221,6 +229,8 @@ class _Walk:
         # Whether a reserved word can follow, and whether a name does.
         self._starts = True
         self._names = False
+        # Whether the word before was the name of a ``for`` loop.
+        self._loops = self._is_loop = False
         # Whether a pattern of ``case`` can begin.
         self._is_fresh = False
         # The beginning and the end of ``coproc NAME``.
@@ -261,6 +271,7 @@ class _Walk:
         return self._open[-1] if self._open else _COMMANDS
 
     def _begin(self) -> None:
+        self._loops = False
         self._starts = self._top != _WORDS
         self._names = False
         self._coprocess = None
@@ -292,7 +303,7 @@ class _Walk:
         if self._top in (_SUBJECT, _IN):
             self._open.pop()
         if self._coprocess is not None:
-            self.coprocesses.append(self._coprocess)
+            self.edits.append((*self._coprocess, ": |"))
         is_command = self._starts and self._top != _PATTERN
         self._begin()
         if is_command and text.startswith("((", start):
@@ -317,6 +328,10 @@ class _Walk:
         closed = self._open.pop()
         self._begin()
         self._starts = closed == _COMMANDS
+        if closed == _WORDS and self._text.startswith("#", self._at):
+            # The word goes on. After any other parenthesis, this would be a comment.
+            self.edits.append((self._at, self._at + 1, r"\#"))
+            self._at += 1
         return False
 
     def _read_redirect(self) -> None:
@@ -333,6 +348,12 @@ class _Walk:
         start = self._at
         self._at = max(self._ends.of_word(start), start + 1)
         word = self._text[start : self._at]
+        if self._loops:
+            self._loops = False
+            if word == "do":
+                self.edits.append((start, start, "; "))
+                self._starts = True
+                return
         if self._text.startswith("(", self._at) and word != "!" and word[-1] in "?*+@!=":
             # An array, or a pattern such as ``@(a|b)``.
             self._open.append(_WORDS)
@@ -361,15 +382,17 @@ class _Walk:
 
     def _read_first_word(self, word: str, start: int) -> None:
         if self._coprocess is not None and word in _COMPOUND:
-            self.coprocesses.append(self._coprocess)
+            self.edits.append((*self._coprocess, ": |"))
             self._coprocess = None
         elif self._names:
             # This is the name, but ``coproc`` has none before a compound command.
             self._names = False
             if self._coprocess is not None:
                 self._coprocess = (self._coprocess[0], self._at)
+            self._loops = self._is_loop
             return
         self._names = word in _NAMING
+        self._is_loop = word in ("for", "select")
         self._coprocess = (start, self._at) if word == "coproc" else None
         if word == "case":
             self._open.append(_SUBJECT)

@@ -20,7 +20,7 @@ from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.names import Names
 from shelld.guard.rules import Place, normalized, overwrites
-from shelld.guard.units import ExpansionError, joined_lines, without_coprocesses
+from shelld.guard.units import ExpansionError, joined_lines, rewritten
 from shelld.guard.words import expand_heredoc, expand_text
 
 # The guard follows no script or alias below this depth. Statements count towards the depth too.
@@ -58,7 +58,7 @@ class Evaluation(Compounds):
                 self.unresolved("it is too long to be followed")
                 self._run_fragments(text)
                 return UNKNOWN
-            text = without_coprocesses(text)
+            text = rewritten(text)
             # Do not charge for dropped text: it must not use up the budget of the remaining text.
             self.spend(len(text) * _PARSING)
             try:

@@ -1,4 +1,4 @@
-"""Expands braces, joins continued lines, and rewrites coprocesses.
+"""Expands braces, joins continued lines, and rewrites what the parser does not know.
 
 Pure. Works on text alone and looks up no values.
 """
@@ -157,19 +157,10 @@ def joined_lines(text: str) -> str:
     return "".join([*parts, text[start:]])
 
 
+_UNKNOWN_SYNTAX: Final = re.compile(r"coproc|\)#|\b(?:for|select)[ \t]++\w++[ \t]++do\b")
 _CONTINUED: Final = re.compile(r"\\.|['\"#]", re.S)
 
 
-def without_coprocesses(text: str) -> str:
-    """Return a script with a pipeline in place of each coprocess that is a compound command.
-
-    The parser does not know ``coproc { ...; }``. The members of a pipeline are subshells, too.
-    """
-    if "coproc" not in text:
-        return text
-    parts: list[str] = []
-    position = 0
-    for start, end in Ends(text).coprocesses():
-        parts += (text[position:start], ": |")
-        position = end
-    return "".join([*parts, text[position:]])
+def rewritten(text: str) -> str:
+    """Return a script in the syntax that the parser knows. See `Ends.rewritten`."""
+    return Ends(text).rewritten() if _UNKNOWN_SYNTAX.search(text) else text
