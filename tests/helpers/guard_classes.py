@@ -1148,6 +1148,12 @@ set -- /; for x do rm -rf $x; done
 f() { for x do rm -rf "$x"; done; }; f /
 set -- /; for x  do rm -rf $x; done
 for x do rm -rf /; done
+cat <<E# x; rm -rf /␤E#
+cat <<E# ; rm -rf /␤x␤E#␤
+cat <<E; rm -rf /␤$((1)) a
+cat <<E; rm -rf /␤$((1)) done␤E␤
+cat <<'E'; rm -rf /␤x␤E
+cat <<E& rm -rf /␤x␤E
 """,
         r"""
 a=(1) # ; rm -rf /
@@ -1161,6 +1167,12 @@ set -- build; for x do rm -rf $x; done
 f() { for x do echo rm -rf "$x"; done; }; f /
 echo for x do; ls /
 for x in a do; do echo $x; done
+cat <<E; ls␤rm -rf /␤E
+cat <<E; ls␤rm -rf / $((1)) a␤E
+cat <<E# ; ls␤rm -rf /␤E#
+cat <<'E;'␤rm -rf /␤E;
+cat <<E # ; rm -rf /␤a␤E
+cat <<E& ls␤rm -rf /␤E
 """,
     ),
     "coprocesses": (

@@ -160,8 +160,8 @@ class Ends:
         """Return the text with parts replaced that bash knows and the parser does not.
 
         A pipeline replaces ``coproc NAME`` before a compound command. A ``#`` right behind an array
-        or a pattern begins no comment. ``for x do`` needs no semicolon. Does not look into
-        substitutions.
+        or a pattern begins no comment. ``for x do`` needs no semicolon. A separator ends the
+        delimiter of a here-document. Does not look into substitutions.
         """
         walk = _Walk(self, self._text, 0, is_whole=True)
         walk.end()
@@ -343,6 +343,9 @@ class _Walk:
         if operator in ("<<", "<<-") and start < self._at:
             delimiter = _QUOTE.sub("", self._text[start : self._at])
             self._heredocs.append((delimiter, operator == "<<-"))
+            if self._text.startswith((";", "&"), self._at):
+                # The parser would read the separator as part of the delimiter.
+                self.edits.append((self._at, self._at, " "))
 
     def _read_word(self) -> None:
         start = self._at

@@ -17,9 +17,9 @@ MAX_COMMANDS: Final = 500
 _RESERVED: Final = frozenset(
     {"if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}", "time"}
 )
-_HEREDOC: Final = re.compile(r"<<-?\s*(['\"\\]?)(\w+)\1")
+_HEREDOC: Final = re.compile(r"<<-?\s*(['\"\\]?)(\w[\w#]*+)\1")
 # A line that may end a here-document.
-_DELIMITER: Final = re.compile(r"^[^\S\n]*(\w+)[^\S\n]*$", re.M)
+_DELIMITER: Final = re.compile(r"^[^\S\n]*(\w[\w#]*+)[^\S\n]*$", re.M)
 _REDIRECT: Final = re.compile(r"\d*(?:&?>>?[|&]?|<>|<<<|<&?)")
 
 

@@ -157,7 +157,9 @@ def joined_lines(text: str) -> str:
     return "".join([*parts, text[start:]])
 
 
-_UNKNOWN_SYNTAX: Final = re.compile(r"coproc|\)#|\b(?:for|select)[ \t]++\w++[ \t]++do\b")
+_UNKNOWN_SYNTAX: Final = re.compile(
+    r"coproc|\)#|\b(?:for|select)[ \t]++\w++[ \t]++do\b|<<-?[ \t]*+[^\s;&|<>()]++[;&]"
+)
 _CONTINUED: Final = re.compile(r"\\.|['\"#]", re.S)
 
 
