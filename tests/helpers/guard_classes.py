@@ -1154,6 +1154,8 @@ cat <<E; rm -rf /␤$((1)) a
 cat <<E; rm -rf /␤$((1)) done␤E␤
 cat <<'E'; rm -rf /␤x␤E
 cat <<E& rm -rf /␤x␤E
+test -v 'a[$(rm -rf /)]'
+read 'a[$(rm -rf /)]' <<< 1
 """,
         r"""
 a=(1) # ; rm -rf /
@@ -1173,6 +1175,9 @@ cat <<E# ; ls␤rm -rf /␤E#
 cat <<'E;'␤rm -rf /␤E;
 cat <<E # ; rm -rf /␤a␤E
 cat <<E& ls␤rm -rf /␤E
+test -v 'a[$(ls /)]'
+read 'a[$(ls /)]' <<< 1
+test -n 'a[$(rm -rf /)]'
 """,
     ),
     "coprocesses": (

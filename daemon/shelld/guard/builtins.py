@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,8 @@ from shelld.guard.arithmetic import arithmetic
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.options import all_options, leading_options
 from shelld.guard.rules import normalized
+from shelld.guard.units import ExpansionError
+from shelld.guard.words import calculated
 
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
@@ -122,6 +125,9 @@ def _shift(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 def _read(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     options, names = all_options(arguments, "adiNnptu", ())
     array = next((value for name, value in options if name == "a" and value), None)
+    for name in names:
+        if (match := _SUBSCRIPT.fullmatch(name)) is not None:
+            _evaluate(match[1], shell)
     names = [each for each in names if re.fullmatch(r"[A-Za-z_]\w*", each)] or ["REPLY"]
     known = stdin != UNKNOWN and stdin
     line = stdin.split("\n", maxsplit=1)[0] if known else ""
@@ -184,10 +190,16 @@ def _let(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 _SUBSCRIPT: Final = re.compile(r"[A-Za-z_]\w*\[(.*)\]", re.S)
 
 
+def _evaluate(subscript: str, shell: Shell) -> None:
+    """Evaluate a subscript as bash does: it runs the substitutions in it."""
+    with suppress(ExpansionError):
+        calculated(subscript, shell)
+
+
 def _test(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     for operator, operand in pairwise(arguments):
         if operator == "-v" and (match := _SUBSCRIPT.fullmatch(operand)) is not None:
-            arithmetic(match[1], shell)
+            _evaluate(match[1], shell)
     return ""
 
 
