@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Iterator
 from itertools import chain, product
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,10 +23,10 @@ from guard_lines import HERE
 from shelld.guard import interpreters, launchers, speakers
 from shelld.guard.judgement import judge
 
-LENGTH = 20_000
+LENGTH = 8_000
 # An exponential search must not last forever.
 SHORT = 24
-MAX_PROCESSOR_SECONDS = 0.5
+MAX_PROCESSOR_SECONDS = 0.2
 METHODS = frozenset({"search", "match", "fullmatch", "sub", "split", "finditer", "findall"})
 MODULES = [
     importlib.import_module(f"shelld.guard.{each.name}")
@@ -34,6 +34,15 @@ MODULES = [
     # A policy is no text of a command.
     if each.name != "policy_file"
 ]
+
+
+def as_pattern(value: object) -> re.Pattern[str] | None:
+    return cast("re.Pattern[str]", value) if isinstance(value, re.Pattern) else None
+
+
+def table(module: Any, name: str) -> Any:
+    """Return a table of expressions, which a module keeps for itself."""
+    return vars(module)[name]
 
 
 def used(module: Any) -> Iterator[tuple[str, int, str]]:
@@ -52,31 +61,41 @@ def used(module: Any) -> Iterator[tuple[str, int, str]]:
         elif isinstance(of, ast.Call) and ast.unparse(of.func) in ("_compiled", "re.compile"):
             of, flags = of.args[0], re.M
         try:
-            found = eval(ast.unparse(of), vars(module))
+            found: object = eval(ast.unparse(of), vars(module))
         except NameError:
             # A local name. `TABLES` lists what it can stand for.
             continue
-        if isinstance(found, re.Pattern):
-            yield found.pattern, found.flags, method
+        if (compiled := as_pattern(found)) is not None:
+            yield compiled.pattern, compiled.flags, method
         elif isinstance(found, str) and (is_module or flags):
             yield found, flags, method
 
 
-TABLES = [
-    *((each, re.M, "finditer") for each in chain.from_iterable(speakers._COMMANDS.values())),
-    *((each, re.M, "finditer") for each in interpreters._WRITES),
-    *((each, re.NOFLAG, "finditer") for each in (*launchers._AWK_RUNS, launchers._AWK_PIPED)),
+TABLES: list[tuple[str, int, str]] = [
     *(
-        (rf"{interpreters._LITERAL}|({each})(?!\s*[:=])", re.M, "finditer")
-        for each in (interpreters._CALLS, interpreters._REMOVES)
+        (each, re.M, "finditer")
+        for each in chain.from_iterable(table(speakers, "_COMMANDS").values())
+    ),
+    *((each, re.M, "finditer") for each in table(interpreters, "_WRITES")),
+    *(
+        (each, re.NOFLAG, "finditer")
+        for each in (*table(launchers, "_AWK_RUNS"), table(launchers, "_AWK_PIPED"))
+    ),
+    *(
+        (
+            rf"{table(interpreters, '_LITERAL')}|({table(interpreters, name)})(?!\s*[:=])",
+            re.M,
+            "finditer",
+        )
+        for name in ("_CALLS", "_REMOVES")
     ),
 ]
 # Patterns that helpers match at a position.
 MATCHED = [
-    (value.pattern, value.flags, "match")
+    (compiled.pattern, compiled.flags, "match")
     for module in MODULES
     for value in vars(module).values()
-    if isinstance(value, re.Pattern)
+    if (compiled := as_pattern(value)) is not None
 ]
 EXPRESSIONS = sorted({*chain.from_iterable(map(used, MODULES)), *TABLES, *MATCHED})
 CHARACTERS = " \n\t0aZ_~'\"\\/()[]{}<>|;:=#!,.$%&+-*?^`@\ue000\ue001\ue002\ue003"
