@@ -42,11 +42,13 @@ def as_pattern(value: object) -> re.Pattern[str] | None:
 
 def table(module: Any, name: str) -> Any:
     """Return a table of expressions, which a module keeps for itself."""
-    return vars(module)[name]
+    names: dict[str, Any] = vars(module)
+    return names[name]
 
 
 def used(module: Any) -> Iterator[tuple[str, int, str]]:
     """Yield the expressions that a module uses, with their flags, and the methods."""
+    names: dict[str, Any] = vars(module)
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -61,7 +63,7 @@ def used(module: Any) -> Iterator[tuple[str, int, str]]:
         elif isinstance(of, ast.Call) and ast.unparse(of.func) in ("_compiled", "re.compile"):
             of, flags = of.args[0], re.M
         try:
-            found: object = eval(ast.unparse(of), vars(module))
+            found: object = eval(ast.unparse(of), names)
         except NameError:
             # A local name. `TABLES` lists what it can stand for.
             continue
