@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Iterator
 from itertools import chain, product
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -40,13 +41,13 @@ def as_pattern(value: object) -> re.Pattern[str] | None:
     return cast("re.Pattern[str]", value) if isinstance(value, re.Pattern) else None
 
 
-def table(module: Any, name: str) -> Any:
+def table(module: ModuleType, name: str) -> Any:
     """Return a table of expressions, which a module keeps for itself."""
     names: dict[str, Any] = vars(module)
     return names[name]
 
 
-def used(module: Any) -> Iterator[tuple[str, int, str]]:
+def used(module: ModuleType) -> Iterator[tuple[str, int, str]]:
     """Yield the expressions that a module uses, with their flags, and the methods."""
     names: dict[str, Any] = vars(module)
     for node in ast.walk(ast.parse(inspect.getsource(module))):
