@@ -130,6 +130,9 @@ class TypedLines:
         return first
 
     async def _admit(self, text: str, script: str) -> None:
+        if self._cost > _MAX_COST_ALONE:
+            self._left.append(text)
+            return
         for start in dict.fromkeys(("", _continued(script), script)):
             await self._admit_alone(start + text)
 

@@ -79,20 +79,32 @@ class Wait(NamedTuple):
 def process(pid: int) -> Process:
     """Raises OSError if the process is gone or hidden, and ValueError if it ends meanwhile."""
     fields = stat_fields(pid)
+    if len(fields) < 18:
+        raise ValueError
     parent, group, session, terminal, terminal_group = map(int, fields[1:6])
     return Process(
         fields[0].decode(), parent, group, session, terminal, terminal_group, int(fields[17])
     )
 
 
-def waits(pid: int) -> Iterator[Wait]:
-    """Yield what the threads of a process wait for.
+def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wait]:
+    """Yield what the threads of a process wait for, until `is_spent`.
 
-    Raises PermissionError or FileNotFoundError if that cannot be seen, and another OSError or
-    ValueError if the process ends meanwhile.
+    Raises PermissionError or FileNotFoundError if that cannot be seen of any thread, and another
+    OSError if the process ends meanwhile.
     """
+    failure: OSError | None = None
+    has_seen = False
     for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
-        words = read_file(f"/proc/{pid}/task/{thread}/syscall").split()
+        if is_spent():
+            return
+        try:
+            words = read_file(f"/proc/{pid}/task/{thread}/syscall").split()
+        except OSError as error:
+            # The thread may have ended.
+            failure = error
+            continue
+        has_seen = True
         # Fewer words: the thread runs, or sleeps outside a system call.
         if len(words) < 9 or (look := _LOOKS.get(int(words[0]))) is None:
             continue
@@ -104,6 +116,8 @@ def waits(pid: int) -> Iterator[Wait]:
         # anything.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
             yield look(f"{pid}/task/{thread}", arguments)._replace(thread=thread)
+    if failure is not None and not has_seen:
+        raise failure
 
 
 def file_behind(pid: int, thread: str, descriptor: int, own_terminal: int) -> tuple[int, ...]:

@@ -89,7 +89,7 @@ def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Foun
     """
     budget = _Budget()
     members = list(_members(top, budget))
-    found = _reader(members, source)
+    found = _reader(members, source, budget)
     if found is not None and found.is_proved:
         return found
     # In line mode with echo, every program looks like one that waits.
@@ -107,7 +107,7 @@ def _members(top: int, budget: _Budget) -> Iterator[_Member]:
         while waiting and not budget.is_spent:
             pid = waiting.pop()
             waiting += _children(pid)
-            with contextlib.suppress(OSError, ValueError, IndexError):
+            with contextlib.suppress(OSError, ValueError):
                 yield _member(pid, budget)
 
 
@@ -132,7 +132,7 @@ def _member(pid: int, budget: _Budget) -> _Member:
 
 def _reads(pid: int, about: Process, budget: _Budget) -> dict[tuple[int, ...], Wait]:
     found: dict[tuple[int, ...], Wait] = {}
-    for wait in waits(pid):
+    for wait in waits(pid, lambda: budget.is_spent):
         for descriptor in wait.descriptors:
             if budget.is_spent:
                 return found
@@ -142,7 +142,7 @@ def _reads(pid: int, about: Process, budget: _Budget) -> dict[tuple[int, ...], W
     return found
 
 
-def _reader(members: list[_Member], source: Source) -> Found | None:
+def _reader(members: list[_Member], source: Source, budget: _Budget) -> Found | None:
     """Return the process that reads the source, or a terminal to which a relay passes it on."""
     wanted, seen = [source.file], {source.file}
     while wanted:
@@ -151,6 +151,8 @@ def _reader(members: list[_Member], source: Source) -> Found | None:
             wait = _wait_for(member, file)
             if wait is None or member.process is None:
                 continue
+            if budget.is_spent:
+                return None
             # Another thread can pass on what this one has read.
             is_only_read = wait.is_read and member.process.threads == 1
             inner = [] if is_only_read else _inner(member.pid)

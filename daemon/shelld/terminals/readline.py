@@ -22,8 +22,10 @@ class _Line:
     def __init__(self) -> None:
         self.before: list[str] = []
         self.after: list[str] = []
-        # What the last key of that kind has cut out.
+        # What the last keys of that kind have cut out. Such keys in a row add to it.
         self.killed: list[str] = []
+        self.is_killing = False
+        self.joins_kills = False
 
     def left(self) -> None:
         if self.before:
@@ -63,7 +65,7 @@ class _Line:
         self._kill_back_to(0)
 
     def kill_after(self) -> None:
-        self.killed = self.after[::-1]
+        self._kill(self.after[::-1], is_backward=False)
         self.after.clear()
 
     def kill_blank_word(self) -> None:
@@ -78,12 +80,12 @@ class _Line:
         end = len(self.before)
         self.word_left()
         start = len(self.before)
-        self.killed = [self.after.pop() for _ in range(end - start)]
+        self._kill([self.after.pop() for _ in range(end - start)], is_backward=True)
 
     def kill_word_right(self) -> None:
         start = len(self.before)
         self.word_right()
-        self._kill_back_to(start)
+        self._kill_back_to(start, is_backward=False)
 
     def yank(self) -> None:
         self.before += self.killed
@@ -109,9 +111,15 @@ class _Line:
         self.word_right()
         self.before[start:] = change("".join(self.before[start:]))
 
-    def _kill_back_to(self, start: int) -> None:
-        self.killed = self.before[start:]
+    def _kill_back_to(self, start: int, *, is_backward: bool = True) -> None:
+        self._kill(self.before[start:], is_backward=is_backward)
         del self.before[start:]
+
+    def _kill(self, cut: list[str], *, is_backward: bool) -> None:
+        if cut:
+            earlier = self.killed if self.joins_kills else []
+            self.killed = [*cut, *earlier] if is_backward else [*earlier, *cut]
+            self.is_killing = True
 
 
 def _capital(word: str) -> str:
@@ -150,13 +158,31 @@ def edits(key: str) -> bool:
     return key in _EDITS
 
 
-def edited(pieces: Sequence[str]) -> str:
-    """Return the line after pieces of text and keys, in turns: `KEY.split` makes them."""
+def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None:
+    """Return the line after pieces of text and keys, in turns: `KEY.split` makes them.
+
+    `is_typed_ahead`: the keys arrive faster than readline takes them. Then text between two keys
+    that cut something out does not keep them apart.
+
+    Returns None if the keys make the line much longer than what was typed. Each key takes a time
+    that is linear in the length of the line.
+    """
     line = _Line()
+    limit = longest_line(pieces)
     for number, piece in enumerate(pieces):
         if number % 2 == 0:
             line.before += piece
-        elif (edit := _EDITS.get(piece)) is not None:
+            line.is_killing = line.is_killing and (is_typed_ahead or not piece)
+            continue
+        line.joins_kills, line.is_killing = line.is_killing, False
+        if (edit := _EDITS.get(piece)) is not None:
             edit(line)
+        if len(line.before) + len(line.after) > limit:
+            return None
     line.end()
     return "".join(line.before)
+
+
+def longest_line(pieces: Sequence[str]) -> int:
+    """Return the most characters that a line may get, by keys that insert text again."""
+    return 1_000 + 2 * sum(map(len, pieces))

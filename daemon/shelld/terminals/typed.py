@@ -1,7 +1,7 @@
 """Splits typed input into lines, and finds the texts that a shell may read in a line.
 
 The program may edit its line in ways that cannot be seen from here, such as with the history of a
-shell. This module shows the guard the text between all keys.
+shell. This module follows the usual editing keys, and also shows the guard the text between them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from shelld.terminals.readline import KEY, edited, edits
+from shelld.terminals.readline import KEY, edited, edits, longest_line
 
 # How many bytes of an unfinished line to remember: more than the guard follows.
 MAX_REST_BYTES: Final = 64 * 1024 + 1
@@ -19,8 +19,9 @@ MAX_REST_BYTES: Final = 64 * 1024 + 1
 # edit it in another program, or make it a comment and back.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
-# With more keys than this, a line is read as if they did nothing.
-_MAX_EDITS: Final = 4_096
+# Keys times characters. With more, a line is read as if its keys did nothing. A key takes up to
+# 0.1 us for each character.
+_MAX_WORK: Final = 1_000_000
 _MAX_PARTS: Final = 100
 
 
@@ -73,11 +74,12 @@ def readings(line: bytes) -> Iterator[str]:
     """
     pieces = KEY.split(line.decode("utf-8", "replace"))
     whole = "".join(pieces[::2])
-    if len(pieces) > 2 * _MAX_EDITS:
-        # To follow so many keys would take too long.
-        texts = [whole, *_limited(pieces[::2])]
-    else:
-        texts = [edited(pieces), whole, *_limited(_between_unknown(pieces)), *_limited(pieces[::2])]
+    texts = [whole, *_limited(pieces[::2])]
+    # To follow many keys in a long line would take too long.
+    if len(pieces) * longest_line(pieces) <= _MAX_WORK:
+        texts[1:1] = _limited(_between_unknown(pieces))
+        followed = [edited(pieces), edited(pieces, is_typed_ahead=True)]
+        texts[:0] = [text for text in followed if text is not None]
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
     first, *others = dict.fromkeys(texts)
@@ -90,9 +92,9 @@ def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
     start = 0
     for number in range(1, len(pieces), 2):
         if not edits(pieces[number]):
-            yield edited(pieces[start:number])
+            yield edited(pieces[start:number]) or ""
             start = number + 1
-    yield edited(pieces[start:])
+    yield edited(pieces[start:]) or ""
 
 
 def _limited(texts: Iterable[str]) -> list[str]:

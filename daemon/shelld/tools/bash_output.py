@@ -201,7 +201,7 @@ def output_result(
 
 
 def status_lines(result: BashOutputResult) -> list[str]:
-    """Return the lines about a shell below its output. The last one says what it waits for."""
+    """Return the lines below the output. If the shell waits for input, the last one says so."""
     status: str = result.status
     if result.is_stopped:
         status += ", stopped by a signal"
