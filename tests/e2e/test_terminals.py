@@ -398,17 +398,25 @@ def test_audit_log_counts_input_and_hides_it(tmp_path: Path) -> None:
 
 
 def test_debug_log_hides_what_is_secret(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with raw_daemon("--log-level", "debug", "--log-file", str(log)) as daemon:
+    log, rules = tmp_path / "log", tmp_path / "rules.toml"
+    rules.write_text('[[block]]\nname = "no"\nprogram = "forbidden"\nreason = "a test"\n')
+    options = ("--guard-rules", str(rules), "--log-level", "debug", "--log-file", str(log))
+    with raw_daemon(*options) as daemon:
         typing = Session(daemon, "stty -echo; echo ready; exec bash --norc --noediting -i 2>&-")
         typing.until("ready\r\n")
+
+        def is_at_prompt() -> bool:
+            wait = {"bash_id": typing.bash_id, "wait": 1_000, "until": "prompt"}
+            return daemon.call("bash_output", wait)["prompt"] is not None
+
+        wait_for(is_at_prompt, "the shell's prompt")
         secret: Json = {"secret": True}
         encoded = base64.b64encode(b"swordfish\n").decode()
         typing.write("true swordfish\n", **secret)
         typing.write(keys=list("swordfish"), **secret)
         typing.write(base64=encoded, **secret)
         # Each of these is refused, for another reason.
-        typing.refused("rm -rf / swordfish\n", **secret)
+        typing.refused("forbidden swordfish\n", **secret)
         typing.refused("swordfish" * 500, **secret)
         typing.refused("swordfish", keys=["swordfish"], **secret)
         typing.refused("swordfish", base64="swordfish!", **secret)
