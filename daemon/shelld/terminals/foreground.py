@@ -30,7 +30,7 @@ _WAITS: Final = {
     "aarch64": frozenset(["260", "95", "133"]),
 }.get(platform.machine())
 # The device of /dev/tty: the terminal of the process that opens it.
-_OWN_TERMINAL: Final = os.makedev(5, 0)
+OWN_TERMINAL: Final = os.makedev(5, 0)
 _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 
 
@@ -50,25 +50,33 @@ def file_of(descriptor: int | str) -> tuple[int, ...]:
     return (found.st_rdev,) if stat.S_ISCHR(found.st_mode) else (found.st_dev, found.st_ino)
 
 
+class _Shell(NamedTuple):
+    """A shell that may read the input. `waits`: for one of its children."""
+
+    pid: int
+    waits: bool
+    children: list[int]
+
+
 def directory_of_reader(top: int, source: Source) -> str | None:
     """Return the working directory of a shell that reads the input; None if no shell reads it.
 
     The search starts from the process `top`. A shell reads input unless it waits for a child that
     has the same input. Returns "/" if the directory cannot be read.
     """
-    for pid in _shells(top, source):
-        children = _alive(children_of(pid))
-        if not (any(_may_read(child, source) for child in children) and _waits(pid)):
-            return _directory(pid)
+    for shell in _shells(top, source):
+        readers = (child for child in _alive(shell.children) if _may_read(child, source))
+        if not (shell.waits and any(readers)):
+            return _directory(shell.pid)
     return None
 
 
 def interrupt_is_ignored(top: int, source: Source) -> bool:
     """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
-    return any(_ignores_interrupt(pid) for pid in _shells(top, source))
+    return any(_ignores_interrupt(shell.pid) for shell in _shells(top, source))
 
 
-def _shells(top: int, source: Source) -> Iterator[int]:
+def _shells(top: int, source: Source) -> Iterator[_Shell]:
     """Yield the shells that may read the input, among `top` and its descendants."""
     waiting = [top]
     for _ in range(_MAX_PROCESSES):
@@ -76,9 +84,13 @@ def _shells(top: int, source: Source) -> Iterator[int]:
             return
         pid = waiting.pop()
         with contextlib.suppress(OSError, ValueError):
-            waiting += children_of(pid)
-            if not look(pid).is_dead and _program(pid) in SHELLS and _is_near(pid, top, source):
-                yield pid
+            is_shell = _program(pid) in SHELLS
+            # Look at this first: a shell that waits starts no other child meanwhile.
+            waits = is_shell and _waits(pid)
+            children = children_of(pid)
+            waiting += children
+            if is_shell and not look(pid).is_dead and _is_near(pid, top, source):
+                yield _Shell(pid, waits, children)
 
 
 def _is_near(pid: int, top: int, source: Source) -> bool:
@@ -106,7 +118,7 @@ def _may_read(pid: int, source: Source) -> bool:
     except OSError:
         # A program of another user, such as sudo.
         return True
-    return found == source.file or (source.group is not None and found == (_OWN_TERMINAL,))
+    return found == source.file or (source.group is not None and found == (OWN_TERMINAL,))
 
 
 def _waits(pid: int) -> bool:
