@@ -82,14 +82,14 @@ class ExecServer(CodexContestant):
     def introduction(self) -> dict[str, object]:
         return {"clientName": "compare"}
 
-    def start(self, command: str) -> str:
+    def start(self, command: str, *, tty: bool = False) -> str:
         process_id = self.new_id()
         params: dict[str, object] = {
             "processId": process_id,
             "argv": ["/bin/bash", "-c", command],
             "cwd": Path.cwd().as_uri(),
             "env": dict(os.environ),
-            "tty": False,
+            "tty": tty,
             "pipeStdin": False,
             "arg0": None,
         }

@@ -7,9 +7,7 @@ model. The servers start processes in the same way.
 from __future__ import annotations
 
 import base64
-import os
 from abc import abstractmethod
-from pathlib import Path
 from typing import Any
 
 from compare.codex import AppServer, CodexContestant, ExecServer, params_of, result_of
@@ -65,18 +63,7 @@ class CodexTerminal(Terminal):
 
 class ExecServerTerminals(ExecServer, CodexTerminals):
     def start_terminal(self, command: str) -> str:
-        process_id = self.new_id()
-        params: dict[str, object] = {
-            "processId": process_id,
-            "argv": ["/bin/bash", "-c", command],
-            "cwd": Path.cwd().as_uri(),
-            "env": dict(os.environ),
-            "tty": True,
-            "pipeStdin": False,
-            "arg0": None,
-        }
-        self.send("process/start", params)
-        return process_id
+        return self.start(command, tty=True)
 
     def write(self, process_id: str, data: bytes) -> None:
         params: dict[str, object] = {

@@ -36,21 +36,22 @@ pid, master = pty.fork()
 if pid == 0:
     os.execvp("sleep", ["sleep", "300"])
 threading.Thread(target=os.read, args=(0, 1)).start()
+print("ready", flush=True)
 os.read(master, 1)
 '"""
-# Commands that do not, whatever they print.
+# Commands that do not read it, whatever they print. First, they write "ready".
 BUSY = [
-    "sleep 300",
-    "printf 'Password: '; sleep 300",
-    "printf 'Continue? [y/N] '; exec sleep 300",
-    "read x < /dev/null; sleep 300",
-    "cat & sleep 300",
-    "sleep 300 | cat",
-    "tail -f /dev/null",
-    "while :; do echo -n; done",
-    "python3 -c 'import time; time.sleep(300)'",
-    "python3 -c 'import os; r, w = os.pipe(); os.read(r, 1)'",
-    'python3 -c \'import pty; pty.spawn(["sleep", "300"])\'',
+    "echo ready; sleep 300",
+    "echo ready; printf 'Password: '; sleep 300",
+    "echo ready; printf 'Continue? [y/N] '; exec sleep 300",
+    "read x < /dev/null; echo ready; sleep 300",
+    "cat & echo ready; sleep 300",
+    "echo ready; sleep 300 | cat",
+    "echo ready; exec tail -f /dev/null",
+    "echo ready; while :; do :; done",
+    "python3 -c 'import time; print(\"ready\", flush=True); time.sleep(300)'",
+    "python3 -c 'import os; r, _ = os.pipe(); print(\"ready\", flush=True); os.read(r, 1)'",
+    'python3 -c \'import pty; pty.spawn(["sh", "-c", "echo ready; sleep 300"])\'',
     RELAY,
 ]
 
@@ -84,13 +85,15 @@ def test_program_that_reads_its_terminal_is_proved(daemon: RawDaemon, command: s
 def test_program_that_does_something_else_has_no_prompt(daemon: RawDaemon) -> None:
     waiting = daemon.background("printf 'Name? '; read -r x", tty=True)
     busy = {daemon.background(command, tty=True): command for command in BUSY}
-    # By then, the others have long been looked at as well.
-    assert until_prompt(daemon, waiting)["prompt"] is not None
+    for bash_id in busy:
+        ready = {"bash_id": bash_id, "wait": 20_000, "filter": "ready"}
+        assert daemon.call("bash_output", ready)["stdout"]
     for _ in range(3):
-        until_prompt_of_all = listed(daemon)
-        found = {busy[each]: until_prompt_of_all[each]["prompt"] for each in busy}
+        # This takes a moment, in which the others begin what they do.
+        assert until_prompt(daemon, waiting)["prompt"] is not None
+        shells = listed(daemon)
+        found = {command: shells[bash_id]["prompt"] for bash_id, command in busy.items()}
         assert [command for command, prompt in found.items() if prompt is not None] == []
-        assert until_prompt_of_all[waiting]["prompt"] is not None
 
 
 def test_prompt_describes_what_is_asked(daemon: RawDaemon) -> None:

@@ -409,12 +409,13 @@ def test_debug_log_hides_what_is_secret(tmp_path: Path) -> None:
             wait = {"bash_id": typing.bash_id, "wait": 1_000, "until": "prompt"}
             return daemon.call("bash_output", wait)["prompt"] is not None
 
-        wait_for(is_at_prompt, "the shell's prompt")
         secret: Json = {"secret": True}
         encoded = base64.b64encode(b"swordfish\n").decode()
         typing.write("true swordfish\n", **secret)
         typing.write(keys=list("swordfish"), **secret)
         typing.write(base64=encoded, **secret)
+        # While a command runs, what is typed is not judged.
+        wait_for(is_at_prompt, "the shell's prompt")
         # Each of these is refused, for another reason.
         typing.refused("forbidden swordfish\n", **secret)
         typing.refused("swordfish" * 500, **secret)

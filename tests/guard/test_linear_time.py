@@ -1,6 +1,6 @@
 """Every regular expression of the guard takes linear time, because a command can control the text.
 
-The expressions are found in the source: those that are compiled or used there, and those in tables.
+This module finds the expressions in the source of the guard, and in its tables.
 A search holds the interpreter's lock, so a slow one would stop the whole daemon.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from shelld.prompts.kernel import Wait, file_behind, inner_terminals, name_of, process, waits
+from shelld.terminals.foreground import file_of
 from support import wait_for
 
 # `r` is an end of a pipe without data.
@@ -66,7 +66,7 @@ def test_call_that_waits_shows_its_descriptor(code: str, has_limit: bool, is_rea
             "the system call",
         )
         (wait,) = waits(pid)
-        assert wait == Wait(str(pid), frozenset({read}), has_limit, is_read)
+        assert wait == Wait(f"/proc/{pid}/task/{pid}", frozenset({read}), has_limit, is_read)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,7 @@ ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
         wait_for(lambda: process(pid).state == "Z", "the end of the first thread")
         (wait,) = waits(pid)
         assert wait.descriptors == {read}
-        pipe = file_behind(pid, wait.thread, read, 0)
-        assert stat.S_ISFIFO(os.stat(f"/proc/{pid}/task/{wait.thread}/fd/{read}").st_mode)
-        assert len(pipe) == 2
+        assert file_behind(wait.place, read, 0) == file_of(f"{wait.place}/fd/{read}")
 
 
 def test_sleep_is_no_wait_for_input() -> None:

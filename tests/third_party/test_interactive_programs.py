@@ -161,7 +161,7 @@ HASH = (
     "$6$shelld$RaDy6y25AfoAYeLhBXY9I1.UavOV33fWP45.oi7ri7rA6z4bJpoOZXluE/"
     "zgdFNxVK30bMGLFWWyv0Xp8cOf3/"
 )
-# Files in /etc with a user who has a password, and empty places for what the programs record.
+# Gives /etc a user with a password. Empty directories cover those to which the programs write.
 MOUNTS = """
 for file in passwd shadow group sudoers pam.d/su pam.d/sudo; do
     mount --bind "$1/$file" "/etc/$file" || exit

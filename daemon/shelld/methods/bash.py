@@ -176,7 +176,7 @@ async def _result(
 async def _foreground_result(
     context: RequestContext, shell: Shell, params: BashParams
 ) -> BashResult:
-    if shell.stdout.store.written + shell.stderr.store.written > STEP_BYTES:
+    if shell.output.written > STEP_BYTES:
         try:
             await context.begin_large_answer()
         except RpcError as error:

@@ -88,19 +88,8 @@ async def wait_and_read(
         if params.wait:
             with anyio.CancelScope(deadline=give_up_at):
                 await shell.wait_until(is_due)
-        if context is not None and any(reader.is_large for reader in readers.values()):
-            await context.begin_large_answer()
         is_late = anyio.current_time() >= give_up_at
-        had_ended = shell.has_ended
-        reads = await _look(shell, readers)
-        is_large = any(_is_large(read.text) for read in reads.values())
-        if context is not None and is_large and not context.may_make_large_answer:
-            # Only now is the size after filtering known. Read again later instead of keeping the
-            # text: many waiting requests would hold a lot of memory.
-            reads.clear()
-            await context.begin_large_answer()
-            had_ended = shell.has_ended
-            reads = await _look(shell, readers)
+        had_ended, reads = await _look_in_turn(shell, readers, context)
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
             # An answer that tells of the end needs all that bash wrote. That is here by now, but
@@ -116,6 +105,26 @@ async def wait_and_read(
         if goes_on:
             # The next look may not wait for anything. Let other requests run before it.
             await checkpoint()
+
+
+async def _look_in_turn(
+    shell: Shell, readers: Mapping[str, StreamReader], context: RequestContext | None
+) -> tuple[bool, dict[str, Read]]:
+    """Look once, in the request's turn if the answer is large.
+
+    Returns whether the shell had ended when the look began, and what was seen.
+    """
+    if context is not None and any(reader.is_large for reader in readers.values()):
+        await context.begin_large_answer()
+    had_ended, reads = shell.has_ended, await _look(shell, readers)
+    is_large = any(_is_large(read.text) for read in reads.values())
+    if context is None or context.may_make_large_answer or not is_large:
+        return had_ended, reads
+    # Only now is the size after filtering known. Read again later instead of keeping the text: many
+    # waiting requests would hold a lot of memory.
+    reads.clear()
+    await context.begin_large_answer()
+    return shell.has_ended, await _look(shell, readers)
 
 
 async def _look(shell: Shell, readers: Mapping[str, StreamReader]) -> dict[str, Read]:

@@ -202,7 +202,7 @@ def _open_input(shell: Shell) -> PipeInput | TerminalInput:
         raise stdin_closed(shell.id, "not_open")
     if shell.has_ended or target.closed == "ended":
         raise stdin_closed(shell.id, "ended")
-    if target.closed is not None or (isinstance(target, PipeInput) and target.is_ending):
+    if not target.is_open:
         raise stdin_closed(shell.id, "closed")
     return target
 

@@ -79,10 +79,10 @@ async def wait_for_prompt(shell: Shell, give_up_at: float) -> None:
     pause = _FIRST_PAUSE_S
     looked_at = anyio.current_time()
     while _open_input(shell) is not None and (now := anyio.current_time()) < give_up_at:
-        before = _written(shell)
+        before = shell.output.written
 
         def has_news(before: int = before) -> bool:
-            return shell.has_ended or _written(shell) != before
+            return shell.has_ended or shell.output.written != before
 
         with anyio.move_on_after(min(pause, give_up_at - now)):
             await shell.wait_until(has_news)
@@ -108,12 +108,6 @@ def is_stopped(shell: Shell) -> bool:
     return prompt.is_stopped(shell.pid, group)
 
 
-def _written(shell: Shell) -> int:
-    return shell.stdout.store.written + shell.stderr.store.written
-
-
 def _open_input(shell: Shell) -> PipeInput | TerminalInput | None:
     target = shell.input
-    if shell.has_ended or target is None or target.closed is not None:
-        return None
-    return None if isinstance(target, PipeInput) and target.is_ending else target
+    return target if target is not None and target.is_open and not shell.has_ended else None

@@ -71,6 +71,11 @@ class ShellOutput:
         self._pins -= 1
 
     @property
+    def written(self) -> int:
+        """How many bytes the command has written to both streams."""
+        return sum(store.written for store in self._stores)
+
+    @property
     def is_pinned(self) -> bool:
         return self._pins > 0
 

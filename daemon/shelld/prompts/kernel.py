@@ -12,17 +12,17 @@ import contextlib
 import os
 import platform
 import re
-import stat
 import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from shelld.keeper.tree import read_file, stat_fields
+from shelld.terminals.foreground import OWN_TERMINAL, file_of
 
 # More threads, and more descriptors of one set, are not looked at.
 _MAX_THREADS: Final = 1_024
 _MAX_DESCRIPTORS: Final = 1_024
-# So much of a list of an epoll set is read: it has about 50 bytes for each descriptor.
+# How much of the list of an epoll set is read. A descriptor takes about 50 bytes.
 _EPOLL_BYTES: Final = 64 * 1024
 # A process of 64 bits has its stack above this address.
 _32_BITS: Final = 1 << 32
@@ -30,8 +30,7 @@ _32_BITS: Final = 1 << 32
 _POLLFD: Final = struct.Struct("ihh")
 # POLLIN and POLLRDNORM; EPOLLIN and EPOLLRDNORM have the same values.
 _READABLE: Final = 0x41
-# The device that opens the terminal of whoever opens it, and the one that makes terminals.
-_OWN_TERMINAL: Final = os.makedev(5, 0)
+# The device that makes terminals.
 _TERMINAL_MASTER: Final = os.makedev(5, 2)
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
@@ -49,7 +48,6 @@ class Process(NamedTuple):
     state: str
     parent: int
     group: int
-    session: int
     terminal: int
     terminal_group: int
     threads: int
@@ -66,11 +64,11 @@ class Process(NamedTuple):
 class Wait(NamedTuple):
     """A thread sleeps until it can read from one of `descriptors`.
 
-    `has_limit`: or until some time has passed. `is_read`: it waits in read(2), so it can do nothing
-    else meanwhile.
+    `place`: its directory in /proc. `has_limit`: whether it sleeps only for some time. `is_read`:
+    it waits in read(2), so it can do nothing else meanwhile.
     """
 
-    thread: str
+    place: str
     descriptors: frozenset[int]
     has_limit: bool
     is_read: bool = False
@@ -81,10 +79,8 @@ def process(pid: int) -> Process:
     fields = stat_fields(pid)
     if len(fields) < 18:
         raise ValueError
-    parent, group, session, terminal, terminal_group = map(int, fields[1:6])
-    return Process(
-        fields[0].decode(), parent, group, session, terminal, terminal_group, int(fields[17])
-    )
+    parent, group, _, terminal, terminal_group = map(int, fields[1:6])
+    return Process(fields[0].decode(), parent, group, terminal, terminal_group, int(fields[17]))
 
 
 def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wait]:
@@ -98,8 +94,9 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
     for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
         if is_spent():
             return
+        place = f"/proc/{pid}/task/{thread}"
         try:
-            words = read_file(f"/proc/{pid}/task/{thread}/syscall").split()
+            words = read_file(f"{place}/syscall").split()
         except OSError as error:
             # The thread may have ended.
             failure = error
@@ -115,20 +112,18 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
         # Memory may be unmapped, and a descriptor closed, by another thread. An address may be
         # anything.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
-            yield look(f"{pid}/task/{thread}", arguments)._replace(thread=thread)
+            yield look(place, arguments)
     if failure is not None and not has_seen:
         raise failure
 
 
-def file_behind(pid: int, thread: str, descriptor: int, own_terminal: int) -> tuple[int, ...]:
-    """Return what identifies the file behind a descriptor of a thread.
+def file_behind(place: str, descriptor: int, own_terminal: int) -> tuple[int, ...]:
+    """Return the file behind a descriptor of a thread, as `file_of` does. Raises OSError.
 
-    This is the device number of a terminal, or device and inode of anything else. Raises OSError.
+    `own_terminal` takes the place of /dev/tty.
     """
-    found = os.stat(f"/proc/{pid}/task/{thread}/fd/{descriptor}")
-    if not stat.S_ISCHR(found.st_mode):
-        return (found.st_dev, found.st_ino)
-    return (own_terminal if found.st_rdev == _OWN_TERMINAL else found.st_rdev,)
+    found = file_of(f"{place}/fd/{descriptor}")
+    return (own_terminal,) if found == (OWN_TERMINAL,) else found
 
 
 def inner_terminals(pid: int) -> Iterator[int]:
@@ -153,7 +148,7 @@ def name_of(pid: int) -> str:
 def _memory(place: str, address: int, size: int) -> bytes:
     if not size:
         return b""
-    descriptor = os.open(f"/proc/{place}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(f"{place}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.pread(descriptor, size, address)
     finally:
@@ -166,17 +161,17 @@ def _memory(place: str, address: int, size: int) -> bytes:
 _Arguments = tuple[int, ...]
 
 
-def _from_read(_place: str, arguments: _Arguments) -> Wait:
-    return Wait("", frozenset(arguments[:1]), has_limit=False, is_read=True)
+def _from_read(place: str, arguments: _Arguments) -> Wait:
+    return Wait(place, frozenset(arguments[:1]), has_limit=False, is_read=True)
 
 
 def _from_poll(place: str, arguments: _Arguments) -> Wait:
     # The timeout is a C int: negative means none.
-    return Wait("", _polled(place, arguments), has_limit=not arguments[2] & 0x80000000)
+    return Wait(place, _polled(place, arguments), has_limit=not arguments[2] & 0x80000000)
 
 
 def _from_ppoll(place: str, arguments: _Arguments) -> Wait:
-    return Wait("", _polled(place, arguments), has_limit=arguments[2] != 0)
+    return Wait(place, _polled(place, arguments), has_limit=arguments[2] != 0)
 
 
 def _polled(place: str, arguments: _Arguments) -> frozenset[int]:
@@ -195,19 +190,19 @@ def _from_select(place: str, arguments: _Arguments) -> Wait:
     words = _memory(place, arguments[1], (count + 63) // 64 * 8) if arguments[1] else b""
     bits = int.from_bytes(words, "little")
     chosen = frozenset(number for number in range(count) if bits >> number & 1)
-    return Wait("", chosen, has_limit=arguments[4] != 0)
+    return Wait(place, chosen, has_limit=arguments[4] != 0)
 
 
 def _from_epoll_wait(place: str, arguments: _Arguments) -> Wait:
-    return Wait("", _registered(place, arguments), has_limit=not arguments[3] & 0x80000000)
+    return Wait(place, _registered(place, arguments), has_limit=not arguments[3] & 0x80000000)
 
 
 def _from_epoll_pwait2(place: str, arguments: _Arguments) -> Wait:
-    return Wait("", _registered(place, arguments), has_limit=arguments[3] != 0)
+    return Wait(place, _registered(place, arguments), has_limit=arguments[3] != 0)
 
 
 def _registered(place: str, arguments: _Arguments) -> frozenset[int]:
-    with open(f"/proc/{place}/fdinfo/{arguments[0]}", "rb", buffering=0) as file:
+    with open(f"{place}/fdinfo/{arguments[0]}", "rb", buffering=0) as file:
         entries = _EPOLL_ENTRY.findall(file.read(_EPOLL_BYTES))
     return frozenset(
         int(descriptor)

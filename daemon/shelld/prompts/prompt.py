@@ -137,7 +137,7 @@ def _reads(pid: int, about: Process, budget: _Budget) -> dict[tuple[int, ...], W
             if budget.is_spent:
                 return found
             with contextlib.suppress(OSError):
-                file = file_behind(pid, wait.thread, descriptor, about.terminal)
+                file = file_behind(wait.place, descriptor, about.terminal)
                 found.setdefault(file, wait)
     return found
 

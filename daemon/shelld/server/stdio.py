@@ -258,7 +258,12 @@ class Output:
     def _wake_loop(self) -> None:
         # If the event loop has ended, nothing waits any more.
         with suppress(RuntimeError):
-            call_threadsafe(self._token, self._signal_progress)
+            try:
+                call_threadsafe(self._token, self._signal_progress)
+            except Exception:
+                # The answers are written. Only the news of that is missing.
+                faults.report("the news of written answers")
+                call_threadsafe(self._token, self._signal_progress)
 
     def _says_client_is_gone(self, error: OSError) -> bool:
         # A write to a closed terminal fails with EIO.

@@ -45,7 +45,7 @@ _OPTION: Final = re.compile(
 
 # Attributes that change an assigned value: to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
-# All attributes except those that tell whether the value is an array or the name of a variable.
+# All attributes but three: those of arrays, and that of a variable that names another.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
 _STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """

@@ -32,7 +32,7 @@ class Limits:
         policy = self._policies.get(Event.IDLE_DUE)
         if policy is None or not self._deadlines.has(Event.IDLE_DUE):
             return
-        written = self._shell.stdout.store.written + self._shell.stderr.store.written
+        written = self._shell.output.written
         if written > self._written:
             self._written = written
             self._deadlines.set(Event.IDLE_DUE, policy.timeout_ms / 1000)

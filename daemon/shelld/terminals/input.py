@@ -21,7 +21,7 @@ import anyio
 from shelld.keeper.transient import TRANSIENT
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
 from shelld.terminals.foreground import Source, file_of
-from shelld.terminals.line_editor import Line, edit, received
+from shelld.terminals.line_editor import MAX_KEPT, Line, edit, received
 from shelld.terminals.pty import (
     NEW_MODES,
     Modes,
@@ -32,7 +32,6 @@ from shelld.terminals.pty import (
     resize,
     unread_bytes,
 )
-from shelld.terminals.typed import MAX_REST_BYTES
 
 # The most bytes that may wait for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
@@ -73,6 +72,11 @@ class Input:
         self._is_watched = False
 
     @property
+    def is_open(self) -> bool:
+        """Whether more can be written, now or once there is room."""
+        return self.closed is None
+
+    @property
     def pending_bytes(self) -> int:
         """The bytes that the program's pipe or terminal has not taken yet."""
         return len(self._queue)
@@ -102,7 +106,7 @@ class Input:
         """Write the first input, before the program starts."""
         self.write(content)
         # A later write may continue the last command in it.
-        self.rest = content[-MAX_REST_BYTES:]
+        self.rest = content[-MAX_KEPT:]
 
     def flush(self) -> None:
         """Pass on as many bytes as there is room for."""
@@ -158,9 +162,8 @@ class PipeInput(Input):
         return readable_bytes(self._open_descriptor()) + self.pending_bytes
 
     @property
-    def is_ending(self) -> bool:
-        """Whether `end` was called."""
-        return self._is_ending
+    def is_open(self) -> bool:
+        return super().is_open and not self._is_ending
 
     def _flushed(self) -> None:
         super()._flushed()

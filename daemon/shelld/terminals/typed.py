@@ -10,10 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from shelld.terminals.line_editor import MAX_KEPT
 from shelld.terminals.readline import KEY, edited, edits, longest_line
-
-# How many bytes of an unfinished line to remember: more than the guard follows.
-MAX_REST_BYTES: Final = 64 * 1024 + 1
 
 # Ctrl-D passes on a line before its end. So do keys of GNU readline that accept or expand the line,
 # edit it in another program, or make it a comment and back.
@@ -61,7 +59,7 @@ def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = 
     for match in re.compile(end).finditer(whole, len(before)):
         lines.append(None if match[0] == interrupt else whole[start : match.start()])
         start = match.end()
-    return Typed(lines, whole[start:][-MAX_REST_BYTES:], bool(_PASSING_ON.search(data)))
+    return Typed(lines, whole[start:][-MAX_KEPT:], bool(_PASSING_ON.search(data)))
 
 
 def readings(line: bytes) -> Iterator[str]:

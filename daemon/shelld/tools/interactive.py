@@ -110,7 +110,7 @@ class BashInputTool(_TerminalTool):
         shell = request.shell = manager.get(write_params.bash_id)
         readers = excerpt_readers(shell, min(MAX_OUTPUT_SIZE, context.max_output_size))
         with manager.reading(shell):
-            before = _written(shell)
+            before = shell.output.written
             written = await write(request, shell, write_params)
             await _wait_until_quiet(shell, before, wait_s)
             reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
@@ -124,10 +124,6 @@ class BashInputTool(_TerminalTool):
         return result
 
 
-def _written(shell: Shell) -> int:
-    return shell.stdout.store.written + shell.stderr.store.written
-
-
 async def _wait_until_quiet(shell: Shell, before: int, seconds: float) -> None:
     """Wait for output, and then until no more arrives for `QUIET_MS`.
 
@@ -137,14 +133,14 @@ async def _wait_until_quiet(shell: Shell, before: int, seconds: float) -> None:
     deadline = give_up_at
 
     def has_news() -> bool:
-        return shell.has_ended or _written(shell) != before
+        return shell.has_ended or shell.output.written != before
 
     while not shell.has_ended:
         with anyio.CancelScope(deadline=deadline):
             await shell.wait_until(has_news)
         if not has_news():
             return
-        before = _written(shell)
+        before = shell.output.written
         deadline = min(give_up_at, anyio.current_time() + QUIET_MS / 1000)
 
 

@@ -1,0 +1,114 @@
+"""Which process of a command waits for its terminal: proved, likely, or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shelld.prompts import prompt
+from shelld.prompts.kernel import Wait, process
+from shelld.prompts.prompt import Found, find
+from shelld.terminals.foreground import Source
+from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
+from support import wait_for
+
+LINES = NEW_MODES
+NO_ECHO = NEW_MODES._replace(echo=False)
+KEYS = NEW_MODES._replace(line_mode=False, echo=False)
+LONG_S = prompt.LIKELY_AFTER_S
+SHORT_S = LONG_S / 2
+
+
+@contextmanager
+def on_terminal(*command: str) -> Generator[tuple[int, Source]]:
+    """Run a command on a terminal of its own, below this process."""
+    pty = open_pty(Size(24, 80))
+    device = os.fstat(pty.slave).st_rdev
+    try:
+        with subprocess.Popen(
+            ["setsid", "-c", *command], stdin=pty.slave, stdout=pty.slave, stderr=pty.slave
+        ) as child:
+            try:
+                yield child.pid, Source(child.pid, (device,))
+            finally:
+                child.kill()
+    finally:
+        for descriptor in pty:
+            os.close(descriptor)
+
+
+def sleeps(pid: int, name: str) -> Callable[[], bool]:
+    def is_so() -> bool:
+        comm = Path(f"/proc/{pid}/comm").read_text().strip()
+        return comm == name and process(pid).state == "S"
+
+    return is_so
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the kernel hide what processes wait for, as it does for those of another user."""
+
+    def refuse(_pid: int, _is_spent: Callable[[], bool]) -> Iterator[Wait]:
+        raise PermissionError
+
+    monkeypatch.setattr(prompt, "waits", refuse)
+
+
+@pytest.mark.usefixtures("hidden")
+@pytest.mark.parametrize(
+    ("modes", "silent_s", "is_likely"),
+    [
+        (NO_ECHO, LONG_S, True),
+        (KEYS, LONG_S, True),
+        (NO_ECHO, SHORT_S, False),
+        # Every program looks like this.
+        (LINES, LONG_S, False),
+    ],
+)
+def test_modes_and_silence_make_a_hidden_program_likely(
+    modes: Modes, silent_s: float, is_likely: bool
+) -> None:
+    with on_terminal("cat") as (pid, source):
+        wait_for(sleeps(pid, "cat"), "the start of cat")
+        expected = Found(pid, "cat", is_blocking=False, is_proved=False)
+        assert find(pid, source, modes, silent_s) == (expected if is_likely else None)
+
+
+@pytest.mark.usefixtures("hidden")
+def test_hidden_program_in_the_background_is_not_likely() -> None:
+    with on_terminal("cat") as (pid, source):
+        wait_for(sleeps(pid, "cat"), "the start of cat")
+        elsewhere = source._replace(file=(source.file[0] + 1,))
+        assert find(pid, elsewhere, NO_ECHO, LONG_S) is None
+
+
+@pytest.mark.parametrize(
+    ("modes", "silent_s", "is_likely"),
+    [(KEYS, LONG_S, True), (KEYS, SHORT_S, False), (LINES, LONG_S, False)],
+)
+def test_program_with_a_far_end_is_likely_at_best(
+    tmp_path: Path, modes: Modes, silent_s: float, is_likely: bool
+) -> None:
+    remote = tmp_path / "ssh"
+    remote.symlink_to(sys.executable)
+    wait = "import select; select.select([0], [], [])"
+    with on_terminal(str(remote), "-S", "-c", wait) as (pid, source):
+        wait_for(
+            lambda: find(pid, source, KEYS, LONG_S) is not None, "the program to wait for input"
+        )
+        expected = Found(pid, "ssh", is_blocking=True, is_proved=False)
+        assert find(pid, source, modes, silent_s) == (expected if is_likely else None)
+
+
+def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on_terminal("cat") as (pid, source):
+        wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "cat to wait for input")
+        monkeypatch.setattr(prompt, "MAX_LOOK_S", 0.0)
+        assert find(pid, source, LINES, SHORT_S) is None
