@@ -28,6 +28,7 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
+    BackgroundedResult,
     BackgroundResult,
     BashOutputResult,
     BashResult,
@@ -92,7 +93,7 @@ class InputOptions(TypedDict, total=False):
     `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
     the input. With `secret`, nothing is written while the terminal shows what is typed. With
     `paste`, text and data are marked as pasted, if the program asked for that. `wait` (up to
-    600,000 ms) waits for `until` ("output", "exit" or "prompt"), before the output is read.
+    600,000 ms) waits for `until`, as in `OutputOptions`, before the output is read.
     """
 
     keys: Sequence[str] | None
@@ -102,11 +103,18 @@ class InputOptions(TypedDict, total=False):
     paste: bool
     wait: int
     until: Until
+    pattern: str | None
+    quiet_ms: int
+    port: int | None
     strip_ansi: bool
 
 
 class OutputOptions(TypedDict, total=False):
-    """Options of a read. `wait` (up to 600,000 ms) waits for `until`: "output", "exit" or "prompt".
+    """Options of a read. `wait` (up to 600,000 ms) waits for `until`, or the end of the command.
+
+    `until` is "output", "exit", "prompt" (the command waits for input), "match" (`pattern`, an RE2
+    pattern, matches a line), "quiet" (no output for `quiet_ms`, by default 500) or "listening" (a
+    process of the command listens on a TCP port, or on `port`).
 
     If an offset is given, only streams with an offset are read, and the position of plain reads
     does not move. `max_bytes` is per stream; `filter` is an RE2 pattern for lines.
@@ -115,6 +123,9 @@ class OutputOptions(TypedDict, total=False):
     filter: str | None
     wait: int
     until: Until
+    pattern: str | None
+    quiet_ms: int
+    port: int | None
     stdout_offset: int | None
     stderr_offset: int | None
     max_bytes: int
@@ -150,9 +161,13 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
             return _decode(DryRunResult, result)
         if options.get("run_in_background"):
             return _decode(BackgroundResult, result)
-        if options.get("on_timeout") is not None and not _has_exit_code(result):
-            return _decode(BackgroundResult, result)
-        return _decode(BashResult, result)
+        try:
+            return _decode(BashResult, result)
+        except ProtocolError:
+            if _has_exit_code(result):
+                raise
+        # The command has moved to the background: at its timeout, at a prompt, or by `background`.
+        return _decode(BackgroundResult, result)
 
     return Call("bash", params, decode)
 
@@ -182,6 +197,10 @@ def read_screen(bash_id: str, options: Mapping[str, Any]) -> Call[ReadScreenResu
 
 def kill_shell(shell_id: str, options: Mapping[str, Any]) -> Call[KillShellResult]:
     return Call("kill_shell", _given(shell_id=shell_id, **options), _decoder(KillShellResult))
+
+
+def background(bash_id: str) -> Call[BackgroundedResult]:
+    return Call("background", {"bash_id": bash_id}, _decoder(BackgroundedResult))
 
 
 def list_shells(session: str | None) -> Call[list[ShellInfo]]:

@@ -29,6 +29,7 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
+    BackgroundedResult,
     BackgroundResult,
     BashOutputResult,
     BashResult,
@@ -36,7 +37,7 @@ from shelld_protocol.shell_methods import (
     KillShellResult,
     ShellInfo,
 )
-from shelld_protocol.structs import DEFAULT_SESSION
+from shelld_protocol.structs import DEFAULT_SESSION, OnPrompt
 from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -71,6 +72,7 @@ class Methods:
         run_in_background: Literal[False] = ...,
         dry_run: Literal[False] = ...,
         on_timeout: Literal["kill"] = ...,
+        on_prompt: Literal["wait", "kill"] = ...,
         **options: Unpack[BashOptions],
     ) -> BashResult: ...
 
@@ -82,6 +84,7 @@ class Methods:
         run_in_background: bool = ...,
         dry_run: Literal[False] = ...,
         on_timeout: Literal["kill", "background"] = ...,
+        on_prompt: OnPrompt = ...,
         **options: Unpack[BashOptions],
     ) -> BashResult | BackgroundResult: ...
 
@@ -93,11 +96,16 @@ class Methods:
         run_in_background: bool = ...,
         dry_run: bool = ...,
         on_timeout: Literal["kill", "background"] = ...,
+        on_prompt: OnPrompt = ...,
         **options: Unpack[BashOptions],
     ) -> BashResult | BackgroundResult | DryRunResult: ...
 
     def bash(self, command: str, **options: Any) -> BashResult | BackgroundResult | DryRunResult:
         """Run a command; see `BashOptions` for the other options.
+
+        `on_timeout` and `on_prompt` say what to do at the timeout, and once it is proved that the
+        command waits for input: kill it, return a `BackgroundResult` ("background"), or go on
+        waiting ("wait", the default of `on_prompt`).
 
         A command that fails still has a result. `CommandTimedOut`, `SpawnFailed` and other errors
         are raised.
@@ -136,6 +144,14 @@ class Methods:
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""
         return self._request(calls.kill_shell(shell_id, options))
+
+    def background(self, bash_id: str) -> BackgroundedResult:
+        """Let a call of `bash` that waits for this shell return a `BackgroundResult` now.
+
+        The command continues without its timeout. `list_shells` tells which shells are in the
+        foreground.
+        """
+        return self._request(calls.background(bash_id))
 
     def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells, oldest first."""

@@ -14,6 +14,7 @@ from shelld.methods.guard import explain_command
 from shelld.methods.input import resize_shell, write_stdin
 from shelld.methods.screen import read_screen
 from shelld.methods.shells import (
+    background,
     close_session,
     get_session,
     kill_shell,
@@ -34,6 +35,7 @@ def routes(toolbox: Toolbox) -> Mapping[str, Method]:
         "resize_shell": as_method(wire.ResizeShellParams, resize_shell),
         "read_screen": as_method(wire.ReadScreenParams, read_screen),
         "kill_shell": as_method(wire.KillShellParams, kill_shell),
+        "background": as_method(wire.BackgroundParams, background),
         "list_shells": as_method(wire.ListShellsParams, list_shells),
         "get_session": as_method(wire.GetSessionParams, get_session),
         "list_sessions": as_method(wire.NoParams, list_sessions),

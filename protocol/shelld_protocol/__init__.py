@@ -32,6 +32,8 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
+    BackgroundedResult,
+    BackgroundParams,
     BackgroundResult,
     BashOutputParams,
     BashOutputResult,
@@ -51,6 +53,8 @@ from shelld_protocol.structs import (
     EndReason,
     FilterEngine,
     GuardVerdict,
+    Listener,
+    Matched,
     NoParams,
     Params,
     Prompt,
@@ -76,7 +80,9 @@ from shelld_protocol.tools import (
 
 __all__ = [
     "METHODS",
+    "BackgroundParams",
     "BackgroundResult",
+    "BackgroundedResult",
     "BashOutputParams",
     "BashOutputResult",
     "BashParams",
@@ -107,6 +113,8 @@ __all__ = [
     "ListShellsResult",
     "ListToolsParams",
     "ListToolsResult",
+    "Listener",
+    "Matched",
     "MethodTypes",
     "NoParams",
     "OutputRange",

@@ -8,9 +8,13 @@ from msgspec import Meta
 
 from shelld_protocol.shell_methods import BashOutputResult
 from shelld_protocol.structs import (
+    DEFAULT_QUIET_MS,
     Cols,
     IsRunning,
     Params,
+    Pattern,
+    Port,
+    QuietMs,
     Result,
     Rows,
     ShellId,
@@ -50,6 +54,9 @@ class WriteStdinParams(Params):
     ] = False
     wait: Wait = 0
     until: Until = "output"
+    pattern: Pattern | None = None
+    quiet_ms: QuietMs = DEFAULT_QUIET_MS
+    port: Port | None = None
     strip_ansi: StripAnsi = True
 
 

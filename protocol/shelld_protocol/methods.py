@@ -26,6 +26,8 @@ from shelld_protocol.session_methods import (
     ListSessionsResult,
 )
 from shelld_protocol.shell_methods import (
+    BackgroundedResult,
+    BackgroundParams,
     BackgroundResult,
     BashOutputParams,
     BashOutputResult,
@@ -70,6 +72,11 @@ METHODS: Final[dict[str, MethodTypes]] = {
     ),
     "kill_shell": MethodTypes(
         KillShellParams, (KillShellResult,), "Kill a shell and every process it started."
+    ),
+    "background": MethodTypes(
+        BackgroundParams,
+        (BackgroundedResult,),
+        "Answer a foreground call now, and let its command continue in the background.",
     ),
     "list_shells": MethodTypes(
         ListShellsParams, (ListShellsResult,), "List running and retained shells, oldest first."

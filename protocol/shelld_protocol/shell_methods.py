@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from shelld_protocol.structs import (
     DEFAULT_COLS,
+    DEFAULT_QUIET_MS,
     DEFAULT_READ_BYTES,
     DEFAULT_ROWS,
     DEFAULT_SESSION,
@@ -20,6 +21,7 @@ from shelld_protocol.structs import (
     Command,
     Description,
     DurationMs,
+    EndReason,
     EndSignal,
     ExitCode,
     FilterEngine,
@@ -29,8 +31,15 @@ from shelld_protocol.structs import (
     IsStopped,
     KeptCommand,
     Leftover,
+    Listener,
+    Matched,
+    OnPrompt,
     Params,
+    Pattern,
+    Port,
     PromptNow,
+    QuietMs,
+    Reached,
     Reason,
     Result,
     Rows,
@@ -43,6 +52,7 @@ from shelld_protocol.structs import (
     Survivors,
     Until,
     Wait,
+    WaitReason,
 )
 
 # -- bash -------------------------------------------------------------------------------------
@@ -125,6 +135,13 @@ class BashParams(Params):
         ]
         | None
     ) = None
+    on_prompt: Annotated[
+        OnPrompt,
+        Meta(
+            description="What to do once it is proved that the command waits for input: nothing; "
+            "answer now, like a background start; or kill the command. Needs tty or open_stdin."
+        ),
+    ] = "wait"
     tty: Annotated[
         bool,
         Meta(
@@ -193,13 +210,14 @@ class BashResult(Result):
 
 
 class BackgroundResult(Result):
-    """The result of a command that started in the background, or moved there at its timeout."""
+    """The result of a command that started in the background, or moved there."""
 
     bash_id: ShellId
     command: Command
     status: Status
     pid: Annotated[int, Meta(description="Pid of its bash, which leads its own POSIX session.")]
     message: Annotated[str, Meta(description="A sentence for people and models.")]
+    prompt: PromptNow
     description: Description = None
     warning: GuardWarning = None
     reason: Reason = None
@@ -237,6 +255,9 @@ class BashOutputParams(Params):
     ) = None
     wait: Wait = 0
     until: Until = "output"
+    pattern: Pattern | None = None
+    quiet_ms: QuietMs = DEFAULT_QUIET_MS
+    port: Port | None = None
     stdout_offset: Offset | None = None
     stderr_offset: Offset | None = None
     max_bytes: Annotated[
@@ -270,15 +291,49 @@ class BashOutputResult(Result):
     dropped_bytes: Annotated[int, Meta(description="Sum of `dropped` of both ranges.")]
     more: Annotated[bool, Meta(description="Whether max_bytes left output unread.")]
     prompt: PromptNow
+    reached: Reached
+    matched: Annotated[
+        Matched | None,
+        Meta(description="The line, if a match ended the wait. Left out otherwise."),
+    ] = None
+    listening: Annotated[
+        list[Listener] | None,
+        Meta(
+            description="The TCP ports of the command, if one of them ended the wait. Left out "
+            "otherwise."
+        ),
+    ] = None
     is_stopped: IsStopped = False
-    reason: Reason = None
+    reason: Annotated[
+        EndReason | WaitReason | None,
+        Meta(
+            description="As in the result of bash. Or no_input: until is prompt, and the command "
+            "takes no input."
+        ),
+    ] = None
     filter_engine: Annotated[
         FilterEngine | None, Meta(description="The engine that matched the filter.")
     ] = None
     spool_error: SpoolError = None
 
 
-# -- kill_shell, list_shells ------------------------------------------------------------------
+# -- background, kill_shell, list_shells ------------------------------------------------------
+
+
+class BackgroundParams(Params):
+    """Exactly one of the two is given."""
+
+    request_id: (
+        Annotated[int | str, Meta(description="The id of a request in flight that runs a command.")]
+        | None
+    ) = None
+    bash_id: Annotated[str, Meta(description="The id of a shell in the foreground.")] | None = None
+
+
+class BackgroundedResult(Result):
+    """The foreground call was answered, and the command continues without its limits."""
+
+    bash_id: ShellId
 
 
 class KillShellParams(Params):
@@ -346,6 +401,9 @@ class ShellInfo(Result):
     unread_bytes: Annotated[int, Meta(description="Unread bytes of both streams.")]
     leftover: Leftover
     prompt: PromptNow
+    in_foreground: Annotated[
+        bool, Meta(description="Whether a call of bash waits for it. Left out if false.")
+    ] = False
     is_stopped: IsStopped = False
     reason: Reason = None
 

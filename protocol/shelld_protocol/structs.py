@@ -23,6 +23,7 @@ MIN_TIMEOUT_MS: Final = 1_000
 MAX_TIMEOUT_MS: Final = 600_000
 MAX_IDLE_TIMEOUT_MS: Final = 3_600_000
 MAX_WAIT_MS: Final = 600_000
+DEFAULT_QUIET_MS: Final = 500
 MAX_GRACE_MS: Final = 60_000
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 MIN_TERMINAL_SIZE: Final = 1
@@ -39,8 +40,11 @@ Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
 # "lost": the command's runner was killed, and with it the command or its leftover processes.
 # "oom": the kernel killed a process of the command because memory was short. "idle": the command
-# wrote nothing for its `idle_timeout`. Left out otherwise.
-EndReason: TypeAlias = Literal["lost", "oom", "idle"]
+# wrote nothing for its `idle_timeout`. "prompt": it waited for input, and `on_prompt` is "kill".
+# Left out otherwise.
+EndReason: TypeAlias = Literal["lost", "oom", "idle", "prompt"]
+# Why a wait could not be met: the command takes no input, so it never waits for any.
+WaitReason: TypeAlias = Literal["no_input"]
 # "re" is Python's backtracking engine, used for patterns that the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
@@ -87,12 +91,31 @@ Cols: TypeAlias = Annotated[
 Wait: TypeAlias = Annotated[
     int, Meta(ge=0, le=MAX_WAIT_MS, description="Milliseconds to wait for `until`.")
 ]
+OnPrompt: TypeAlias = Literal["wait", "background", "kill"]
+UntilName: TypeAlias = Literal["output", "exit", "prompt", "match", "quiet", "listening"]
 Until: TypeAlias = Annotated[
-    Literal["output", "exit", "prompt"],
+    UntilName,
     Meta(
-        description="What to wait for: output to return, the end of the command, or that it waits "
-        "for input. The end of the command ends every wait."
+        description="What to wait for: output to return; exit, the end of the command; prompt, "
+        "that it waits for input; match, a line that pattern matches; quiet, no output for "
+        "quiet_ms; listening, that one of its processes listens on a TCP port. The end of the "
+        "command ends every wait."
     ),
+]
+Pattern: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="For until match: a regular expression (RE2, or else Python's) for a line of "
+        "the output from the start of this read on."
+    ),
+]
+QuietMs: TypeAlias = Annotated[
+    int,
+    Meta(ge=1, le=MAX_WAIT_MS, description="For until quiet: milliseconds without output."),
+]
+Port: TypeAlias = Annotated[
+    int,
+    Meta(ge=1, le=65_535, description="For until listening: the port. Default: any."),
 ]
 StripAnsi: TypeAlias = Annotated[bool, Meta(description="Remove terminal escape sequences.")]
 ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
@@ -135,7 +158,8 @@ Reason: TypeAlias = Annotated[
         description="lost: the command's runner was killed, and with it the command or its "
         "leftover processes. "
         "oom: the kernel killed a process of the command because memory was short. "
-        "idle: the command wrote nothing for idle_timeout."
+        "idle: the command wrote nothing for idle_timeout. "
+        "prompt: the command waited for input, and on_prompt is kill."
     ),
 ]
 StateReason: TypeAlias = Annotated[
@@ -214,6 +238,37 @@ class Prompt(Result):
 PromptNow: TypeAlias = Annotated[
     Prompt | None,
     Meta(description="What the command waits for now; null if it does not wait for input."),
+]
+
+
+class Matched(Result):
+    """The first line that `pattern` matches."""
+
+    line: Annotated[
+        str, Meta(description="The line, without its end. After 4,096 characters, it is cut.")
+    ]
+    stream: Annotated[Literal["stdout", "stderr"], Meta(description="The stream of the line.")]
+    start: Annotated[int, Meta(description="Byte offset of the line in its stream.")]
+    end: Annotated[int, Meta(description="Byte offset of its end, without the line end.")]
+
+
+class Listener(Result):
+    """A TCP port on which a process of the command listens."""
+
+    port: Annotated[int, Meta(description="The port.")]
+    address: Annotated[
+        str, Meta(description="The address, such as 127.0.0.1; 0.0.0.0 and :: are all addresses.")
+    ]
+    pid: Annotated[int, Meta(description="The process that listens.")]
+    program: Annotated[str, Meta(description="Its name; empty if that is hidden.")]
+
+
+Reached: TypeAlias = Annotated[
+    UntilName | None,
+    Meta(
+        description="What ended the wait: the value of until, or exit if the command ended first. "
+        "Null if the time was over, or until cannot be reached."
+    ),
 ]
 
 

@@ -29,15 +29,23 @@ from shelld.guard.policy_file import PolicyError, load
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
 from shelld.methods.bash import bash
+from shelld.methods.bash_output import bash_output
 from shelld.methods.context import Daemon, RequestContext, manager_options
 from shelld.methods.shells import kill_shell
 from shelld.output.spool import Spool
 from shelld.process.logs import open_log
 from shelld.process.options import Options
+from shelld.prompts.ports import proc_lists_sockets
 from shelld.server.startup import problem_with_bash, raise_file_limit
 from shelld.shells.manager import Manager
 from shelld_protocol.errors import RpcError
-from shelld_protocol.shell_methods import BashParams, BashResult, KillShellParams
+from shelld_protocol.shell_methods import (
+    BackgroundResult,
+    BashOutputParams,
+    BashParams,
+    BashResult,
+    KillShellParams,
+)
 
 State = Literal["ok", "note", "problem"]
 
@@ -48,6 +56,8 @@ _PROCESSES_PER_SHELL: Final = 3
 # Time for a spare shell to start.
 _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.02
+# Time to find out that a program waits for input.
+_MAX_PROMPT_MS: Final = 5_000
 
 
 class Diagnosis(NamedTuple):
@@ -102,10 +112,10 @@ def _line(diagnosis: Diagnosis) -> str:
 async def _examine(options: Options) -> list[Diagnosis]:
     diagnoses = [
         *(_system(), _open_files(options), _processes(options), _spool(options)),
-        *(_guard(options), *_files(options), *_environment()),
+        *(_guard(options), _ports(), *_files(options), *_environment()),
     ]
     checks: list[Callable[[Patient], Awaitable[Diagnosis]]] = [
-        *(_bash, _sessions, _spare_shells, _containment, _cgroup),
+        *(_bash, _sessions, _spare_shells, _prompts, _containment, _cgroup),
     ]
     async with _patient(options) as patient:
         for check in checks:
@@ -210,6 +220,13 @@ def _files(options: Options) -> list[Diagnosis]:
     return diagnoses
 
 
+def _ports() -> Diagnosis:
+    if proc_lists_sockets():
+        return Diagnosis("ports", "ok", "the kernel tells which program listens on a port")
+    meaning = "nobody can wait until a command listens"
+    return Diagnosis("ports", "note", "/proc/net/tcp is missing", meaning)
+
+
 def _environment() -> list[Diagnosis]:
     if "BASH_ENV" not in os.environ:
         return []
@@ -247,6 +264,21 @@ async def _spare_shells(patient: Patient) -> Diagnosis:
         return Diagnosis("spare shells", "ok", "the next command of a session starts at once")
     meaning = "commands take about twice as long"
     return Diagnosis("spare shells", "note", "the system does not allow them", meaning)
+
+
+async def _prompts(patient: Patient) -> Diagnosis:
+    reads = BashParams("read line", run_in_background=True, session=None, open_stdin=True)
+    started = await bash(patient.context, reads)
+    assert isinstance(started, BackgroundResult)
+    try:
+        wait = BashOutputParams(started.bash_id, until="prompt", wait=_MAX_PROMPT_MS)
+        prompt = (await bash_output(patient.context, wait)).prompt
+    finally:
+        await kill_shell(patient.context, KillShellParams(started.bash_id, grace=0))
+    if prompt is not None and prompt.certainty == "proved":
+        return Diagnosis("prompts", "ok", "the kernel tells which program waits for input")
+    meaning = "a prompt is likely at best, and on_prompt does nothing"
+    return Diagnosis("prompts", "note", "the kernel hides which program waits for input", meaning)
 
 
 async def _containment(patient: Patient) -> Diagnosis:

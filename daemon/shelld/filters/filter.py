@@ -17,9 +17,9 @@ import anyio
 import anyio.to_thread
 
 from shelld.filters.linear import LinearPattern, compile_linear, split_lines
-from shelld.filters.process import FilterProcess
+from shelld.filters.process import FilterProcess, refused_pattern
 from shelld.keeper.pool import RunnerPool
-from shelld_protocol.errors import invalid_params, resource_exhausted
+from shelld_protocol.errors import resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
 MAX_PATTERN_CHARACTERS: Final = 10_000
@@ -81,8 +81,12 @@ class Filters:
         self._processes = 0
 
     @asynccontextmanager
-    async def open(self, pattern: str | None) -> AsyncGenerator[LineFilter | None]:
+    async def open(
+        self, pattern: str | None, parameter: str = "filter"
+    ) -> AsyncGenerator[LineFilter | None]:
         """Provide the filter for a pattern; None if `pattern` is None.
+
+        `parameter` names the pattern in errors.
 
         Raises `RpcError`: invalid_params for a pattern that no engine accepts, resource_exhausted
         if no helper process is available.
@@ -91,29 +95,30 @@ class Filters:
             yield None
             return
         if len(pattern) > MAX_PATTERN_CHARACTERS:
-            reason = f"longer than {MAX_PATTERN_CHARACTERS} characters"
-            raise invalid_params(f"Invalid filter regex: {reason}", "filter")
+            raise refused_pattern(f"longer than {MAX_PATTERN_CHARACTERS} characters", parameter)
         if not _is_unicode(pattern):
-            raise invalid_params("Invalid filter regex: it has lone surrogates", "filter")
+            raise refused_pattern("it has lone surrogates", parameter)
         if _SPECIAL.isdisjoint(pattern):
             yield _LiteralFilter(pattern)
             return
         with ExitStack() as resources:
-            start_process = partial(self._start_process, pattern, resources)
+            start_process = partial(self._start_process, pattern, parameter, resources)
             linear = _compile(pattern)
             if linear is None:
                 yield await start_process()
             else:
                 yield _LinearFilter(linear, self._threads, start_process)
 
-    async def _start_process(self, pattern: str, resources: ExitStack) -> LineFilter:
+    async def _start_process(
+        self, pattern: str, parameter: str, resources: ExitStack
+    ) -> LineFilter:
         """Start a helper process, which `resources` ends. Raises `RpcError`."""
         if self._processes >= MAX_PROCESSES:
             sentence = f"Too many reads have a filter that needs a process: {MAX_PROCESSES}"
             raise resource_exhausted("filters", sentence)
         self._processes += 1
         resources.callback(self._process_ended)
-        process = resources.enter_context(closing(FilterProcess(self._pool)))
+        process = resources.enter_context(closing(FilterProcess(self._pool, parameter)))
         await process.compile(pattern)
         return process
 

@@ -38,7 +38,8 @@ class FilterProcess:
 
     engine: FilterEngine = "re2"
 
-    def __init__(self, pool: RunnerPool) -> None:
+    def __init__(self, pool: RunnerPool, parameter: str = "filter") -> None:
+        self._parameter = parameter
         self._seconds_left = TIME_BUDGET_S
         limits = (str(MEMORY_BYTES), str(math.ceil(TIME_BUDGET_S) + 1))
         try:
@@ -67,7 +68,7 @@ class FilterProcess:
             found = await self._ask(text)
             self._seconds_left -= anyio.current_time() - began
             return found
-        raise _refused(f"takes more than {TIME_BUDGET_S:.0f} s to match")
+        raise self._refused(f"takes more than {TIME_BUDGET_S:.0f} s to match")
 
     async def _wait_until_it_runs(self) -> None:
         try:
@@ -82,11 +83,14 @@ class FilterProcess:
             answer = await self._helper.ask(text.encode())
         except (EOFError, ConnectionError):
             # The process was killed: by the kernel's limits, or by another process.
-            raise _refused("takes too much time or memory") from None
+            raise self._refused("takes too much time or memory") from None
         verdict, found = answer[:1], answer[1:].decode()
         if verdict != b"+":
-            raise _refused(found)
+            raise self._refused(found)
         return found
+
+    def _refused(self, reason: str) -> RpcError:
+        return refused_pattern(reason, self._parameter)
 
 
 @cache
@@ -95,8 +99,9 @@ def _directory_of_re2() -> str:
     return "" if spec is None or spec.origin is None else str(Path(spec.origin).parents[1])
 
 
-def _refused(reason: str) -> RpcError:
-    return invalid_params(f"Invalid filter regex: {reason}", "filter")
+def refused_pattern(reason: str, parameter: str) -> RpcError:
+    """Return the error of a pattern that cannot be used. `parameter` had the pattern."""
+    return invalid_params(f"Invalid {parameter} regex: {reason}", parameter)
 
 
 def _no_process() -> RpcError:

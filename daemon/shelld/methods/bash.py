@@ -28,6 +28,8 @@ from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, started_pid, wait_for_start
 from shelld.terminals.line_editor import Line, check_length, edit, received
 from shelld.terminals.pty import NEW_MODES, Size
+from shelld.waits.prompts import prompt_of
+from shelld.waits.watch import watch
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
@@ -63,7 +65,7 @@ async def run_for_answer(
     timeout_ms: int | None = None,
 ) -> T:
     """Run a command until its caller need not wait any longer: until its start, its end, or its
-    timeout.
+    move to the background.
 
     Returns the result of `make_answer`. Until then, a cancellation kills the command with all its
     processes. If output must be dropped meanwhile, other ended shells lose theirs first.
@@ -89,9 +91,14 @@ async def run_for_answer(
         warning=verdict.reason if verdict.verdict == "block" else None,
     )
     manager = context.daemon.manager
-    shell = context.shell = await manager.start(request)
+    shell = await manager.start(request)
+    context.has_shell(shell)
     with manager.reading(shell):
         try:
+            if params.on_prompt != "wait" and shell.input is not None:
+                manager.attend(
+                    partial(watch, shell, params.on_prompt, context.daemon.options.grace)
+                )
             if params.run_in_background:
                 await wait_for_start(shell)
             else:
@@ -235,6 +242,7 @@ def _background_result(shell: Shell, params: BashParams) -> BackgroundResult:
         status="running",
         pid=started_pid(shell),
         message=f"Started background shell {shell.id}",
+        prompt=prompt_of(shell),
         description=params.description,
         warning=shell.warning,
         reason=shell.reason,

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from shelld.filters.filter import LineFilter
 from shelld.methods.context import RequestContext
-from shelld.methods.prompts import is_stopped, prompt_of, wait_for_prompt
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
-from shelld.output.retention import OutputStream
+from shelld.output.retention import OutputStream, StreamName
 from shelld.shells.shell import Shell
+from shelld.waits.prompts import is_stopped, prompt_of
+from shelld.waits.until import Reached, check, wait_for
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
+
+_NOT_REACHED: Final = Reached()
+# A read can wait for these. The others are waited for before the read.
+_UNTIL_BY_READING: Final = frozenset({"output", "exit"})
 
 
 async def bash_output(context: RequestContext, params: BashOutputParams) -> BashOutputResult:
@@ -27,11 +33,13 @@ async def read_as_asked(
     context: RequestContext, shell: Shell, params: BashOutputParams
 ) -> BashOutputResult:
     """Wait and read as `params` say. The caller retains the shell meanwhile."""
+    check(params)
     async with context.daemon.manager.filters.open(params.filter) as line_filter:
         readers = _readers(shell, params, line_filter)
+        waited = await wait_first(context, shell, params, readers)
         reads = await wait_and_read(shell, params, readers, context)
         # In the same step: a later state would not fit the output.
-        result = result_of(shell, reads)
+        result = result_of(shell, reads, waited or reached_by_reading(shell, params, reads))
     if line_filter is not None:
         result.filter_engine = line_filter.engine
     return result
@@ -39,7 +47,7 @@ async def read_as_asked(
 
 def _readers(
     shell: Shell, params: BashOutputParams, line_filter: LineFilter | None
-) -> dict[str, StreamReader]:
+) -> dict[StreamName, StreamReader]:
     explicit = params.stdout_offset is not None or params.stderr_offset is not None
     return {
         name: StreamReader(
@@ -49,33 +57,52 @@ def _readers(
             strip=params.strip_ansi,
             line_filter=line_filter,
         )
-        for name, stream, offset in (
-            ("stdout", shell.stdout, params.stdout_offset),
-            ("stderr", shell.stderr, params.stderr_offset),
-        )
+        for name, stream, offset in _streams(shell, params)
         if offset is not None or not explicit
     }
+
+
+def _streams(
+    shell: Shell, params: BashOutputParams
+) -> tuple[tuple[StreamName, OutputStream, int | None], ...]:
+    return (
+        ("stdout", shell.stdout, params.stdout_offset),
+        ("stderr", shell.stderr, params.stderr_offset),
+    )
+
+
+async def wait_first(
+    context: RequestContext,
+    shell: Shell,
+    params: BashOutputParams,
+    readers: Mapping[StreamName, StreamReader],
+) -> Reached | None:
+    """Wait for what `until` names, if a read alone cannot. Return None if it can."""
+    if params.until in _UNTIL_BY_READING:
+        return None
+    filters = context.daemon.manager.filters
+    starts = {name: reader.start for name, reader in readers.items()}
+    give_up_at = anyio.current_time() + params.wait / 1000
+    return await wait_for(shell, params, starts, filters, give_up_at)
 
 
 async def wait_and_read(
     shell: Shell,
     params: BashOutputParams,
-    readers: Mapping[str, StreamReader],
+    readers: Mapping[StreamName, StreamReader],
     context: RequestContext | None = None,
-) -> dict[str, Read]:
-    """Wait as `params` say, then take the output before another reader can.
+) -> dict[StreamName, Read]:
+    """Wait for output or the end, if `until` names one of them. Then take the output before another
+    reader can.
 
     The output fits the state of the shell until the next await of the caller: if the shell has
     ended, it is all of the output, or `more` is true.
 
     `context` belongs to a request whose answer may be large.
     """
-    give_up_at = anyio.current_time() + params.wait / 1000
+    wait_ms = params.wait if params.until in _UNTIL_BY_READING else 0
+    give_up_at = anyio.current_time() + wait_ms / 1000
     until_output = params.until == "output"
-    if params.until == "prompt":
-        await wait_for_prompt(shell, give_up_at)
-        # What there is then is the answer.
-        give_up_at = anyio.current_time()
 
     def is_due() -> bool:
         news = until_output and any(reader.has_news for reader in readers.values())
@@ -85,7 +112,7 @@ async def wait_and_read(
         if context is not None:
             # The next output may be far off. Let other requests make large answers until then.
             context.end_large_answer()
-        if params.wait:
+        if wait_ms:
             with anyio.CancelScope(deadline=give_up_at):
                 await shell.wait_until(is_due)
         is_late = anyio.current_time() >= give_up_at
@@ -108,8 +135,8 @@ async def wait_and_read(
 
 
 async def _look_in_turn(
-    shell: Shell, readers: Mapping[str, StreamReader], context: RequestContext | None
-) -> tuple[bool, dict[str, Read]]:
+    shell: Shell, readers: Mapping[StreamName, StreamReader], context: RequestContext | None
+) -> tuple[bool, dict[StreamName, Read]]:
     """Look once, in the request's turn if the answer is large.
 
     Returns whether the shell had ended when the look began, and what was seen.
@@ -127,7 +154,7 @@ async def _look_in_turn(
     return shell.has_ended, await _look(shell, readers)
 
 
-async def _look(shell: Shell, readers: Mapping[str, StreamReader]) -> dict[str, Read]:
+async def _look(shell: Shell, readers: Mapping[StreamName, StreamReader]) -> dict[StreamName, Read]:
     final = shell.output_is_complete
     return {name: await reader.look(final=final) for name, reader in readers.items()}
 
@@ -149,7 +176,9 @@ def _is_large(text: str) -> bool:
     return len(text.encode()) > STEP_BYTES
 
 
-def result_of(shell: Shell, reads: dict[str, Read]) -> BashOutputResult:
+def result_of(
+    shell: Shell, reads: Mapping[StreamName, Read], reached: Reached = _NOT_REACHED
+) -> BashOutputResult:
     stdout = reads.get("stdout") or _nothing(shell.stdout)
     stderr = reads.get("stderr") or _nothing(shell.stderr)
     return BashOutputResult(
@@ -168,9 +197,21 @@ def result_of(shell: Shell, reads: dict[str, Read]) -> BashOutputResult:
         more=stdout.more or stderr.more,
         is_stopped=is_stopped(shell),
         prompt=prompt_of(shell),
-        reason=shell.reason,
+        reached=reached.what,
+        matched=reached.matched,
+        listening=reached.listening,
+        reason=reached.reason or shell.reason,
         spool_error=shell.output.error,
     )
+
+
+def reached_by_reading(
+    shell: Shell, params: BashOutputParams, reads: Mapping[StreamName, Read]
+) -> Reached:
+    """Return what has ended a wait for output or for the end."""
+    if params.until == "output" and any(read.text for read in reads.values()):
+        return Reached("output")
+    return Reached("exit" if shell.has_ended else None)
 
 
 def _nothing(stream: OutputStream) -> Read:

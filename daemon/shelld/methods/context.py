@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -85,13 +85,19 @@ def _always() -> bool:
     return True
 
 
+def _no_requests(_id: int | str) -> Sequence[RequestContext]:
+    """The `find_requests` of a context without a client."""
+    return ()
+
+
 class RequestContext(Struct, eq=False):
     """One request. `notify` sends a notification (method, params) to its client.
 
     `error_data` goes into the error if the request is cancelled. `shell` is the shell that it waits
     for. `is_over`: the request was cancelled or answered, so nothing more may be sent about it.
     `large_answers` is None without a client. `has_room` tells whether its batch may hold another
-    large answer. `is_notification`: nobody gets the result.
+    large answer. `is_notification`: nobody gets the result. `find_requests` returns the requests in
+    flight that have an id.
     """
 
     daemon: Daemon
@@ -102,6 +108,30 @@ class RequestContext(Struct, eq=False):
     large_answers: LargeAnswers | None = None
     has_room: Callable[[], bool] = _always
     is_notification: bool = False
+    find_requests: Callable[[int | str], Sequence[RequestContext]] = _no_requests
+    _progress: anyio.Event | None = None
+
+    def has_shell(self, shell: Shell) -> None:
+        """Note the shell that this request waits for."""
+        self.shell = shell
+        self._tell_of_progress()
+
+    def end(self) -> None:
+        """Note that the request was cancelled or answered."""
+        self.is_over = True
+        self._tell_of_progress()
+
+    async def wait_for_shell(self) -> Shell | None:
+        """Return the shell of this request as soon as it has one; None if it ends without one."""
+        while self.shell is None and not self.is_over:
+            self._progress = self._progress or anyio.Event()
+            await self._progress.wait()
+        return self.shell
+
+    def _tell_of_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
 
     @property
     def may_make_large_answer(self) -> bool:

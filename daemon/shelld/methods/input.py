@@ -51,7 +51,13 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
             result = result_of(shell, {})
         else:
             reading = BashOutputParams(
-                params.bash_id, wait=params.wait, until=params.until, strip_ansi=params.strip_ansi
+                params.bash_id,
+                wait=params.wait,
+                until=params.until,
+                pattern=params.pattern,
+                quiet_ms=params.quiet_ms,
+                port=params.port,
+                strip_ansi=params.strip_ansi,
             )
             result = await read_as_asked(context, shell, reading)
     pending = 0 if shell.input is None else shell.input.pending_bytes

@@ -7,11 +7,11 @@ import math
 import anyio
 
 from shelld.methods.context import RequestContext
-from shelld.methods.prompts import is_stopped, prompt_of, wait_for_prompt
 from shelld.output.reader import STEP_BYTES
 from shelld.screens.screen import Screen
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
+from shelld.waits.prompts import is_stopped, prompt_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
 

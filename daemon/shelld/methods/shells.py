@@ -9,10 +9,11 @@ from anyio.lowlevel import checkpoint
 
 from shelld.audit import timestamp
 from shelld.methods.context import RequestContext
-from shelld.methods.prompts import is_stopped, prompt_of
 from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
+from shelld.waits.prompts import is_stopped, prompt_of
+from shelld_protocol.errors import invalid_params
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
@@ -22,6 +23,8 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
+    BackgroundedResult,
+    BackgroundParams,
     KillShellParams,
     KillShellResult,
     ListShellsParams,
@@ -53,6 +56,34 @@ async def kill_shell(context: RequestContext, params: KillShellParams) -> KillSh
         message=_kill_message(shell.id, stopped, survivors),
         reason=shell.reason,
     )
+
+
+async def background(context: RequestContext, params: BackgroundParams) -> BackgroundedResult:
+    """Answer a foreground call now. Raises `RpcError` (shell_not_found, invalid_params)."""
+    name = "request_id" if params.bash_id is None else "bash_id"
+    shell = await _shell_to_release(context, params)
+    if not (shell.in_foreground or shell.has_ended or shell.released):
+        raise invalid_params(f"Shell {shell.id} is in the background already", name)
+    if not shell.released:
+        shell.release()
+        await shell.wait_until(lambda: shell.released or shell.has_ended)
+    elif not shell.has_ended:
+        raise invalid_params(f"Shell {shell.id} is in the background already", name)
+    if shell.has_ended:
+        raise invalid_params(f"Shell {shell.id} has ended", name)
+    return BackgroundedResult(shell.id)
+
+
+async def _shell_to_release(context: RequestContext, params: BackgroundParams) -> Shell:
+    if params.bash_id is not None and params.request_id is None:
+        return context.daemon.manager.get(params.bash_id)
+    if params.request_id is None or params.bash_id is not None:
+        raise invalid_params("Give either request_id or bash_id", "bash_id")
+    for request in context.find_requests(params.request_id):
+        shell = None if request is context else await request.wait_for_shell()
+        if shell is not None:
+            return shell
+    raise invalid_params("Invalid value for request_id: no such call runs a command", "request_id")
 
 
 def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
@@ -114,6 +145,7 @@ def _info(shell: Shell) -> ShellInfo:
         duration_ms=shell.elapsed_ms,
         unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
         leftover=shell.leftover,
+        in_foreground=shell.in_foreground and not (shell.released or shell.has_ended),
         is_stopped=is_stopped(shell),
         prompt=prompt_of(shell),
         reason=shell.reason,

@@ -123,7 +123,7 @@ def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-# -- all of it --------------------------------------------------------------------------------
+# -- a range ----------------------------------------------------------------------------------
 
 
 def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tuple[str, int]:
@@ -141,6 +141,33 @@ def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tup
             return (last_states(text, continues=continues) if strip else text), position
         texts.append(piece.text)
         position = piece.end
+
+
+async def read_in_steps(
+    store: StreamStore, start: int, stop: int, room: int, *, strip: bool, final: bool
+) -> Piece:
+    """Convert up to `room` bytes from `start`, but not beyond `stop`, to text; at least one unit.
+
+    `final`: nothing follows `stop`. Other requests run between the steps.
+    """
+    is_gap = store.read(start, 0).start > start
+    continues = not is_gap and begins_within_line(store, start)
+    text = JoinedText(strip=strip, continues=continues)
+    position, dropped = start, 0
+    while room > 0:
+        if position > start:
+            await checkpoint()
+        step = min(room, STEP_BYTES)
+        piece = read_text(store, position, stop, step, strip=strip, final=final)
+        size = piece.end - position - piece.dropped
+        # Only the very first unit may exceed the room.
+        if piece.end == position or (position > start and (piece.dropped or size > room)):
+            break
+        text.add(piece.text)
+        dropped += piece.dropped
+        room -= size
+        position = piece.end
+    return Piece(text.joined(is_end=final and position == stop), position, dropped)
 
 
 # -- new output -------------------------------------------------------------------------------
@@ -187,6 +214,11 @@ class StreamReader:
         self._searched = 0
         # The same, of those looks whose read was skipped. The others may be taken again.
         self._searched_for_good = 0
+
+    @property
+    def start(self) -> int:
+        """Where this call's read begins."""
+        return self._start
 
     @property
     def has_news(self) -> bool:
@@ -256,26 +288,8 @@ class StreamReader:
         return Read(piece.text, self._start, piece.end, dropped, more)
 
     async def _text(self, start: int, stop: int, room: int, *, final: bool) -> Piece:
-        """Convert up to `room` bytes from `start` to text, in steps; at least one unit."""
         store, strip = self._store, self._strip
-        is_gap = store.read(start, 0).start > start
-        continues = not is_gap and begins_within_line(store, start)
-        text = JoinedText(strip=strip, continues=continues)
-        position, dropped = start, 0
-        while room > 0:
-            if position > start:
-                await checkpoint()
-            step = min(room, STEP_BYTES)
-            piece = read_text(store, position, stop, step, strip=strip, final=final)
-            size = piece.end - position - piece.dropped
-            # Only the very first unit may exceed the room.
-            if piece.end == position or (position > start and (piece.dropped or size > room)):
-                break
-            text.add(piece.text)
-            dropped += piece.dropped
-            room -= size
-            position = piece.end
-        return Piece(text.joined(is_end=final and position == stop), position, dropped)
+        return await read_in_steps(store, start, stop, room, strip=strip, final=final)
 
     async def _look_at_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
         found: list[str] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import math
 import time
-from typing import Final
+from typing import Final, Literal
 
 from shelld.output.spool import Spool
 from shelld.output.store import Blocks, StreamStore
@@ -27,6 +27,8 @@ _HEAD_SHARE: Final = 4
 # A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. Otherwise, every block would need
 # a search for the largest shell.
 _RECLAIM_SHARE: Final = 8
+
+StreamName = Literal["stdout", "stderr"]
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 

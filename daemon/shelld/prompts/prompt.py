@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shelld.keeper.tree import children_of, exists
+from shelld.keeper.tree import exists
 from shelld.prompts.kernel import (
     Process,
     Wait,
@@ -25,6 +25,7 @@ from shelld.prompts.kernel import (
     process,
     waits,
 )
+from shelld.prompts.members import members
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import Modes
 
@@ -101,21 +102,11 @@ def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Foun
 
 def _members(top: int, budget: _Budget) -> Iterator[_Member]:
     """Yield the processes of a command that are alive."""
-    with contextlib.suppress(OSError, ValueError):
-        # Processes whose parent has ended belong to the runner.
-        waiting = _children(process(top).parent)
-        while waiting and not budget.is_spent:
-            pid = waiting.pop()
-            waiting += _children(pid)
-            with contextlib.suppress(OSError, ValueError):
-                yield _member(pid, budget)
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return children_of(pid)
-    except (OSError, ValueError):
-        return []
+    for pid in members(top):
+        with contextlib.suppress(OSError, ValueError):
+            yield _member(pid, budget)
+        if budget.is_spent:
+            return
 
 
 def _member(pid: int, budget: _Budget) -> _Member:

@@ -363,6 +363,7 @@ class Server:
                     self._notify,
                     large_answers=self._large_answers,
                     is_notification=message.id is None,
+                    find_requests=self._contexts_of,
                 )
                 if batch is not None:
                     context.has_room = batch.has_room
@@ -474,7 +475,7 @@ class Server:
             silent = entry.request.id is None or entry.cancellation is Cancellation.SILENT
             entry.deliver(None if silent else reply)
             entry.settled = True
-        entry.context.is_over = True
+        entry.context.end()
         # A cancelled task keeps the error, and its traceback refers to `entry`.
         entry.worker = None
         if entry.overdue is not None:
@@ -501,7 +502,7 @@ class Server:
             return
         for entry in tuple(self._by_id.get(key, ())):
             entry.cancellation = cancellation
-            entry.context.is_over = True
+            entry.context.end()
             entry.stop()
             if entry in self._waiting:
                 answer = cancelled(entry.context.error_data)
@@ -513,6 +514,11 @@ class Server:
         # Only the first cancellation counts. If this method fails before this line, the client can
         # cancel again.
         self._by_id.pop(key, None)
+
+    def _contexts_of(self, request_id: int | str) -> list[RequestContext]:
+        """Return the requests in flight that have an id."""
+        key = id_key(msgspec.json.encode(request_id))
+        return [] if key is None else [each.context for each in self._by_id.get(key, ())]
 
     def _give_up(self, entry: InFlight) -> None:
         """Answer a cancelled request that does not end: a tool may ignore its cancellation."""

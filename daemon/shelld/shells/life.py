@@ -24,6 +24,7 @@ from shelld.shells.moments import Moment, Moments
 from shelld.shells.news import note
 from shelld.shells.outcome import Outcome
 from shelld.shells.shell import Shell
+from shelld_protocol.structs import EndReason
 
 logger = logging.getLogger("shelld.shells")
 
@@ -54,8 +55,8 @@ class Life:
         # If either is True, the runner cannot be used again.
         self.runner_is_lost = self._runner_retires = False
         self._outcome = outcome
-        # Whether the timeout passed before the start. If so, release the command once it runs.
-        self._is_overdue = False
+        # Whether the command is to move to the background, at once or as soon as it runs.
+        self._is_to_be_released = False
         # Signal and grace (ms) of the last kill that somebody has asked for.
         self._kill = (int(signal.SIGKILL), 0)
         self.deadlines.set(Event.START_DUE, START_TIMEOUT_S)
@@ -77,16 +78,26 @@ class Life:
         """Whether somebody has asked for a kill."""
         return self._outcome.kill_reason is not None
 
-    def begin_kill(self, number: int, grace_ms: int, reason: ShellEvent) -> None:
-        """Ask the runner for a kill. The first reason counts."""
+    def begin_kill(
+        self, number: int, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
+    ) -> None:
+        """Ask the runner for a kill. The first event and reason count."""
         if not self.is_being_ended:
-            self._outcome.kill_reason = reason
+            self._outcome.kill_reason = event
+            if reason is not None and not self._outcome.is_known:
+                self.shell.reason = reason
         self._kill = number, grace_ms
         self.take(Event.KILL_ASKED)
 
     def discard(self) -> None:
         """Kill a spare shell, or a command whose caller was cancelled."""
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
+
+    def release(self) -> None:
+        """Move the command to the background, without its limits, as soon as it runs."""
+        self.limits.lift()
+        self._is_to_be_released = True
+        self._release_if_asked()
 
     def end_as_lost(self) -> None:
         """End the shell after our own code has failed and the tree was killed."""
@@ -173,7 +184,7 @@ class Life:
         logger.info("%s started", shell.id)
         if not shell.in_foreground:
             self._close_files()
-        self._release_if_overdue()
+        self._release_if_asked()
         self.moments.tell(Moment.STARTED)
 
     def _note_failure(self) -> None:
@@ -204,19 +215,17 @@ class Life:
     def _expire(self, name: Event) -> None:
         policy = self.limits.policy(name)
         if policy.action == "background":
-            self.limits.lift()
-            self._is_overdue = True
-            self._release_if_overdue()
+            self.release()
         else:
             self.begin_kill(signal.SIGTERM, policy.grace_ms, ShellEvent.TIMED_OUT)
 
-    def _release_if_overdue(self) -> None:
-        """Move a running command whose timeout has passed to the background.
+    def _release_if_asked(self) -> None:
+        """Move a running command to the background if somebody has asked for it.
 
         A command that does not run yet has no pid for the answer, and another runner may need its
         files.
         """
-        if self._is_overdue and self.shell.is_running:
+        if self._is_to_be_released and self.shell.is_running:
             self.shell.released = True
             self._close_files()
 

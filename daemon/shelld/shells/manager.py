@@ -13,7 +13,7 @@ import contextlib
 import errno
 import itertools
 import signal
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Final
@@ -187,6 +187,10 @@ class Manager:
             raise spawn_failed(error.errno or 0, "exec") from error
         finally:
             self._starting_count -= 1
+
+    def attend(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task beside a shell. It ends with the shell; if it fails, nothing else does."""
+        self.runtime.tasks.start_soon(faults.run_once, task, "what attends a shell")
 
     def _enter(self, shell: Shell) -> None:
         self._live.add(shell)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Mapping
 from typing import Final
 
 from shelld.process import faults
@@ -12,12 +13,19 @@ from shelld.sessions.recorder import Recorder
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.shell import Shell
+from shelld_protocol.structs import EndReason
 
 logger = logging.getLogger("shelld.shells")
 
 # How a command ends if the kernel kills it because memory is short: by SIGKILL, or with bash's exit
 # code if SIGKILL has ended the process that it last waited for.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+# The reasons that only a kill of ours can have, with the event of that kill.
+_KILLS: Final[Mapping[EndReason | None, ShellEvent]] = {
+    "idle": ShellEvent.TIMED_OUT,
+    "prompt": ShellEvent.KILLED,
+}
 
 
 class Outcome:
@@ -55,8 +63,8 @@ class Outcome:
         """End the shell, once. Keep the state of a command that ended by itself."""
         assert self._wait_status is not None
         event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None
-        if shell.reason == "idle" and event is not ShellEvent.TIMED_OUT:
-            # The command continues in the background, or has just ended by itself.
+        if event is not _KILLS.get(shell.reason, event):
+            # The command went on in the background, or has ended by itself before the kill.
             shell.reason = None
         if recorder is not None:
             if event is None and not shell.released:

@@ -46,11 +46,15 @@ class _Waiter(NamedTuple):
 
 
 class Killer(Protocol):
-    """An object that can kill a shell."""
+    """An object that can kill a shell, or move its command to the background."""
 
-    def begin_kill(self, number: int, grace_ms: int, reason: ShellEvent) -> None: ...
+    def begin_kill(
+        self, number: int, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
+    ) -> None: ...
 
     def discard(self) -> None: ...
+
+    def release(self) -> None: ...
 
 
 @dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
@@ -95,7 +99,7 @@ class Shell:
     reason: EndReason | None = field(default=None, init=False)
     # (errno, what) if nothing could be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
-    # The timeout has passed, and the command went on in the background.
+    # Nobody waits for it any longer: it went on in the background.
     released: bool = field(default=False, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
@@ -194,17 +198,30 @@ class Shell:
         if self.killer is not None:
             self.killer.discard()
 
+    def release(self) -> None:
+        """Move the command to the background, without its limits. Does not wait.
+
+        A command that has not started yet moves there once it runs.
+        """
+        if self.killer is not None and not self.has_ended:
+            self.killer.release()
+            self.notify()
+
     async def end_tree(
-        self, number: int, grace_ms: int, event: ShellEvent = ShellEvent.KILLED
+        self,
+        number: int,
+        grace_ms: int,
+        event: ShellEvent = ShellEvent.KILLED,
+        reason: EndReason | None = None,
     ) -> list[int]:
         """Signal the whole tree, SIGKILL it after the grace, and return once it is dead.
 
-        Returns the pids that are still alive a second after the grace, else []. `event` is the
-        reason, if this call causes the end.
+        Returns the pids that are still alive a second after the grace, else []. `event` and
+        `reason` become part of the outcome, if this call causes the end.
         """
         if self.killer is not None and not self.is_empty:
             self.survivors = []
-            self.killer.begin_kill(number, grace_ms, event)
+            self.killer.begin_kill(number, grace_ms, event, reason)
             await self.wait_until(lambda: self.is_empty or bool(self.survivors))
         return self.survivors
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from shelld.guard import DANGEROUS_PATTERNS, StartState
@@ -19,19 +20,31 @@ from shelld.process.options import DEFAULT_TIMEOUT_MS
 from shelld.sessions.text import shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
+from shelld.tools.bash_output import news, waits_line
 from shelld.tools.execution import ExecutionTool
 from shelld.tools.text import (
+    MAX_OUTPUT_SIZE,
     NO_OUTPUT,
     dropped_notice,
     excerpt_readers,
     output_of,
     with_lines,
 )
+from shelld.waits.prompts import prompt_of
+from shelld.waits.until import check
+from shelld_protocol.errors import invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
-from shelld_protocol.structs import DEFAULT_SESSION, MAX_TIMEOUT_MS, EndReason, Unkept
+from shelld_protocol.structs import (
+    DEFAULT_SESSION,
+    MAX_TIMEOUT_MS,
+    EndReason,
+    Pattern,
+    Port,
+    Unkept,
+    Until,
+    Wait,
+)
 from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
-
-MAX_OUTPUT_SIZE: Final = 30_000
 
 # A caller may pass any number of seconds. More than a year counts as a year.
 _LONGEST_TIMEOUT_S: Final = 365 * 24 * 3600
@@ -41,6 +54,8 @@ _CONTEXT_TIMEOUT_S: Final = ExecutionContext("").timeout
 _REASONS: Final[Mapping[EndReason, str]] = {
     "oom": "There was not enough memory for it.",
     "lost": "Its helper process was killed, and the command with it.",
+    "idle": "It had written nothing for too long.",
+    "prompt": "It waited for input.",
 }
 
 _HINT: Final = "BashOutput reads what it writes, KillShell ends it"
@@ -52,7 +67,17 @@ _MORE_TIME: Final = (
     '[For more time: a longer timeout, run_in_background=true, or on_timeout="background"]'
 )
 
+_WAIT_PARAMS: Final = ("wait", "until", "pattern", "port")
 _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
+
+
+class BashToolParams(BashParams):
+    """With `run_in_background`, a model can wait for a server in the call that starts it."""
+
+    wait: Wait = 0
+    until: Until = "output"
+    pattern: Pattern | None = None
+    port: Port | None = None
 
 
 class BashTool(ExecutionTool):
@@ -79,7 +104,7 @@ class BashTool(ExecutionTool):
         "idempotentHint": False,
         "openWorldHint": True,
     }
-    params_type = BashParams
+    params_type = BashToolParams
     taken: ClassVar[Mapping[str, str]] = {
         "command": "The command to execute",
         "description": "Clear, concise description (5-10 words)",
@@ -89,6 +114,10 @@ class BashTool(ExecutionTool):
         "cwd": "Working directory of this command only",
         "stdin": "Text for the command's standard input",
         "session": "Name of the terminal to use (default: main)",
+        "wait": "With run_in_background: maximum milliseconds to wait for what until names",
+        "until": "output, exit, prompt, match (pattern) or listening (a port is open)",
+        "pattern": "Regex for a line, for until=match",
+        "port": "TCP port, for until=listening (default: any)",
     }
     without_default = frozenset({"session"})
 
@@ -108,7 +137,8 @@ sets are there for the next. cwd is for one command.
 - After timeout ms (default {default}, at most {self.MAX_TIMEOUT_MS}) the command is killed with \
 all that it started; with on_timeout="background" it goes on instead.
 - For servers, watchers and anything long: run_in_background=true returns a bash_id at once. Read \
-with BashOutput, end with KillShell. Neither append & nor sleep to wait for something.
+with BashOutput, end with KillShell. Neither append & nor sleep to wait for something: a server is \
+up with until="listening", wait=30000.
 - {self.PROMPTS}
 - Of more than {self.MAX_OUTPUT_SIZE} characters the middle is left out; the result says how to \
 read it. Prefer commands that print little."""
@@ -139,6 +169,7 @@ read it. Prefer commands that print little."""
     async def _judge(
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
+        _read_params(context, params)
         result = await dry_run(request, _bash_params(context, params))
         return ToolResult.ok(
             result.stdout, dry_run=True, command=result.command, verdict=result.verdict
@@ -147,6 +178,7 @@ read it. Prefer commands that print little."""
     async def _run(
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
+        read_params = _read_params(context, params)
         bash_params = _bash_params(context, params)
         manager = request.daemon.manager
         session_cwd = None
@@ -155,11 +187,14 @@ read it. Prefer commands that print little."""
 
         async def result(shell: Shell) -> ToolResult:
             lines = _moved(shell, session_cwd)
+            limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
             if bash_params.run_in_background:
-                return _started(shell, bash_params, lines)
+                started = _started(shell, bash_params, lines)
+                if not read_params.wait:
+                    return started
+                return await _waited(request, shell, started, read_params, limit)
             if (reason := _state_reason(shell)) is not None:
                 lines.append(_NOT_KEPT.format(reason.text))
-            limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
             next_cwd = shown(manager.sessions.look_at(bash_params.session).next_cwd)
             return await _ended(shell, bash_params, limit, lines, next_cwd)
 
@@ -174,6 +209,30 @@ read it. Prefer commands that print little."""
         return max(1, round(min(context.timeout, _LONGEST_TIMEOUT_S) * 1000))
 
 
+def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutputParams:
+    """Take the parameters of the wait out of `params`. Raises `RpcError` (invalid_params)."""
+    waits = {name: params.pop(name) for name in _WAIT_PARAMS if name in params}
+    read_params = BashOutputParams("", **waits)
+    check(read_params)
+    read_params.wait = round(min(read_params.wait, context.timeout * 1000))
+    if read_params.wait and not params.get("run_in_background"):
+        raise invalid_params("Invalid value for wait: needs run_in_background=true", "wait")
+    return read_params
+
+
+async def _waited(
+    request: RequestContext,
+    shell: Shell,
+    started: ToolResult,
+    read_params: BashOutputParams,
+    limit: int,
+) -> ToolResult:
+    """Wait in a background shell. Return what it wrote, below the text of `started`."""
+    result = await news(request, shell, read_params, limit)
+    result.metadata = {**started.metadata, **result.metadata}
+    return replace(result, output=f"{started.output}\n{result.output}")
+
+
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
     session = params.pop("session", None) or context.session_id or DEFAULT_SESSION
     cwd = params.pop("cwd", None)
@@ -181,6 +240,9 @@ def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParam
     if working_dir := os.fspath(context.working_dir):
         cwd = f"{working_dir}/{cwd}" if cwd and not cwd.startswith("/") else cwd
         cwd = cwd or working_dir
+    if params.get("tty"):
+        # The model can answer, so its call need not wait until the timeout.
+        params["on_prompt"] = "background"
     return BashParams(**params, session=session, cwd=cwd)
 
 
@@ -230,7 +292,11 @@ async def _ended(
     if (reason := _state_reason(shell)) is not None:
         metadata |= {"state_kept": False, "state_reason": reason}
     if not shell.has_ended:
-        moved = f"Still running after {shell.timeout_ms}ms, now in the background: {shell.id}"
+        moved = f"Still running after {_patience_ms(shell)}ms, now in the background: {shell.id}"
+        if (prompt := prompt_of(shell)) is not None:
+            lines.append(waits_line(prompt))
+            metadata["prompt"] = msgspec.to_builtins(prompt)
+            text = with_lines(output, lines)
         return ToolResult.ok(with_lines(moved + "\n" + text, []), **metadata, pid=shell.pid)
     if shell.status is ShellStatus.COMPLETED:
         return ToolResult.ok(text or NO_OUTPUT, **metadata)
@@ -238,6 +304,12 @@ async def _ended(
         metadata["survivors"] = shell.survivors
     sentence = _failure(shell)
     return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
+
+
+def _patience_ms(shell: Shell) -> int:
+    """Return how long the caller has waited: until the timeout, or less."""
+    elapsed = shell.elapsed_ms
+    return elapsed if shell.timeout_ms is None else min(elapsed, shell.timeout_ms)
 
 
 def _state_reason(shell: Shell) -> Unkept | None:

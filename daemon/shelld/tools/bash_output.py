@@ -7,21 +7,28 @@ from typing import Any, ClassVar, Final
 
 from msgspec import to_builtins
 
-from shelld.methods.bash_output import bash_output, result_of, wait_and_read
+from shelld.methods.bash_output import (
+    bash_output,
+    reached_by_reading,
+    result_of,
+    wait_and_read,
+    wait_first,
+)
 from shelld.methods.context import RequestContext
 from shelld.output.excerpt import count_lines, last_lines
 from shelld.shells.shell import Shell
-from shelld.tools.bash import MAX_OUTPUT_SIZE
 from shelld.tools.execution import ShellTool
 from shelld.tools.text import (
+    MAX_OUTPUT_SIZE,
     cut_in_the_middle,
     dropped_notice,
     excerpt_readers,
     output_of,
     with_lines,
 )
+from shelld.waits.until import check
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
-from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS, Prompt
+from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS, Listener, Prompt, UntilName
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
@@ -30,11 +37,19 @@ NO_NEW_OUTPUT: Final = "(no new output)"
 # ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
+# What a wait that was not met says.
+_CONDITIONS: Final[Mapping[UntilName, str]] = {
+    "match": "[No line matched the pattern within {}ms]",
+    "quiet": "[It went on writing for {}ms]",
+    "listening": "[Nothing listened within {}ms]",
+}
+
 _DESCRIPTION: Final = f"""\
 Returns what a shell wrote since it was last read, and its status; once it has ended, also its \
 exit code. Takes the bash_id that Bash returned.
-- wait=MS (at most {MAX_WAIT_MS}) returns as soon as there is something new, or with until="exit" \
-when the shell ends. Use it instead of sleeping or asking again and again.
+- wait=MS (at most {MAX_WAIT_MS}) returns as soon as there is something new. until waits for \
+something else: "exit", "match" (a line that pattern matches), "quiet" (no output for quiet_ms), \
+"listening" (a server's port is open). Use it instead of sleeping or asking again and again.
 - filter returns only the lines that a regular expression matches; all others count as read, too.
 - stdout_offset or stderr_offset reads again from there, up to {MAX_OUTPUT_SIZE} bytes."""
 
@@ -53,7 +68,10 @@ class BashOutputTool(ShellTool):
         "bash_id": "ID of the background shell",
         "filter": "Regex to filter output lines",
         "wait": "Maximum milliseconds to wait for what until names",
-        "until": "Wait for new output, or for the end of the shell",
+        "until": "What to wait for: output, exit, prompt, match, quiet or listening",
+        "pattern": "Regex for a line, for until=match",
+        "quiet_ms": "Milliseconds without output, for until=quiet",
+        "port": "TCP port, for until=listening (default: any)",
         "stdout_offset": "Read stdout again from this byte offset",
         "stderr_offset": "Read stderr again from this byte offset",
     }
@@ -72,6 +90,7 @@ class BashOutputTool(ShellTool):
         read_params = BashOutputParams(**params)
         # Round after `min`: in milliseconds, a large timeout can be infinite.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
+        check(read_params)
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         shell = request.shell = request.daemon.manager.get(read_params.bash_id)
         offsets = (read_params.stdout_offset, read_params.stderr_offset)
@@ -80,17 +99,22 @@ class BashOutputTool(ShellTool):
             return await _page(request, shell, read_params, max(1, limit // streams))
         if read_params.filter is not None:
             return await _lines(request, shell, read_params, limit)
-        return await _news(request, shell, read_params, limit)
+        return await news(request, shell, read_params, limit)
 
 
-async def _news(
+async def news(
     request: RequestContext, shell: Shell, read_params: BashOutputParams, limit: int
 ) -> ToolResult:
+    """Wait as `read_params` say; return the new output in at most `limit` characters."""
     readers = excerpt_readers(shell, limit)
     with request.daemon.manager.reading(shell):
+        waited = await wait_first(request, shell, read_params, readers)
         reads = await wait_and_read(shell, read_params, readers)
     is_cut = any(reader.is_cut for reader in readers.values())
-    return output_result(shell, result_of(shell, reads), dropped_notice(reads), is_cut=is_cut)
+    reached = waited or reached_by_reading(shell, read_params, reads)
+    result = result_of(shell, reads, reached)
+    lines = [*dropped_notice(reads), *wait_lines(read_params, result)]
+    return output_result(shell, result, lines, is_cut=is_cut)
 
 
 async def _page(
@@ -108,6 +132,7 @@ async def _page(
         for name, offset, page in pages
         if result.more and offset is not None and page.end > page.start
     ]
+    lines += wait_lines(read_params, result)
     nothing = await _without_match(shell, read_params, result, max_bytes)
     return output_result(shell, result, lines, is_cut=result.more, nothing=nothing)
 
@@ -118,6 +143,7 @@ async def _lines(
     read_params.max_bytes = MAX_READ_BYTES
     result = await bash_output(request, read_params)
     lines = ["[There is more to search: call again]"] if result.more else []
+    lines += wait_lines(read_params, result)
     is_cut = False
     half = limit // 2
     for name, other, start in (
@@ -210,10 +236,25 @@ def status_lines(result: BashOutputResult) -> list[str]:
     elif result.signal is not None:
         status += f" by {result.signal}"
     lines = [f"[Status: {status}. Duration: {result.duration_ms}ms]"]
-    return lines if result.prompt is None else [*lines, _waits(result.prompt)]
+    return lines if result.prompt is None else [*lines, waits_line(result.prompt)]
 
 
-def _waits(prompt: Prompt) -> str:
+def wait_lines(params: BashOutputParams, result: BashOutputResult) -> list[str]:
+    """Return lines about a wait for a match, silence or a port."""
+    if result.matched is not None:
+        return [f'[Matched: "{result.matched.line}"]']
+    if result.listening:
+        return [f"[{_listens(each)}]" for each in result.listening]
+    if result.reached is None and params.until in _CONDITIONS:
+        return [_CONDITIONS[params.until].format(params.wait)]
+    return []
+
+
+def _listens(listener: Listener) -> str:
+    return f"{listener.program or 'A program'} listens on {listener.address} port {listener.port}"
+
+
+def waits_line(prompt: Prompt) -> str:
     waits = "waits" if prompt.certainty == "proved" else "probably waits"
     who = f"{prompt.program or 'A program'} {waits}"
     if prompt.line_mode and not prompt.echo:

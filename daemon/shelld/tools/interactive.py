@@ -14,10 +14,16 @@ from shelld.methods.context import RequestContext
 from shelld.methods.input import write
 from shelld.methods.screen import read_screen
 from shelld.shells.shell import Shell
-from shelld.tools.bash import MAX_OUTPUT_SIZE, BashTool
+from shelld.tools.bash import BashTool
 from shelld.tools.bash_output import output_result, status_lines
 from shelld.tools.execution import ShellTool
-from shelld.tools.text import cut_in_the_middle, dropped_notice, excerpt_readers, with_lines
+from shelld.tools.text import (
+    MAX_OUTPUT_SIZE,
+    cut_in_the_middle,
+    dropped_notice,
+    excerpt_readers,
+    with_lines,
+)
 from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.screen_methods import ReadScreenParams
 from shelld_protocol.shell_methods import BashOutputParams

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from shelld.output.excerpt import ExcerptReader, Notice
 from shelld.output.reader import Read
+from shelld.output.retention import StreamName
 from shelld.sessions.text import join_streams
 from shelld.shells.shell import Shell
 
 NO_OUTPUT = "(no output)"
+
+MAX_OUTPUT_SIZE: Final = 30_000
 
 
 def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
@@ -16,7 +22,7 @@ def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
     return text.replace("\r\n", "\n") if shell.has_terminal else text
 
 
-def excerpt_readers(shell: Shell, limit: int) -> dict[str, ExcerptReader]:
+def excerpt_readers(shell: Shell, limit: int) -> dict[StreamName, ExcerptReader]:
     """Return readers of both streams that together get at most `limit` characters.
 
     A stream that needs less than half leaves the rest to the other one. Text never has more
@@ -48,7 +54,7 @@ def _notice(bash_id: str, stream: str) -> Notice:
     return notice
 
 
-def dropped_notice(reads: dict[str, Read]) -> list[str]:
+def dropped_notice(reads: Mapping[StreamName, Read]) -> list[str]:
     """Return a list with a line about dropped output, or an empty list if none was dropped."""
     dropped = sum(read.dropped for read in reads.values())
     return [f"[{dropped} bytes were dropped, as only so much output is kept]"] if dropped else []

@@ -71,14 +71,22 @@ def _prompt_of(shell: Shell) -> Prompt | None:
     )
 
 
-async def wait_for_prompt(shell: Shell, give_up_at: float) -> None:
-    """Return once a shell waits for input, has ended, or takes no input.
+def takes_input(shell: Shell) -> bool:
+    """Whether something can be written to a running shell."""
+    return _open_input(shell) is not None
 
-    `give_up_at` is a moment of the event loop's clock.
+
+async def wait_for_prompt(shell: Shell, give_up_at: float) -> bool:
+    """Return True once a shell waits for input; False if it has ended, or takes no input.
+
+    `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
     """
     pause = _FIRST_PAUSE_S
     looked_at = anyio.current_time()
-    while _open_input(shell) is not None and (now := anyio.current_time()) < give_up_at:
+    while _open_input(shell) is not None:
+        now = anyio.current_time()
+        if now >= give_up_at:
+            return prompt_of(shell) is not None
         before = shell.output.written
 
         def has_news(before: int = before) -> bool:
@@ -91,7 +99,8 @@ async def wait_for_prompt(shell: Shell, give_up_at: float) -> None:
         if is_quiet or anyio.current_time() - looked_at > _LOOK_ANYWAY_S:
             looked_at = anyio.current_time()
             if prompt_of(shell) is not None:
-                return
+                return True
+    return False
 
 
 def is_stopped(shell: Shell) -> bool:

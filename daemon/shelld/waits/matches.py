@@ -1,0 +1,160 @@
+"""Searches new output for the first line that a pattern matches.
+
+A line that has not ended is searched too, because a prompt has no line end. Output arrives in
+pieces, so such a line gets a moment for its rest to arrive first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from shelld.filters.filter import Filters, LineFilter
+from shelld.output.reader import STEP_BYTES, Read, StreamReader, read_in_steps
+from shelld.output.retention import OutputStream, StreamName
+from shelld.sessions.text import beginning
+from shelld.shells.shell import Shell
+from shelld_protocol.structs import Matched
+
+# The time that the rest of a line has to arrive.
+_REST_OF_LINE_S: Final = 0.05
+
+
+class _StreamSearch:
+    """Searches one stream, from an offset on. Each line is searched once."""
+
+    def __init__(
+        self,
+        name: StreamName,
+        stream: OutputStream,
+        start: int,
+        line_filter: LineFilter,
+        *,
+        strip: bool,
+    ) -> None:
+        self._name: StreamName = name
+        self._store = stream.store
+        self._filter = line_filter
+        self._strip = strip
+        self._position = start
+        self._reader = StreamReader(
+            stream, offset=start, max_bytes=STEP_BYTES, strip=strip, line_filter=line_filter
+        )
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether there is output that no search has covered for good."""
+        return self._store.written > self._position
+
+    async def search(self, *, with_rest: bool) -> Matched | None:
+        """Search the whole lines that have arrived; `with_rest`, the last line as well."""
+        while True:
+            read = await self._reader.look(final=False)
+            if read.text:
+                return await self._matched(read)
+            self._reader.skip(read)
+            self._position = read.end
+            if not self._reader.goes_on_after(read):
+                break
+            await checkpoint()
+        if not with_rest:
+            return None
+        read = await self._reader.look(final=True)
+        return await self._matched(read) if read.text else None
+
+    async def _matched(self, read: Read) -> Matched:
+        """Return the first matching line of a read that has one."""
+        start, end = self._position, read.end
+        while (middle := self._line_start_within(start, end)) is not None:
+            if await self._matches(start, middle):
+                end = middle
+            elif await self._matches(middle, end):
+                start = middle
+            else:
+                # An escape sequence that contains a line end was cut.
+                break
+        data = self._store.read(start, end - start)
+        size = len(data.data.rstrip(b"\n").removesuffix(b"\r"))
+        text = await self._filter.lines(await self._text(start, end))
+        line = (text or read.text).partition("\n")[0].strip("\r")
+        return Matched(beginning(line), self._name, data.start, data.start + size)
+
+    def _line_start_within(self, start: int, end: int) -> int | None:
+        """Return the start of a line near the middle; None if there is only one line."""
+        kept = self._store.read(start, end - start)
+        data = kept.data[: end - kept.start]
+        half = len(data) // 2
+        found = data.rfind(b"\n", 0, half) + 1 or data.find(b"\n", half) + 1
+        return kept.start + found if 0 < found < len(data) else None
+
+    async def _matches(self, start: int, end: int) -> bool:
+        return bool(await self._filter.lines(await self._text(start, end)))
+
+    async def _text(self, start: int, end: int) -> str:
+        size, strip = end - start, self._strip
+        piece = await read_in_steps(self._store, start, end, size, strip=strip, final=True)
+        return piece.text
+
+
+class Search:
+    """Searches both streams of a shell, or the ones that a request reads."""
+
+    def __init__(self, shell: Shell, searches: list[_StreamSearch]) -> None:
+        self._shell = shell
+        self._searches = searches
+
+    async def wait(self, give_up_at: float) -> Matched | None:
+        """Return the first match; None at `give_up_at`, or if the shell ends without a match."""
+        shell = self._shell
+        # When to search the lines that have not ended; infinite if all have.
+        rest_due = anyio.current_time()
+        while True:
+            now = anyio.current_time()
+            is_last = now >= give_up_at
+            had_ended, before = shell.has_ended, shell.output.written
+            with_rest = is_last or had_ended or now >= rest_due
+            for search in self._searches:
+                found = await search.search(with_rest=with_rest)
+                if found is not None:
+                    return found
+            if had_ended or is_last:
+                return None
+            if with_rest:
+                rest_due = float("inf")
+
+            def has_news(before: int = before) -> bool:
+                return shell.has_ended or shell.output.written != before
+
+            with anyio.CancelScope(deadline=min(rest_due, give_up_at)):
+                await shell.wait_until(has_news)
+            if has_news():
+                rest_due = min(rest_due, anyio.current_time() + _REST_OF_LINE_S)
+
+
+@asynccontextmanager
+async def searching(
+    shell: Shell,
+    filters: Filters,
+    pattern: str,
+    starts: Mapping[StreamName, int],
+    *,
+    strip: bool,
+) -> AsyncGenerator[Search]:
+    """Provide a search. `starts`: the offset from which to search each stream.
+
+    Raises `RpcError`: invalid_params for a pattern that no engine accepts, resource_exhausted.
+    """
+    async with filters.open(pattern, "pattern") as line_filter:
+        assert line_filter is not None
+        streams: dict[StreamName, OutputStream] = {"stdout": shell.stdout, "stderr": shell.stderr}
+        yield Search(
+            shell,
+            [
+                _StreamSearch(name, streams[name], start, line_filter, strip=strip)
+                for name, start in starts.items()
+            ],
+        )
