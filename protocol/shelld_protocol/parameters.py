@@ -21,13 +21,14 @@ class Parameter(NamedTuple):
 
     `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: the value is an
     object whose members are strings or null. `struct`: the value is an object with the members of
-    that Struct.
+    that Struct. `other_type`: a value may have this type instead; then it has no limits.
     """
 
     model: ToolParameter
     null_is_a_value: bool
     holds_strings: bool
     struct: type[Params] | None
+    other_type: JsonType | None = None
 
 
 @cache
@@ -51,9 +52,12 @@ _JSON_TYPES: Final[dict[type[inspect.Type], JsonType]] = {
 def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
     outer, description = _unwrapped(inspect.type_info(field.type))
     info, nullable = outer, False
+    other_type: JsonType | None = None
     if isinstance(outer, inspect.UnionType):
-        nullable = True
-        (info,) = (m for m in outer.types if not isinstance(m, inspect.NoneType))
+        nullable = outer.includes_none
+        info, *others = (m for m in outer.types if not isinstance(m, inspect.NoneType))
+        for other in others:
+            other_type = _JSON_TYPES[type(_unwrapped(other)[0])]
         info, inner_description = _unwrapped(info)
         description = description or inner_description
     default = None if field.default is msgspec.NODEFAULT else field.default
@@ -85,7 +89,8 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
     if isinstance(info, inspect.StructType):
         assert issubclass(info.cls, Params)
         struct = info.cls
-    return Parameter(model, nullable and default is not None, holds_strings, struct)
+    null_is_a_value = nullable and default is not None
+    return Parameter(model, null_is_a_value, holds_strings, struct, other_type)
 
 
 def _unwrapped(info: inspect.Type) -> tuple[inspect.Type, str]:

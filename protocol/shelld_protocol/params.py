@@ -93,6 +93,13 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
     except (msgspec.ValidationError, UnicodeDecodeError, OverflowError):
         # Includes numbers that fit neither a float nor a machine integer.
         raise invalid_params(f"Invalid type for {name}: expected {model.type}", name) from None
+    if parameter.other_type is not None:
+        other = msgspec.structs.replace(model, type=parameter.other_type)
+        if other.problem_with(value) is None:
+            return value
+        if model.problem_with(value) is not None:
+            types = f"{model.type} or {parameter.other_type}"
+            raise invalid_params(f"Invalid type for {name}: expected {types}", name)
     if (problem := model.problem_with(value)) is not None:
         raise invalid_params(problem, name)
     if model.type == "integer":

@@ -324,7 +324,8 @@ class BackgroundParams(Params):
     """Exactly one of the two is given."""
 
     request_id: (
-        Annotated[int | str, Meta(description="The id of a request in flight that runs a command.")]
+        Annotated[int, Meta(description="The id of a request in flight that runs a command.")]
+        | str
         | None
     ) = None
     bash_id: Annotated[str, Meta(description="The id of a shell in the foreground.")] | None = None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
-from support import Json, RawDaemon, raw_daemon, wait_for
+from support import Json, RawDaemon, wait_for
 
 # Commands that read their terminal, and the program that does.
 WAITING = {
@@ -54,12 +53,6 @@ BUSY = [
     'python3 -c \'import pty; pty.spawn(["sh", "-c", "echo ready; sleep 300"])\'',
     RELAY,
 ]
-
-
-@pytest.fixture
-def daemon() -> Iterator[RawDaemon]:
-    with raw_daemon() as running:
-        yield running
 
 
 def until_prompt(daemon: RawDaemon, bash_id: str) -> Json:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from shelld.filters.filter import LineFilter
 from shelld.methods.context import RequestContext
@@ -14,35 +16,44 @@ from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream, StreamName
 from shelld.shells.shell import Shell
 from shelld.waits.prompts import is_stopped, prompt_of
-from shelld.waits.until import Reached, check, wait_for
+from shelld.waits.until import Reached, Waiting, preparing
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
 
 _NOT_REACHED: Final = Reached()
-# A read can wait for these. The others are waited for before the read.
-_UNTIL_BY_READING: Final = frozenset({"output", "exit"})
 
 
 async def bash_output(context: RequestContext, params: BashOutputParams) -> BashOutputResult:
     manager = context.daemon.manager
     shell = context.shell = manager.get(params.bash_id)
     with manager.reading(shell):
-        return await read_as_asked(context, shell, params)
+        async with preparing_read(context, shell, params) as read:
+            return await read()
 
 
-async def read_as_asked(
+@asynccontextmanager
+async def preparing_read(
     context: RequestContext, shell: Shell, params: BashOutputParams
-) -> BashOutputResult:
-    """Wait and read as `params` say. The caller retains the shell meanwhile."""
-    check(params)
-    async with context.daemon.manager.filters.open(params.filter) as line_filter:
+) -> AsyncGenerator[Callable[[], Awaitable[BashOutputResult]]]:
+    """Provide a function that waits and reads as `params` say, once they have been checked.
+
+    The caller retains the shell meanwhile. Raises `RpcError`.
+    """
+    filters = context.daemon.manager.filters
+    async with (
+        preparing(params, filters) as waiting,
+        filters.open(params.filter) as line_filter,
+    ):
         readers = _readers(shell, params, line_filter)
-        waited = await wait_first(context, shell, params, readers)
-        reads = await wait_and_read(shell, params, readers, context)
-        # In the same step: a later state would not fit the output.
-        result = result_of(shell, reads, waited or reached_by_reading(shell, params, reads))
-    if line_filter is not None:
-        result.filter_engine = line_filter.engine
-    return result
+
+        async def read() -> BashOutputResult:
+            reads, reached = await wait_then_read(shell, params, readers, waiting, context)
+            # In the same step: a later state would not fit the output.
+            result = result_of(shell, reads, reached)
+            if line_filter is not None:
+                result.filter_engine = line_filter.engine
+            return result
+
+        yield read
 
 
 def _readers(
@@ -71,19 +82,25 @@ def _streams(
     )
 
 
-async def wait_first(
-    context: RequestContext,
+async def wait_then_read(
     shell: Shell,
     params: BashOutputParams,
     readers: Mapping[StreamName, StreamReader],
-) -> Reached | None:
-    """Wait for what `until` names, if a read alone cannot. Return None if it can."""
-    if params.until in _UNTIL_BY_READING:
-        return None
-    filters = context.daemon.manager.filters
-    starts = {name: reader.start for name, reader in readers.items()}
-    give_up_at = anyio.current_time() + params.wait / 1000
-    return await wait_for(shell, params, starts, filters, give_up_at)
+    waiting: Waiting,
+    context: RequestContext | None = None,
+) -> tuple[dict[StreamName, Read], Reached]:
+    """Wait for what `until` names, and read. Return what was read, and what ended the wait.
+
+    See `wait_and_read`.
+    """
+    if not waiting.is_for_reading:
+        starts = {name: reader.start for name, reader in readers.items()}
+        reached = await waiting.wait(shell, starts)
+        return await wait_and_read(shell, replace(params, wait=0), readers, context), reached
+    reads = await wait_and_read(shell, params, readers, context)
+    if params.until == "output" and any(read.text for read in reads.values()):
+        return reads, Reached("output")
+    return reads, Reached("exit" if shell.has_ended else None)
 
 
 async def wait_and_read(
@@ -92,16 +109,14 @@ async def wait_and_read(
     readers: Mapping[StreamName, StreamReader],
     context: RequestContext | None = None,
 ) -> dict[StreamName, Read]:
-    """Wait for output or the end, if `until` names one of them. Then take the output before another
-    reader can.
+    """Wait for output or for the end, then take the output before another reader can.
 
     The output fits the state of the shell until the next await of the caller: if the shell has
     ended, it is all of the output, or `more` is true.
 
     `context` belongs to a request whose answer may be large.
     """
-    wait_ms = params.wait if params.until in _UNTIL_BY_READING else 0
-    give_up_at = anyio.current_time() + wait_ms / 1000
+    give_up_at = anyio.current_time() + params.wait / 1000
     until_output = params.until == "output"
 
     def is_due() -> bool:
@@ -112,7 +127,7 @@ async def wait_and_read(
         if context is not None:
             # The next output may be far off. Let other requests make large answers until then.
             context.end_large_answer()
-        if wait_ms:
+        if params.wait:
             with anyio.CancelScope(deadline=give_up_at):
                 await shell.wait_until(is_due)
         is_late = anyio.current_time() >= give_up_at
@@ -203,15 +218,6 @@ def result_of(
         reason=reached.reason or shell.reason,
         spool_error=shell.output.error,
     )
-
-
-def reached_by_reading(
-    shell: Shell, params: BashOutputParams, reads: Mapping[StreamName, Read]
-) -> Reached:
-    """Return what has ended a wait for output or for the end."""
-    if params.until == "output" and any(read.text for read in reads.values()):
-        return Reached("output")
-    return Reached("exit" if shell.has_ended else None)
 
 
 def _nothing(stream: OutputStream) -> Read:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from anyio.lowlevel import checkpoint
 
 from shelld.audit import InputRecord
-from shelld.methods.bash_output import read_as_asked, result_of
+from shelld.methods.bash_output import preparing_read, result_of
 from shelld.methods.context import RequestContext
 from shelld.methods.typed_lines import TypedLines, without_quote
 from shelld.sessions.text import check_input, to_bytes
@@ -46,8 +46,8 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
     manager = context.daemon.manager
     shell = context.shell = manager.get(params.bash_id)
     with manager.reading(shell):
-        written = await write(context, shell, params)
         if context.is_notification:
+            written = await write(context, shell, params)
             result = result_of(shell, {})
         else:
             reading = BashOutputParams(
@@ -59,7 +59,9 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
                 port=params.port,
                 strip_ansi=params.strip_ansi,
             )
-            result = await read_as_asked(context, shell, reading)
+            async with preparing_read(context, shell, reading) as read:
+                written = await write(context, shell, params)
+                result = await read()
     pending = 0 if shell.input is None else shell.input.pending_bytes
     members = {name: getattr(result, name) for name in result.__struct_fields__}
     return WriteStdinResult(**members, written=written, pending_bytes=pending)

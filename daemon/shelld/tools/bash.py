@@ -31,7 +31,7 @@ from shelld.tools.text import (
     with_lines,
 )
 from shelld.waits.prompts import prompt_of
-from shelld.waits.until import check
+from shelld.waits.until import preparing
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 from shelld_protocol.structs import (
@@ -192,13 +192,16 @@ read it. Prefer commands that print little."""
                 started = _started(shell, bash_params, lines)
                 if not read_params.wait:
                     return started
-                return await _waited(request, shell, started, read_params, limit)
+                read = await news(request, shell, read_params, waiting, limit)
+                read.metadata = {**started.metadata, **read.metadata}
+                return replace(read, output=f"{started.output}\n{read.output}")
             if (reason := _state_reason(shell)) is not None:
                 lines.append(_NOT_KEPT.format(reason.text))
             next_cwd = shown(manager.sessions.look_at(bash_params.session).next_cwd)
             return await _ended(shell, bash_params, limit, lines, next_cwd)
 
-        return await run_for_answer(request, bash_params, result, self._default_ms(context))
+        async with preparing(read_params, manager.filters) as waiting:
+            return await run_for_answer(request, bash_params, result, self._default_ms(context))
 
     def _default_ms(self, context: ExecutionContext) -> int | None:
         """Return the default timeout of a command; None for the daemon's."""
@@ -213,24 +216,10 @@ def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutpu
     """Take the parameters of the wait out of `params`. Raises `RpcError` (invalid_params)."""
     waits = {name: params.pop(name) for name in _WAIT_PARAMS if name in params}
     read_params = BashOutputParams("", **waits)
-    check(read_params)
     read_params.wait = round(min(read_params.wait, context.timeout * 1000))
     if read_params.wait and not params.get("run_in_background"):
         raise invalid_params("Invalid value for wait: needs run_in_background=true", "wait")
     return read_params
-
-
-async def _waited(
-    request: RequestContext,
-    shell: Shell,
-    started: ToolResult,
-    read_params: BashOutputParams,
-    limit: int,
-) -> ToolResult:
-    """Wait in a background shell. Return what it wrote, below the text of `started`."""
-    result = await news(request, shell, read_params, limit)
-    result.metadata = {**started.metadata, **result.metadata}
-    return replace(result, output=f"{started.output}\n{result.output}")
 
 
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:

@@ -9,10 +9,8 @@ from msgspec import to_builtins
 
 from shelld.methods.bash_output import (
     bash_output,
-    reached_by_reading,
     result_of,
-    wait_and_read,
-    wait_first,
+    wait_then_read,
 )
 from shelld.methods.context import RequestContext
 from shelld.output.excerpt import count_lines, last_lines
@@ -26,7 +24,7 @@ from shelld.tools.text import (
     output_of,
     with_lines,
 )
-from shelld.waits.until import check
+from shelld.waits.until import Waiting, preparing
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
 from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS, Listener, Prompt, UntilName
 from shelld_protocol.tools import ExecutionContext, ToolResult
@@ -90,7 +88,6 @@ class BashOutputTool(ShellTool):
         read_params = BashOutputParams(**params)
         # Round after `min`: in milliseconds, a large timeout can be infinite.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
-        check(read_params)
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         shell = request.shell = request.daemon.manager.get(read_params.bash_id)
         offsets = (read_params.stdout_offset, read_params.stderr_offset)
@@ -99,19 +96,22 @@ class BashOutputTool(ShellTool):
             return await _page(request, shell, read_params, max(1, limit // streams))
         if read_params.filter is not None:
             return await _lines(request, shell, read_params, limit)
-        return await news(request, shell, read_params, limit)
+        async with preparing(read_params, request.daemon.manager.filters) as waiting:
+            return await news(request, shell, read_params, waiting, limit)
 
 
 async def news(
-    request: RequestContext, shell: Shell, read_params: BashOutputParams, limit: int
+    request: RequestContext,
+    shell: Shell,
+    read_params: BashOutputParams,
+    waiting: Waiting,
+    limit: int,
 ) -> ToolResult:
     """Wait as `read_params` say; return the new output in at most `limit` characters."""
     readers = excerpt_readers(shell, limit)
     with request.daemon.manager.reading(shell):
-        waited = await wait_first(request, shell, read_params, readers)
-        reads = await wait_and_read(shell, read_params, readers)
+        reads, reached = await wait_then_read(shell, read_params, readers, waiting)
     is_cut = any(reader.is_cut for reader in readers.values())
-    reached = waited or reached_by_reading(shell, read_params, reads)
     result = result_of(shell, reads, reached)
     lines = [*dropped_notice(reads), *wait_lines(read_params, result)]
     return output_result(shell, result, lines, is_cut=is_cut)

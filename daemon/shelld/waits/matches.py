@@ -6,14 +6,14 @@ pieces, so such a line gets a moment for its rest to arrive first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+import math
+from collections.abc import Mapping
 from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from shelld.filters.filter import Filters, LineFilter
+from shelld.filters.filter import LineFilter
 from shelld.output.reader import STEP_BYTES, Read, StreamReader, read_in_steps
 from shelld.output.retention import OutputStream, StreamName
 from shelld.sessions.text import beginning
@@ -45,20 +45,16 @@ class _StreamSearch:
             stream, offset=start, max_bytes=STEP_BYTES, strip=strip, line_filter=line_filter
         )
 
-    @property
-    def has_rest(self) -> bool:
-        """Whether there is output that no search has covered for good."""
-        return self._store.written > self._position
-
     async def search(self, *, with_rest: bool) -> Matched | None:
         """Search the whole lines that have arrived; `with_rest`, the last line as well."""
         while True:
             read = await self._reader.look(final=False)
             if read.text:
                 return await self._matched(read)
+            goes_on = self._reader.goes_on_after(read)
             self._reader.skip(read)
             self._position = read.end
-            if not self._reader.goes_on_after(read):
+            if not goes_on:
                 break
             await checkpoint()
         if not with_rest:
@@ -101,16 +97,30 @@ class _StreamSearch:
 
 
 class Search:
-    """Searches both streams of a shell, or the ones that a request reads."""
+    """Searches streams of a shell. `starts`: the offset from which to search each of them."""
 
-    def __init__(self, shell: Shell, searches: list[_StreamSearch]) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        line_filter: LineFilter,
+        starts: Mapping[StreamName, int],
+        *,
+        strip: bool,
+    ) -> None:
         self._shell = shell
-        self._searches = searches
+        streams: dict[StreamName, OutputStream] = {"stdout": shell.stdout, "stderr": shell.stderr}
+        self._searches = [
+            _StreamSearch(name, streams[name], start, line_filter, strip=strip)
+            for name, start in starts.items()
+        ]
 
     async def wait(self, give_up_at: float) -> Matched | None:
-        """Return the first match; None at `give_up_at`, or if the shell ends without a match."""
+        """Return the first match; None at `give_up_at`, or if the shell ends without a match.
+
+        Raises `RpcError` (invalid_params) if the pattern takes too long.
+        """
         shell = self._shell
-        # When to search the lines that have not ended; infinite if all have.
+        # When to search the lines that have not ended; infinite if that is done.
         rest_due = anyio.current_time()
         while True:
             now = anyio.current_time()
@@ -124,7 +134,7 @@ class Search:
             if had_ended or is_last:
                 return None
             if with_rest:
-                rest_due = float("inf")
+                rest_due = math.inf
 
             def has_news(before: int = before) -> bool:
                 return shell.has_ended or shell.output.written != before
@@ -133,28 +143,3 @@ class Search:
                 await shell.wait_until(has_news)
             if has_news():
                 rest_due = min(rest_due, anyio.current_time() + _REST_OF_LINE_S)
-
-
-@asynccontextmanager
-async def searching(
-    shell: Shell,
-    filters: Filters,
-    pattern: str,
-    starts: Mapping[StreamName, int],
-    *,
-    strip: bool,
-) -> AsyncGenerator[Search]:
-    """Provide a search. `starts`: the offset from which to search each stream.
-
-    Raises `RpcError`: invalid_params for a pattern that no engine accepts, resource_exhausted.
-    """
-    async with filters.open(pattern, "pattern") as line_filter:
-        assert line_filter is not None
-        streams: dict[StreamName, OutputStream] = {"stdout": shell.stdout, "stderr": shell.stderr}
-        yield Search(
-            shell,
-            [
-                _StreamSearch(name, streams[name], start, line_filter, strip=strip)
-                for name, start in starts.items()
-            ],
-        )

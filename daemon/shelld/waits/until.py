@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from shelld.filters.filter import Filters
+from shelld.filters.filter import Filters, LineFilter
 from shelld.output.retention import StreamName
 from shelld.prompts import ports
 from shelld.shells.shell import Shell
-from shelld.waits.matches import searching
+from shelld.waits.matches import Search
 from shelld.waits.prompts import takes_input, wait_for_prompt
 from shelld_protocol.errors import invalid_params, missing_parameter, unavailable
 from shelld_protocol.shell_methods import BashOutputParams
@@ -43,8 +44,55 @@ class Reached(NamedTuple):
     reason: WaitReason | None = None
 
 
-def check(params: BashOutputParams) -> None:
-    """Raises `RpcError` (invalid_params) if the params of a wait do not fit together."""
+class Waiting:
+    """A wait whose params are valid. `line_filter` is the one of `pattern`."""
+
+    def __init__(self, params: BashOutputParams, line_filter: LineFilter | None) -> None:
+        self._params = params
+        self._line_filter = line_filter
+
+    @property
+    def is_for_reading(self) -> bool:
+        """Whether a read can wait for this itself: for output, or for the end."""
+        return self._params.until in {"output", "exit"}
+
+    async def wait(self, shell: Shell, starts: Mapping[StreamName, int]) -> Reached:
+        """Wait until a shell prompts, writes a matching line, is quiet or listens.
+
+        `starts`: the offset from which to search each stream. With `wait` 0, this looks once.
+        Raises `RpcError`.
+        """
+        give_up_at = anyio.current_time() + self._params.wait / 1000
+        reached = await self._wait(shell, starts, give_up_at)
+        return Reached("exit") if reached.what is None and shell.has_ended else reached
+
+    async def _wait(
+        self, shell: Shell, starts: Mapping[StreamName, int], give_up_at: float
+    ) -> Reached:
+        params = self._params
+        if self._line_filter is not None:
+            search = Search(shell, self._line_filter, starts, strip=params.strip_ansi)
+            matched = await search.wait(give_up_at)
+            return Reached(None if matched is None else "match", matched=matched)
+        if params.until == "listening":
+            listening = await _wait_for_port(shell, params.port, give_up_at)
+            return Reached("listening" if listening else None, listening=listening or None)
+        if params.until == "quiet":
+            is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
+            return Reached("quiet" if is_quiet else None)
+        if not takes_input(shell) and not shell.has_ended:
+            return Reached(reason="no_input")
+        has_prompt = await wait_for_prompt(shell, give_up_at)
+        return Reached("prompt" if has_prompt else None)
+
+
+@asynccontextmanager
+async def preparing(params: BashOutputParams, filters: Filters) -> AsyncGenerator[Waiting]:
+    """Check the params of a wait, before anything else happens for its request.
+
+    Raises `RpcError`: invalid_params, unavailable, or resource_exhausted for lack of a process that
+    a pattern needs.
+    """
     if params.until == "match" and params.pattern is None:
         raise missing_parameter("pattern")
     for name, value, until in (
@@ -53,49 +101,11 @@ def check(params: BashOutputParams) -> None:
     ):
         if value is not None and params.until != until:
             raise invalid_params(f'Invalid value for {name}: until is not "{until}"', name)
-
-
-async def wait_for(
-    shell: Shell,
-    params: BashOutputParams,
-    starts: Mapping[StreamName, int],
-    filters: Filters,
-    give_up_at: float,
-) -> Reached:
-    """Wait until a shell prompts, writes a matching line, is quiet or listens.
-
-    `starts`: the offset from which to search each stream. Looks once if `give_up_at` is over.
-    Raises `RpcError`.
-    """
-    reached = await _wait_for(shell, params, starts, filters, give_up_at)
-    return Reached("exit") if reached.what is None and shell.has_ended else reached
-
-
-async def _wait_for(
-    shell: Shell,
-    params: BashOutputParams,
-    starts: Mapping[StreamName, int],
-    filters: Filters,
-    give_up_at: float,
-) -> Reached:
-    if params.until == "match" and params.pattern is not None:
-        strip = params.strip_ansi
-        async with searching(shell, filters, params.pattern, starts, strip=strip) as search:
-            matched = await search.wait(give_up_at)
-        return Reached(None if matched is None else "match", matched=matched)
-    if params.until == "listening":
-        if not ports.proc_lists_sockets():
-            hint = "Mount /proc, with its net directory"
-            raise unavailable("until listening", "/proc/net/tcp", hint)
-        listening = await _wait_for_port(shell, params.port, give_up_at)
-        return Reached("listening" if listening else None, listening=listening or None)
-    if params.until == "quiet":
-        is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
-        return Reached("quiet" if is_quiet else None)
-    if not takes_input(shell) and not shell.has_ended:
-        return Reached(reason="no_input")
-    has_prompt = await wait_for_prompt(shell, give_up_at)
-    return Reached("prompt" if has_prompt else None)
+    if params.until == "listening" and not ports.proc_lists_sockets():
+        hint = "Mount /proc with its directory net"
+        raise unavailable("A wait for a port", "/proc/net/tcp", hint)
+    async with filters.open(params.pattern, "pattern") as line_filter:
+        yield Waiting(params, line_filter)
 
 
 async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bool:

@@ -1,0 +1,201 @@
+"""A foreground call that ends before its command: `background`, and `on_prompt`."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import Json, RawDaemon, wait_for
+
+ASKS = "echo start; read -rp 'Name? ' name; echo \"hello $name\""
+
+
+def foreground(daemon: RawDaemon) -> Json | None:
+    shells = daemon.call("list_shells")["shells"]
+    return next((shell for shell in shells if shell.get("inForeground")), None)
+
+
+def in_foreground(daemon: RawDaemon) -> Json:
+    """Wait for a command in the foreground that runs."""
+    wait_for(lambda: (found := foreground(daemon)) is not None and found["pid"] is not None)
+    found = foreground(daemon)
+    assert found is not None
+    return found
+
+
+# -- background -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["request_id", "bash_id"])
+def test_foreground_call_is_handed_over(daemon: RawDaemon, name: str) -> None:
+    call = daemon.request("bash", {"command": "echo out; sleep 2; echo end", "timeout": 60_000})
+    shell = in_foreground(daemon)
+    handed = {"request_id": call} if name == "request_id" else {"bash_id": shell["bash_id"]}
+    assert daemon.call("background", handed) == {"bash_id": shell["bash_id"]}
+    result = daemon.answer(call)["result"]
+    assert (result["status"], result["bash_id"]) == ("running", shell["bash_id"])
+    assert (result["pid"], result["prompt"]) == (shell["pid"], None)
+    assert foreground(daemon) is None
+    wait = {"bash_id": shell["bash_id"], "until": "exit", "wait": 60_000}
+    read = daemon.call("bash_output", wait)
+    assert (read["stdout"], read["status"]) == ("out\nend\n", "completed")
+
+
+def test_command_continues_without_its_limits(daemon: RawDaemon) -> None:
+    params = {"command": "sleep 3; echo end", "timeout": 1_000, "idle_timeout": 1_000}
+    call = daemon.request("bash", params)
+    daemon.call("background", {"request_id": call})
+    bash_id = daemon.answer(call)["result"]["bash_id"]
+    read = daemon.call("bash_output", {"bash_id": bash_id, "until": "exit", "wait": 60_000})
+    assert (read["stdout"], read["status"]) == ("end\n", "completed")
+    assert "reason" not in read
+
+
+def test_request_is_found_before_its_command_starts(daemon: RawDaemon) -> None:
+    # Both messages arrive at once.
+    for number in range(20):
+        command = {"command": "sleep 300", "session": None}
+        first = {"jsonrpc": "2.0", "id": f"b{number}", "method": "bash", "params": command}
+        handed = {"request_id": f"b{number}"}
+        second = {"jsonrpc": "2.0", "id": number, "method": "background", "params": handed}
+        daemon.send([first, second])
+        answers = {answer["id"]: answer for answer in daemon.receive()}
+        bash_id = answers[number]["result"]["bash_id"]
+        assert answers[f"b{number}"]["result"]["bash_id"] == bash_id
+        daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
+
+
+def test_tool_call_is_handed_over(daemon: RawDaemon) -> None:
+    arguments = {"command": "echo out; sleep 300"}
+    call = daemon.request("call_tool", {"name": "Bash", "arguments": arguments})
+    bash_id = daemon.call("background", {"request_id": call})["bash_id"]
+    result = daemon.answer(call)["result"]
+    assert result["metadata"]["bash_id"] == bash_id
+    assert result["metadata"]["is_running"]
+    assert f"now in the background: {bash_id}" in result["output"]
+
+
+def test_session_stays_as_it_was(daemon: RawDaemon) -> None:
+    call = daemon.request("bash", {"command": "cd /usr; sleep 1"})
+    bash_id = daemon.call("background", {"request_id": call})["bash_id"]
+    daemon.answer(call)
+    daemon.call("bash_output", {"bash_id": bash_id, "until": "exit", "wait": 60_000})
+    assert daemon.bash("pwd")["stdout"] != "/usr\n"
+
+
+def test_what_is_not_in_the_foreground_is_refused(daemon: RawDaemon) -> None:
+    running = daemon.background("sleep 300")
+    ended = daemon.bash("true")["bash_id"]
+    for params, code in (
+        ({"bash_id": "shell_unknown"}, 1003),
+        ({"bash_id": running}, -32602),
+        ({"bash_id": ended}, -32602),
+        ({"request_id": 10**9}, -32602),
+        ({"request_id": "unknown"}, -32602),
+        ({}, -32602),
+        ({"request_id": 1, "bash_id": running}, -32602),
+        ({"request_id": [1]}, -32602),
+    ):
+        assert daemon.fail("background", params)["code"] == code, params
+
+
+def test_call_that_runs_no_command_is_refused(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("sleep 300")
+    read = daemon.request("bash_output", {"bash_id": bash_id, "wait": 60_000})
+    assert daemon.fail("background", {"request_id": read})["code"] == -32602
+    daemon.notify("$/cancelRequest", {"id": read})
+    daemon.answer(read)
+
+
+def test_request_cannot_hand_over_itself(daemon: RawDaemon) -> None:
+    request = daemon.request("background", {"request_id": "self"}, request_id="self")
+    assert daemon.answer(request)["error"]["code"] == -32602
+
+
+def test_call_is_handed_over_once(daemon: RawDaemon) -> None:
+    call = daemon.request("bash", {"command": "sleep 300"})
+    shell = in_foreground(daemon)
+    requests = [daemon.request("background", {"bash_id": shell["bash_id"]}) for _ in range(5)]
+    answers = [daemon.answer(request) for request in requests]
+    assert sum("result" in answer for answer in answers) == 1
+    assert daemon.answer(call)["result"]["status"] == "running"
+
+
+def test_blocked_call_has_nothing_to_hand_over(daemon: RawDaemon) -> None:
+    blocked = {"command": "mkfs.ext4 /dev/none"}
+    first = {"jsonrpc": "2.0", "id": "b", "method": "bash", "params": blocked}
+    handed = {"request_id": "b"}
+    second = {"jsonrpc": "2.0", "id": "h", "method": "background", "params": handed}
+    daemon.send([first, second])
+    codes = {answer["id"]: answer["error"]["code"] for answer in daemon.receive()}
+    assert codes == {"b": 1002, "h": -32602}
+
+
+# -- on_prompt --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["tty", "open_stdin"])
+def test_call_returns_at_its_prompt(daemon: RawDaemon, kind: str) -> None:
+    params = {"command": ASKS, kind: True, "on_prompt": "background"}
+    result = daemon.call("bash", params)
+    assert (result["status"], result["prompt"]["certainty"]) == ("running", "proved")
+    answer = {"bash_id": result["bash_id"], "text": "Ann\n", "until": "exit", "wait": 60_000}
+    output = daemon.call("write_stdin", answer)["stdout"]
+    assert output.replace("\r", "").endswith("hello Ann\n")
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_command_is_killed_at_its_prompt(daemon: RawDaemon, in_background: bool) -> None:
+    command, params = f"trap '' HUP; {ASKS}", {"tty": True, "on_prompt": "kill"}
+    if in_background:
+        bash_id = daemon.background(command, **params)
+        result = daemon.call("bash_output", {"bash_id": bash_id, "until": "exit", "wait": 60_000})
+    else:
+        result = daemon.bash(command, **params)
+    assert (result["status"], result["reason"]) == ("killed", "prompt")
+    assert "start" in result["stdout"]
+
+
+def test_background_command_is_not_touched_at_its_prompt(daemon: RawDaemon) -> None:
+    bash_id = daemon.background(ASKS, tty=True, on_prompt="background")
+    read = daemon.call("bash_output", {"bash_id": bash_id, "until": "prompt", "wait": 60_000})
+    assert read["reached"] == "prompt"
+
+
+@pytest.mark.parametrize("on_prompt", ["background", "kill"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        # Looks like a prompt, but nobody reads.
+        "printf 'Password: '; sleep 1",
+        # Reads something else.
+        "read x < <(sleep 1; echo y)",
+    ],
+)
+def test_command_that_waits_for_no_input_goes_on(
+    daemon: RawDaemon, command: str, on_prompt: str
+) -> None:
+    result = daemon.call("bash", {"command": command, "tty": True, "on_prompt": on_prompt})
+    assert (result["status"], result["exitCode"]) == ("completed", 0)
+
+
+def test_answered_command_is_not_killed(daemon: RawDaemon) -> None:
+    params = {"command": 'read x; echo "<$x>"', "stdin": "yes\n", "tty": True}
+    result = daemon.call("bash", {**params, "on_prompt": "kill"})
+    assert (result["status"], "<yes>" in result["stdout"]) == ("completed", True)
+
+
+def test_command_without_input_needs_no_watch(daemon: RawDaemon) -> None:
+    result = daemon.call("bash", {"command": "read x; echo end", "on_prompt": "kill"})
+    assert (result["status"], result["stdout"]) == ("completed", "end\n")
+
+
+def test_program_with_a_timer_is_killed_too(daemon: RawDaemon) -> None:
+    result = daemon.call("bash", {"command": "read -t 300 x", "tty": True, "on_prompt": "kill"})
+    assert (result["status"], result["reason"]) == ("killed", "prompt")
+    # It gets a second, while a program that can only wait for input gets less.
+    assert result["durationMs"] >= 1_000
+
+
+def test_unknown_action_is_invalid(daemon: RawDaemon) -> None:
+    error = daemon.fail("bash", {"command": "true", "on_prompt": "ask"})
+    assert (error["code"], error["data"]["parameter"]) == (-32602, "on_prompt")
