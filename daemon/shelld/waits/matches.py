@@ -7,6 +7,7 @@ pieces, so such a line gets a moment for its rest to arrive first.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -121,7 +122,8 @@ class Search:
         """
         shell = self._shell
         # When to search the lines that have not ended; infinite if that is done.
-        rest_due = anyio.current_time()
+        written_at = max(shell.stdout.written_at, shell.stderr.written_at)
+        rest_due = anyio.current_time() + _REST_OF_LINE_S - (time.monotonic() - written_at)
         while True:
             now = anyio.current_time()
             is_last = now >= give_up_at

@@ -1,0 +1,112 @@
+"""On which ports a command listens, from the tables of the kernel."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shelld.prompts import ports
+from shelld.prompts.ports import Listening, find
+from support import wait_for
+
+LISTENS = """
+import socket, sys
+found = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+print(*[each.getsockname()[1] for each in found], flush=True)
+sys.stdin.read()
+"""
+HEAD = (
+    "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout\n"
+)
+LINE = (
+    "   0: {} 00000000:0000 {} 00000000:00000000 00:00000000 00000000  0  0 {} 1 0 100 0 0 10 0\n"
+)
+
+
+@contextmanager
+def listening(count: int) -> Generator[tuple[int, list[int]]]:
+    """Run a program that listens on some ports. Yield its pid and the ports."""
+    command = [sys.executable, "-c", LISTENS, str(count)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            yield child.pid, [int(word) for word in child.stdout.readline().split()]
+        finally:
+            child.stdin.close()
+
+
+def found(pid: int, port: int | None = None) -> list[Listening]:
+    return [each for each in find(pid, port) if each is not None and each.pid == pid]
+
+
+def test_each_port_is_found_with_its_process() -> None:
+    with listening(3) as (pid, numbers):
+        shown = found(pid)
+    assert {each.port for each in shown} == set(numbers)
+    name = Path(sys.executable).resolve().name[:15]
+    assert {(each.address, each.program) for each in shown} <= {("127.0.0.1", name)} | {
+        ("127.0.0.1", "python"),
+        ("127.0.0.1", "python3"),
+    }
+
+
+def test_one_port_can_be_chosen() -> None:
+    with listening(2) as (pid, numbers):
+        assert [each.port for each in found(pid, numbers[1])] == [numbers[1]]
+
+
+def test_process_that_ends_meanwhile_has_no_ports() -> None:
+    with listening(1) as (pid, _):
+        looks = find(pid, None)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    assert [each for each in looks if each is not None and each.pid == pid] == []
+
+
+def test_unknown_process_has_no_ports() -> None:
+    assert list(find(2**22 + 1, None)) == []
+
+
+def test_each_process_ends_a_step() -> None:
+    with listening(1) as (pid, _):
+        assert None in list(find(pid, None))
+
+
+@pytest.mark.parametrize(
+    ("family", "words", "address"),
+    [
+        (socket.AF_INET, b"0100007F", "127.0.0.1"),
+        (socket.AF_INET, b"00000000", "0.0.0.0"),
+        (socket.AF_INET6, b"0" * 32, "::"),
+        (socket.AF_INET6, b"00000000000000000000000001000000", "::1"),
+        (socket.AF_INET6, b"B80D0120000000000000000001000000", "2001:db8::1"),
+    ],
+)
+@pytest.mark.skipif(sys.byteorder != "little", reason="the examples are from such a machine")
+def test_address_has_its_usual_form(
+    family: socket.AddressFamily, words: bytes, address: str
+) -> None:
+    assert ports._address(family, words) == address
+
+
+def test_table_ends_with_its_listening_sockets(tmp_path: Path) -> None:
+    table = tmp_path / "tcp"
+    lines = [
+        LINE.format("0100007F:1F90", "0A", 11),
+        LINE.format("00000000:0050", "0A", 12),
+        LINE.format("0100007F:9999", "01", 13),
+        "garbage\n" * 100_000,
+    ]
+    table.write_text(HEAD + "".join(lines))
+    assert [fields[9] for fields in ports._listening_lines(str(table))] == [b"11", b"12"]
+
+
+def test_empty_table_has_no_sockets(tmp_path: Path) -> None:
+    (tmp_path / "tcp").write_text("")
+    assert list(ports._listening_lines(str(tmp_path / "tcp"))) == []
