@@ -73,13 +73,26 @@ class _Budget:
 def is_stopped(top: int, group: int | None) -> bool:
     """Whether a signal has stopped a command: its bash, or the foreground of its terminal.
 
-    `group`: the process group in the foreground, if there is a terminal.
+    `group`: the process group in the foreground, if there is a terminal. Shells in it wait for its
+    other processes, so it is stopped if each process without a child in it is.
     """
-    for pid in {top, group or top}:
+    with contextlib.suppress(OSError, ValueError):
+        if process(top).is_stopped:
+            return True
+    if group is None:
+        return False
+    budget = _Budget()
+    found: dict[int, Process] = {}
+    for pid in members(top):
         with contextlib.suppress(OSError, ValueError):
-            if process(pid).is_stopped:
-                return True
-    return False
+            about = process(pid)
+            if about.group == group and about.state not in "ZX":
+                found[pid] = about
+        if budget.is_spent:
+            return False
+    parents = {about.parent for about in found.values()}
+    leaves = [about for pid, about in found.items() if pid not in parents]
+    return bool(leaves) and all(about.is_stopped for about in leaves)
 
 
 def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Found | None:

@@ -46,7 +46,7 @@ class _Waiter(NamedTuple):
 
 
 class Killer(Protocol):
-    """An object that can kill a shell, or move its command to the background."""
+    """An object that owns a shell's processes and pipes."""
 
     def begin_kill(
         self, number: int, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
@@ -55,6 +55,8 @@ class Killer(Protocol):
     def discard(self) -> None: ...
 
     def release(self) -> None: ...
+
+    def catch_up(self) -> None: ...
 
 
 @dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
@@ -206,6 +208,11 @@ class Shell:
         if self.killer is not None and not self.has_ended:
             self.killer.release()
             self.notify()
+
+    def catch_up(self) -> None:
+        """Store all output that was written by now. Does not wait."""
+        if self.killer is not None:
+            self.killer.catch_up()
 
     async def end_tree(
         self,

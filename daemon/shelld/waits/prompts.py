@@ -59,6 +59,11 @@ def _prompt_of(shell: Shell) -> Prompt | None:
     found = prompt.find(shell.pid, source, modes, silent_s)
     if found is None:
         return None
+    before = shell.output.written
+    shell.catch_up()
+    if shell.output.written != before:
+        # It has answered something else, and the answer was under way. Look again after that.
+        return None
     return Prompt(
         certainty="proved" if found.is_proved else "likely",
         blocking=found.is_blocking,
