@@ -118,7 +118,8 @@ def _try_descriptors() -> None:
 
 
 def _end_although_tasks_run(pool: RunnerPool, exit_code: int) -> NoReturn:
-    logger.warning("the daemon ends although tasks of it ignore their cancellation")
+    # A busy machine causes this too, and the time of a stop is limited.
+    logger.info("the daemon ends although tasks of it still run")
     _end_process(pool, exit_code)
 
 
