@@ -27,12 +27,14 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("bash_output", {"bash_id": "$2", "wait": 5000}),
     (
         "bash",
-        {"command": "read -r name; echo $name", "tty": True, "rows": 3, "run_in_background": True},
+        {"command": "read -r name; echo $name", "tty": True, "rows": 3, "on_prompt": "background"},
     ),
     ("bash_output", {"bash_id": "$4", "wait": 5000, "until": "prompt"}),
     ("write_stdin", {"bash_id": "$4", "text": "Ada\n", "wait": 5000, "until": "exit"}),
     ("resize_shell", {"bash_id": "$4", "rows": 40, "cols": 100}),
     ("read_screen", {"bash_id": "$4"}),
+    ("bash", {"command": "sleep 300", "timeout": 60_000}),
+    ("background", {"request_id": 9}),
     ("list_shells", {"session": "main"}),
     ("kill_shell", {"shell_id": "$2"}),
     ("get_session", {"session": "main"}),
@@ -47,6 +49,9 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("bash_output", {"bash_id": "shell_999999999"}),
     ("shutdown", {}),
 ]
+
+# The answer to this request comes after the next request.
+ANSWERED_LATER: Final = 9
 
 # The values that replace those of members, by the member's name.
 _FIXED: Final[dict[str, Any]] = {
@@ -81,10 +86,14 @@ def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
                 }
             daemon.stdin.write(json.dumps(request).encode() + b"\n")
             daemon.stdin.flush()
-            answer = json.loads(daemon.stdout.readline())
-            exchanges.append({"request": request, "answer": answer})
-            result: dict[str, Any] = answer.get("result") or {}
-            ids[f"${number}"] = result.get("bash_id", "")
+            exchanges.append({"request": request})
+            if number == ANSWERED_LATER:
+                continue
+            for _ in range(1 + (number == ANSWERED_LATER + 1)):
+                answer = json.loads(daemon.stdout.readline())
+                exchanges[answer["id"] - 1]["answer"] = answer
+                result: dict[str, Any] = answer.get("result") or {}
+                ids[f"${answer['id']}"] = result.get("bash_id", "")
         daemon.stdin.close()
     return exchanges
 

@@ -34,6 +34,7 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
+    BackgroundedResult,
     BackgroundResult,
     BashOutputResult,
     BashResult,
@@ -43,7 +44,7 @@ from shelld_protocol.shell_methods import (
     ShellInfo,
     Usage,
 )
-from shelld_protocol.structs import Prompt
+from shelld_protocol.structs import Listener, Matched, Prompt
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 __version__: Final = "0.1.0"
@@ -52,6 +53,7 @@ __all__ = [
     "AnswerTooLarge",
     "AsyncClient",
     "BackgroundResult",
+    "BackgroundedResult",
     "BashOptions",
     "BashOutputResult",
     "BashResult",
@@ -71,6 +73,8 @@ __all__ = [
     "KillOptions",
     "KillShellResult",
     "Limits",
+    "Listener",
+    "Matched",
     "MessageTooLarge",
     "NotPossible",
     "OutputOptions",

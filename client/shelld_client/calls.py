@@ -9,14 +9,13 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
 
 import msgspec
 
 from shelld_client.errors import ProtocolError, refused_here
 from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
-from shelld_protocol.encoding import decode
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult
@@ -43,8 +42,6 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-
-_members_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 AnyBashResult = BashResult | BackgroundResult | DryRunResult
 
@@ -163,11 +160,12 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
             return _decode(BackgroundResult, result)
         try:
             return _decode(BashResult, result)
-        except ProtocolError:
-            if _has_exit_code(result):
-                raise
-        # The command has moved to the background: at its timeout, at a prompt, or by `background`.
-        return _decode(BackgroundResult, result)
+        except ProtocolError as error:
+            # A command may move to the background: at its timeout, at a prompt, or by `background`.
+            try:
+                return _decode(BackgroundResult, result)
+            except ProtocolError:
+                raise error from None
 
     return Call("bash", params, decode)
 
@@ -280,13 +278,6 @@ def _members(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
     return dict(cast("Mapping[str, Any]", value))
-
-
-def _has_exit_code(result: bytes) -> bool:
-    try:
-        return "exitCode" in decode(result, _members_decoder)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
 
 
 def _decoder(shape: type[S]) -> Callable[[bytes], S]:

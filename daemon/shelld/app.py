@@ -117,9 +117,12 @@ def _try_descriptors() -> None:
             end.close()
 
 
-def _end_although_tasks_run(pool: RunnerPool, exit_code: int) -> NoReturn:
-    # A busy machine causes this too, and the time of a stop is limited.
-    logger.info("the daemon ends although tasks of it still run")
+def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) -> NoReturn:
+    if manager.list_running():
+        # Its time is over: the machine is busy, or a runner does not answer. The keeper goes on.
+        logger.info("the daemon ends before its shells")
+    else:
+        logger.warning("the daemon ends although tasks of it ignore their cancellation")
     _end_process(pool, exit_code)
 
 
@@ -179,7 +182,7 @@ async def _run(
             exit_code = _exit_code(server, output)
             # asyncio waits for all tasks, and a task may ignore its cancellation.
             asyncio.get_running_loop().call_at(
-                _flush_until(stop_at), _end_although_tasks_run, pool, exit_code
+                _flush_until(stop_at), _end_although_tasks_run, manager, pool, exit_code
             )
             watchers.cancel_scope.cancel()
         requests.cancel_scope.cancel()

@@ -54,10 +54,10 @@ class WriteStdinParams(Params):
     ] = False
     wait: Wait = 0
     until: Until = "output"
+    strip_ansi: StripAnsi = True
     pattern: Pattern | None = None
     quiet_ms: QuietMs = DEFAULT_QUIET_MS
     port: Port | None = None
-    strip_ansi: StripAnsi = True
 
 
 class WriteStdinResult(BashOutputResult, kw_only=True):

@@ -73,13 +73,13 @@ METHODS: Final[dict[str, MethodTypes]] = {
     "kill_shell": MethodTypes(
         KillShellParams, (KillShellResult,), "Kill a shell and every process it started."
     ),
+    "list_shells": MethodTypes(
+        ListShellsParams, (ListShellsResult,), "List running and retained shells, oldest first."
+    ),
     "background": MethodTypes(
         BackgroundParams,
         (BackgroundedResult,),
         "Answer a foreground call now, and let its command continue in the background.",
-    ),
-    "list_shells": MethodTypes(
-        ListShellsParams, (ListShellsResult,), "List running and retained shells, oldest first."
     ),
     "get_session": MethodTypes(
         GetSessionParams,

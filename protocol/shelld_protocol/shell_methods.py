@@ -21,7 +21,6 @@ from shelld_protocol.structs import (
     Command,
     Description,
     DurationMs,
-    EndReason,
     EndSignal,
     ExitCode,
     FilterEngine,
@@ -40,6 +39,7 @@ from shelld_protocol.structs import (
     PromptNow,
     QuietMs,
     Reached,
+    ReadReason,
     Reason,
     Result,
     Rows,
@@ -52,7 +52,6 @@ from shelld_protocol.structs import (
     Survivors,
     Until,
     Wait,
-    WaitReason,
 )
 
 # -- bash -------------------------------------------------------------------------------------
@@ -135,13 +134,6 @@ class BashParams(Params):
         ]
         | None
     ) = None
-    on_prompt: Annotated[
-        OnPrompt,
-        Meta(
-            description="What to do once it is proved that the command waits for input: nothing; "
-            "answer now, like a background start; or kill the command. Needs tty or open_stdin."
-        ),
-    ] = "wait"
     tty: Annotated[
         bool,
         Meta(
@@ -155,6 +147,13 @@ class BashParams(Params):
         bool,
         Meta(description="After the text of stdin, leave standard input open for write_stdin."),
     ] = False
+    on_prompt: Annotated[
+        OnPrompt,
+        Meta(
+            description="What to do once it is proved that the command waits for input: nothing; "
+            "answer now, like a background start; or kill the command. Needs tty or open_stdin."
+        ),
+    ] = "wait"
 
 
 class Usage(Result):
@@ -255,15 +254,15 @@ class BashOutputParams(Params):
     ) = None
     wait: Wait = 0
     until: Until = "output"
-    pattern: Pattern | None = None
-    quiet_ms: QuietMs = DEFAULT_QUIET_MS
-    port: Port | None = None
     stdout_offset: Offset | None = None
     stderr_offset: Offset | None = None
     max_bytes: Annotated[
         int, Meta(ge=1, le=MAX_READ_BYTES, description="Limit per stream; the rest stays unread.")
     ] = DEFAULT_READ_BYTES
     strip_ansi: StripAnsi = True
+    pattern: Pattern | None = None
+    quiet_ms: QuietMs = DEFAULT_QUIET_MS
+    port: Port | None = None
 
 
 class OutputRange(Result):
@@ -305,7 +304,7 @@ class BashOutputResult(Result):
     ] = None
     is_stopped: IsStopped = False
     reason: Annotated[
-        EndReason | WaitReason | None,
+        ReadReason | None,
         Meta(
             description="As in the result of bash. Or no_input: until is prompt, and the command "
             "takes no input."

@@ -43,8 +43,8 @@ SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "U
 # wrote nothing for its `idle_timeout`. "prompt": it waited for input, and `on_prompt` is "kill".
 # Left out otherwise.
 EndReason: TypeAlias = Literal["lost", "oom", "idle", "prompt"]
-# Why a wait could not be met: the command takes no input, so it never waits for any.
-WaitReason: TypeAlias = Literal["no_input"]
+# The same for a read. "no_input": it was to wait for a prompt, but the command takes no input.
+ReadReason: TypeAlias = Literal["lost", "oom", "idle", "prompt", "no_input"]
 # "re" is Python's backtracking engine, used for patterns that the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]

@@ -14,8 +14,8 @@ import pytest
 from support import DEADLINE_S, Json, descendants, wait_for
 
 CHECKS = [
-    *("system", "open files", "processes", "spool", "guard"),
-    *("bash", "sessions", "spare shells", "containment", "cgroup"),
+    *("system", "open files", "processes", "spool", "guard", "ports"),
+    *("bash", "sessions", "spare shells", "prompts", "containment", "cgroup"),
 ]
 
 
@@ -62,7 +62,7 @@ def test_doctor_reports_and_ends_survivors() -> None:
 def test_doctor_reports_a_bash_that_is_not_bash(tmp_path: Path) -> None:
     code, found = examine("--bash", str(tmp_path))
     assert code == 1
-    assert problems(found) == {"bash", "sessions", "spare shells", "containment"}
+    assert problems(found) == {"bash", "sessions", "spare shells", "prompts", "containment"}
     assert found["bash"]["found"] == f"{tmp_path}: not a file"
 
 

@@ -297,7 +297,8 @@ def test_repeated_id_in_flight_is_answered_twice(daemon: RawDaemon) -> None:
         (
             "bash_output",
             {"bash_id": "x", "until": "never"},
-            "Invalid value for until: must be one of ['output', 'exit', 'prompt']",
+            "Invalid value for until: must be one of "
+            "['output', 'exit', 'prompt', 'match', 'quiet', 'listening']",
             "until",
         ),
     ],

@@ -47,6 +47,7 @@ def test_defaults_match_the_specification() -> None:
         "rows": 30,
         "cols": 120,
         "open_stdin": False,
+        "on_prompt": "wait",
     }
 
 

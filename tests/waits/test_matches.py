@@ -80,7 +80,7 @@ def test_first_matching_line_is_found_however_it_arrives(
     data = b"\n".join(lines) + (b"" if is_open else b"\n")
 
     async def run() -> Matched | None:
-        shell = a_shell()
+        shell, result = a_shell(), list[Matched | None]()
 
         async def arrive() -> None:
             rest = data
@@ -93,8 +93,8 @@ def test_first_matching_line_is_found_however_it_arrives(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(arrive)
-            result = await found(shell, pattern)
-        return result
+            result.append(await found(shell, pattern))
+        return result[0]
 
     result = anyio.run(run)
     expected = first_match(data, pattern)

@@ -9,7 +9,7 @@ from shelld.methods.context import RequestContext
 from shelld_protocol.errors import ErrorKind, RpcError
 
 # The maximum number of existing names in one line.
-MAX_NAMES: Final = 16
+MAX_NAMES: Final = 10
 
 _PROBLEMS_WITH_CWD: Final = {
     "ENOENT": "no such directory",

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 import anyio
 import msgspec
 
-from shelld.tools.advice import listed
 from shelld_protocol.schemas import anthropic_tool, mcp_tool, openai_tool
 from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import (
@@ -83,7 +82,7 @@ class BaseTool(abc.ABC):
                 return False, problem
         for name in params:
             if name not in known:
-                return False, f"Unknown parameter: {name[:100]}. Known: {listed(known)}"
+                return False, f"Unknown parameter: {name[:100]}. Known: {', '.join(known)}"
         return True, None
 
     async def execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:

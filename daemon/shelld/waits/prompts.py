@@ -57,12 +57,7 @@ def _prompt_of(shell: Shell) -> Prompt | None:
     except OSError:
         return None
     found = prompt.find(shell.pid, source, modes, silent_s)
-    if found is None:
-        return None
-    before = shell.output.written
-    shell.catch_up()
-    if shell.output.written != before:
-        # It has answered something else, and the answer was under way. Look again after that.
+    if found is None or _output_was_under_way(shell):
         return None
     return Prompt(
         certainty="proved" if found.is_proved else "likely",
@@ -74,6 +69,17 @@ def _prompt_of(shell: Shell) -> Prompt | None:
         since_ms=round(silent_s * 1000),
         text=last_line(stream.store, _MAX_TEXT),
     )
+
+
+def _output_was_under_way(shell: Shell) -> bool:
+    """Store what the command has written by now; return whether that was anything.
+
+    A program that waits now may have written just before. Who waits for its prompt wants to see
+    that output first.
+    """
+    before = shell.output.written
+    shell.catch_up()
+    return shell.output.written != before
 
 
 def takes_input(shell: Shell) -> bool:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -23,7 +23,7 @@ from shelld.waits.matches import Search
 from shelld.waits.prompts import takes_input, wait_for_prompt
 from shelld_protocol.errors import invalid_params, missing_parameter, unavailable
 from shelld_protocol.shell_methods import BashOutputParams
-from shelld_protocol.structs import Listener, Matched, UntilName, WaitReason
+from shelld_protocol.structs import Listener, Matched, UntilName
 
 # Pauses between looks for a port: from the first number to the second, doubled each time. Servers
 # often write that they listen, so new output ends a pause.
@@ -41,7 +41,7 @@ class Reached(NamedTuple):
     what: UntilName | None = None
     matched: Matched | None = None
     listening: list[Listener] | None = None
-    reason: WaitReason | None = None
+    reason: Literal["no_input"] | None = None
 
 
 class Waiting:
