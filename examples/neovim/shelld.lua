@@ -4,6 +4,9 @@
 -- Copy this file to ~/.config/nvim/plugin/, and have `shelld` on the PATH (or set g:shelld_command).
 --
 --   :Shelld make -j4          run it, and show what it wrote and how it ended
+--   :Shelld! git push         the same, on a terminal: if it waits for input, you can answer
+--   :ShelldBackground         in its buffer, or <LocalLeader>b: wait for it no longer, but show
+--                             what it writes as it comes
 --   :ShelldFollow npm run dev run it in the background, and show what it writes as it comes
 --   :ShelldTerminal python3   run it in a terminal that you can type into
 --   :ShelldKill               in its buffer: end it and everything it has started
@@ -13,6 +16,8 @@
 -- Neovim.
 
 local rpc
+-- The buffers that wait for a command, and the ids of their requests.
+local foreground = {}
 
 local function connect()
   if rpc then
@@ -24,7 +29,7 @@ local function connect()
     server_request = function() end,
     on_error = function() end,
     on_exit = function()
-      rpc = nil
+      rpc, foreground = nil, {}
     end,
   }
   if vim.fn.has("nvim-0.8") == 1 then
@@ -35,14 +40,33 @@ local function connect()
   return rpc
 end
 
-local function request(method, params, on_result)
-  connect().request(method, params, function(failure, result)
+local function tell(message, level)
+  vim.notify("shelld: " .. message, level)
+end
+
+-- Send a request and return its id. `on_answer` is called first, whatever the answer is.
+local function request(method, params, on_result, on_answer)
+  local _, id = connect().request(method, params, function(failure, result)
+    if on_answer then
+      on_answer()
+    end
     if failure then
-      vim.notify("shelld: " .. failure.message, vim.log.levels.ERROR)
+      tell(failure.message, vim.log.levels.ERROR)
     else
       on_result(result)
     end
   end)
+  return id
+end
+
+local function background()
+  local id = foreground[vim.api.nvim_get_current_buf()]
+  if id then
+    -- The answer to that request shows the rest.
+    request("background", { request_id = id }, function() end)
+  else
+    tell("nothing runs in the foreground of this buffer", vim.log.levels.WARN)
+  end
 end
 
 local function open_buffer(title)
@@ -52,6 +76,8 @@ local function open_buffer(title)
   vim.bo[buffer].bufhidden = "hide"
   vim.bo[buffer].swapfile = false
   vim.api.nvim_buf_set_lines(buffer, 0, -1, false, { "$ " .. title, "" })
+  -- <C-b> alone pages back.
+  vim.keymap.set("n", "<LocalLeader>b", background, { buffer = buffer })
   return buffer
 end
 
@@ -81,17 +107,6 @@ local function ending(result)
   return string.format("[%s after %d ms]\n", how, result.durationMs)
 end
 
-local function run(command)
-  local buffer = open_buffer(command)
-  request("bash", { command = command, on_timeout = "background" }, function(result)
-    if result.status == "running" then
-      append(buffer, result.message .. "\n")
-      return
-    end
-    append(buffer, result.stdout .. result.stderr .. ending(result))
-  end)
-end
-
 -- Read what the command of `call.bash_id` writes, until it ends. Each read waits in the daemon
 -- until there is something new; nothing polls.
 local function read_on(call, show)
@@ -108,13 +123,17 @@ local function read_on(call, show)
   end)
 end
 
+local function show_output(buffer, id)
+  read_on({ bash_id = id }, function(text)
+    append(buffer, text)
+  end)
+end
+
 local function follow(command)
   local buffer = open_buffer(command)
   request("bash", { command = command, run_in_background = true }, function(job)
     vim.b[buffer].shelld_id = job.bash_id
-    read_on({ bash_id = job.bash_id }, function(text)
-      append(buffer, text)
-    end)
+    show_output(buffer, job.bash_id)
   end)
 end
 
@@ -125,6 +144,7 @@ end
 -- Show the terminal of a shell in a buffer, and pass on what is typed there.
 local function show_terminal(buffer, id)
   local is_showing, is_over = false, false
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, {})
   local channel = vim.api.nvim_open_term(buffer, {
     on_input = function(_, _, _, keys)
       -- The daemon answers what programs ask their terminal, so Neovim's own answers are dropped.
@@ -168,7 +188,6 @@ end
 
 local function run_in_terminal(command)
   local buffer = open_buffer(command)
-  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, {})
   local rows, cols = size_of(0)
   local call = { command = command, tty = true, rows = rows, cols = cols, run_in_background = true }
   request("bash", call, function(job)
@@ -178,24 +197,68 @@ local function run_in_terminal(command)
   end)
 end
 
-local function kill()
-  local id = vim.b.shelld_id
-  if not id then
-    vim.notify("shelld: nothing runs in this buffer", vim.log.levels.WARN)
-    return
-  end
+local function end_shell(id)
   request("kill_shell", { shell_id = id }, function(result)
-    vim.notify("shelld: " .. result.message)
+    tell(result.message)
   end)
 end
 
-local function define(name, action, takes_command)
-  vim.api.nvim_create_user_command(name, function(given)
-    action(given.args)
-  end, { nargs = takes_command and "+" or 0, complete = takes_command and "shellcmd" or nil })
+-- Wait for a command. With `may_ask`, it has a terminal, which is shown once it waits for input.
+local function run(command, may_ask)
+  local buffer = open_buffer(command)
+  local call = { command = command, on_timeout = "background" }
+  if may_ask then
+    call.tty, call.on_prompt = true, "background"
+    call.rows, call.cols = size_of(0)
+  end
+  foreground[buffer] = request("bash", call, function(result)
+    if result.status ~= "running" then
+      append(buffer, (result.stdout .. result.stderr):gsub("\r\n", "\n") .. ending(result))
+      return
+    end
+    local id, prompt = result.bash_id, result.prompt
+    if not vim.api.nvim_buf_is_valid(buffer) then
+      end_shell(id)
+      return
+    end
+    vim.b[buffer].shelld_id = id
+    if type(prompt) == "table" then
+      tell(prompt.program .. " waits for input; press i in its window to answer")
+    else
+      tell(id .. " continues in the background")
+    end
+    if may_ask then
+      show_terminal(buffer, id)
+    else
+      append(buffer, "[" .. id .. " continues in the background]\n")
+      show_output(buffer, id)
+    end
+  end, function()
+    foreground[buffer] = nil
+  end)
 end
 
-define("Shelld", run, true)
+local function kill()
+  local id = vim.b.shelld_id
+  if not id then
+    tell("nothing runs in this buffer", vim.log.levels.WARN)
+    return
+  end
+  end_shell(id)
+end
+
+local function define(name, action, takes_command, takes_bang)
+  vim.api.nvim_create_user_command(name, function(given)
+    action(given.args, given.bang)
+  end, {
+    nargs = takes_command and "+" or 0,
+    complete = takes_command and "shellcmd" or nil,
+    bang = takes_bang,
+  })
+end
+
+define("Shelld", run, true, true)
 define("ShelldFollow", follow, true)
 define("ShelldTerminal", run_in_terminal, true)
-define("ShelldKill", kill, false)
+define("ShelldBackground", background)
+define("ShelldKill", kill)

@@ -26,4 +26,11 @@ vim.cmd("ShelldKill")
 shows("SIGTERM after")
 local followed = text():gsub("%d+ ms", "N ms")
 
-vim.fn.writefile({ vim.fn.json_encode({ first, second, followed }) }, vim.env.REPORT)
+vim.cmd("Shelld echo one; sleep 300")
+vim.cmd("ShelldBackground")
+shows("background]\none\n")
+vim.cmd("ShelldKill")
+shows("SIGTERM after")
+local handed_over = text():gsub("%d+ ms", "N ms"):gsub("shell_%x+", "shell_N")
+
+vim.fn.writefile({ vim.fn.json_encode({ first, second, followed, handed_over }) }, vim.env.REPORT)

@@ -55,9 +55,10 @@ def test_neovim_gets_every_answer(tmp_path: Path) -> None:
     }
 
 
-def test_the_example_runs_follows_and_kills(tmp_path: Path) -> None:
+def test_the_example_runs_follows_hands_over_and_kills(tmp_path: Path) -> None:
     assert report_of(tmp_path, EXAMPLE, HERE / "neovim_example.lua") == [
         "$ cd / && pwd; echo to stderr >&2; exit 3\n/\nto stderr\n[exit code 3 after N ms]\n",
         "$ pwd\n/\n[exit code 0 after N ms]\n",
         "$ echo one; sleep 0.2; echo two; sleep 300\none\ntwo\n[SIGTERM after N ms]\n",
+        "$ echo one; sleep 300\n[shell_N continues in the background]\none\n[SIGTERM after N ms]\n",
     ]
