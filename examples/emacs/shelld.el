@@ -11,11 +11,14 @@
 ;; session, as in a terminal, and all of them end with Emacs.  Have `shelld' on
 ;; the PATH, or set `shelld-command'.
 ;;
-;;   M-x shelld-run       run a command, and show what it wrote and how it ended
+;;   M-x shelld-run       run a command, and show what it wrote and how it ended; with
+;;                        C-u, on a terminal: if it waits for input, you can answer
 ;;   M-x shelld-follow    run one in the background, and show what it writes
 ;;   M-x shelld-terminal  run one in a terminal, and type into it
 ;;   C-c C-c              in its buffer: end it and everything it has started; in
 ;;                        a terminal: interrupt it (C-c C-k ends it)
+;;   C-c C-b              in its buffer: wait for it no longer, but show what it
+;;                        writes as it comes
 
 ;;; Code:
 
@@ -44,6 +47,8 @@
   "Major mode for what a command has written.")
 
 (define-key shelld-mode-map (kbd "C-c C-c") #'shelld-kill)
+;; C-b alone moves point.
+(define-key shelld-mode-map (kbd "C-c C-b") #'shelld-background)
 
 (defun shelld--connect ()
   "Return a connection to a daemon that runs."
@@ -97,20 +102,56 @@
           (plist-get result :durationMs)))
 
 ;;;###autoload
-(defun shelld-run (command)
-  "Run COMMAND, and show what it wrote and how it ended."
-  (interactive (list (read-shell-command "Run: ")))
+(defun shelld-run (command &optional may-ask)
+  "Run COMMAND, and show what it wrote and how it ended.
+With MAY-ASK, it has a terminal, which is shown once it waits for input."
+  (interactive (list (read-shell-command "Run: ") current-prefix-arg))
   (let ((buffer (shelld--buffer command)))
     (shelld--request
-     :bash (list :command command :on_timeout "background")
+     :bash (append (list :command command :description (buffer-name buffer)
+                         :on_timeout "background")
+                   (when may-ask '(:tty t :on_prompt "background")))
      (lambda (result)
-       (shelld--append
-        buffer
-        (if (equal (plist-get result :status) "running")
-            (concat (plist-get result :message) "\n")
-          (concat (plist-get result :stdout) (plist-get result :stderr)
+       (if (equal (plist-get result :status) "running")
+           (shelld--continue buffer (plist-get result :bash_id) (plist-get result :prompt) may-ask)
+         (shelld--append
+          buffer
+          (concat (string-replace "\r\n" "\n" (plist-get result :stdout))
+                  (plist-get result :stderr)
                   (shelld--ending result))))))
     buffer))
+
+(defun shelld--continue (buffer id prompt on-terminal)
+  "Go on in BUFFER with the shell ID, which was handed over to the background.
+PROMPT is what it waits for, if anything.  ON-TERMINAL: it has a terminal."
+  (if (not (buffer-live-p buffer))
+      (shelld--end id)
+    (if prompt
+        (message "shelld: %s waits for input in %s" (plist-get prompt :program) buffer)
+      (message "shelld: %s continues in the background" id))
+    (if on-terminal
+        (with-selected-window (display-buffer buffer)
+          (shelld-terminal-mode)
+          (shelld--attach id)
+          (shelld--resize (cons term-width term-height)))
+      (shelld--append buffer (format "[%s continues in the background]\n" id))
+      (shelld--follow buffer id))))
+
+(defun shelld-background ()
+  "Hand the command that this buffer waits for over to the background."
+  (interactive)
+  (let ((description (buffer-name)))
+    (shelld--request
+     :list_shells nil
+     (lambda (result)
+       (let ((shell (seq-find (lambda (shell)
+                                (and (eq (plist-get shell :inForeground) t)
+                                     (equal (plist-get shell :description) description)))
+                              (plist-get result :shells))))
+         (if shell
+             ;; The answer to the call shows the rest.
+             (shelld--request :background (list :bash_id (plist-get shell :bash_id)) #'ignore)
+           (message "shelld: nothing runs in the foreground of this buffer")))))))
 
 ;;;###autoload
 (defun shelld-follow (command)
@@ -119,12 +160,14 @@
   (let ((buffer (shelld--buffer command)))
     (shelld--request
      :bash (list :command command :run_in_background t)
-     (lambda (job)
-       (let ((id (plist-get job :bash_id)))
-         (with-current-buffer buffer
-           (setq shelld--id id))
-         (shelld--read-on id (lambda (text) (shelld--append buffer text))))))
+     (lambda (job) (shelld--follow buffer (plist-get job :bash_id))))
     buffer))
+
+(defun shelld--follow (buffer id)
+  "Show in BUFFER what the shell ID writes."
+  (with-current-buffer buffer
+    (setq shelld--id id))
+  (shelld--read-on id (lambda (text) (shelld--append buffer text))))
 
 (defun shelld--read-on (id show &optional offset)
   "Call SHOW with each text that the shell ID writes, and with how it ended.
@@ -153,14 +196,22 @@ From OFFSET, read escape sequences, too, and take no output from other reads."
        (let ((id (plist-get job :bash_id)))
          (if (buffer-live-p buffer)
              (with-current-buffer buffer
-               (setq shelld--id id)
-               ;; The offset: write_stdin returns output, too, and must not take it from here.
-               (shelld--read-on id (lambda (text) (shelld--show buffer text)) 0))
+               (shelld--attach id))
            (shelld--end id)))))
     buffer))
 
+(defun shelld--attach (id)
+  "Show the terminal of the shell ID in the current buffer."
+  (let ((buffer (current-buffer)))
+    (setq shelld--id id)
+    ;; The offset: write_stdin returns output, too, and must not take it from here.
+    (shelld--read-on id (lambda (text) (shelld--show buffer text)) 0)))
+
 (define-derived-mode shelld-terminal-mode term-mode "Shelld-Terminal"
   "Major mode for the terminal of a command."
+  (let ((inhibit-read-only t))
+    (erase-buffer))
+  (setq buffer-read-only nil)
   ;; The terminal of Emacs needs a process.  This one only holds the place.
   (let ((process (make-pipe-process :name "shelld-terminal" :buffer (current-buffer)
                                     :noquery t :sentinel #'ignore)))
