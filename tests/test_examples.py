@@ -8,14 +8,14 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import termios
 from pathlib import Path
 
-from installed import NODE_MODULES, node, node_environment, npm_package
+import vscode_example
+from installed import node, node_environment
 from support import DAEMON_COMMAND
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -110,9 +110,7 @@ def test_demo_ends_quietly_when_its_reader_goes() -> None:
 
 
 def test_vscode_example_follows_a_command(tmp_path: Path) -> None:
-    npm_package("vscode-jsonrpc")
-    script = shutil.copy(EXAMPLES / "vscode-jsonrpc" / "run.mjs", tmp_path)
-    (tmp_path / "node_modules").symlink_to(NODE_MODULES)
+    script = vscode_example.install_in(tmp_path)
     ended = subprocess.run(
         [node(), script, "echo one; sleep 0.2; echo two; echo three >&2; exit 4"],
         env={**node_environment(), "SHELLD": " ".join(DAEMON_COMMAND)},
@@ -126,9 +124,7 @@ def test_vscode_example_follows_a_command(tmp_path: Path) -> None:
 
 
 def test_vscode_example_names_missing_shelld(tmp_path: Path) -> None:
-    npm_package("vscode-jsonrpc")
-    script = shutil.copy(EXAMPLES / "vscode-jsonrpc" / "run.mjs", tmp_path)
-    (tmp_path / "node_modules").symlink_to(NODE_MODULES)
+    script = vscode_example.install_in(tmp_path)
     ended = subprocess.run(
         [node(), script],
         env={**node_environment(), "SHELLD": "no-such-shelld"},

@@ -7,26 +7,10 @@
 //
 // It needs `shelld` on the PATH, or the environment variable SHELLD with another command line.
 
-import { spawn } from "node:child_process";
-import rpc from "vscode-jsonrpc/node";
+import { connect, disconnect } from "./daemon.mjs";
 
 const command = process.argv[2] ?? "echo hello";
-const [program, ...args] = (process.env.SHELLD ?? "shelld").split(" ");
-
-// --clientProcessId: if this process is killed, the daemon ends, and so does everything it runs.
-const daemon = spawn(program, [...args, "--stdio", `--clientProcessId=${process.pid}`], {
-  stdio: ["pipe", "pipe", "inherit"],
-});
-daemon.on("error", (error) => {
-  const reason = error.code === "ENOENT" ? "it is not on the PATH" : error.message;
-  console.error(`Cannot start ${program}: ${reason}. Install it, or set SHELLD.`);
-  process.exit(1);
-});
-const connection = rpc.createMessageConnection(
-  new rpc.StreamMessageReader(daemon.stdout),
-  new rpc.StreamMessageWriter(daemon.stdin),
-);
-connection.listen();
+const connection = connect();
 
 const { stdin, stdout } = process;
 const isTerminal = Boolean(stdin.isTTY && stdout.isTTY);
@@ -84,6 +68,5 @@ if (isTerminal) {
   stdin.setRawMode(false);
   stdin.pause();
 }
-await connection.sendRequest("shutdown");
-await connection.sendNotification("exit");
+await disconnect(connection);
 process.exitCode = output.exitCode ?? 1;
