@@ -68,6 +68,8 @@ def test_every_code_block_runs(language: str, text: str) -> None:
     assert set(re.findall(r"^exit code (\d+)$", ended.stdout, re.MULTILINE)) <= {"1"}
     if language == "sh" and "echo hi" in text:
         assert '"stdout":"hi\\n"' in ended.stdout
+    if language == "sh" and '"background"' in text:
+        assert '"status":"running"' in ended.stdout
     if language == "sh" and "shelld explain" in text:
         assert "exit code 1\n" in ended.stdout
 
