@@ -156,9 +156,11 @@ def test_command_is_killed_at_its_prompt(daemon: RawDaemon, in_background: bool)
 
 
 def test_background_command_is_not_touched_at_its_prompt(daemon: RawDaemon) -> None:
-    bash_id = daemon.background(ASKS, tty=True, on_prompt="background")
+    bash_id = daemon.background(ASKS, tty=True, on_prompt="background", timeout=1_500)
     read = daemon.call("bash_output", {"bash_id": bash_id, "until": "prompt", "wait": 60_000})
     assert read["reached"] == "prompt"
+    read = daemon.call("bash_output", {"bash_id": bash_id, "until": "exit", "wait": 60_000})
+    assert read["status"] == "timeout"
 
 
 @pytest.mark.parametrize("on_prompt", ["background", "kill"])

@@ -63,7 +63,8 @@ class Workload:
             raise ViolationError(f"wrong answer to {method}: {str(answer)[:600]}")
         return answer["result"]
 
-    def _answer(self, request_id: Any, method: str) -> Json:
+    def _answer(self, request_id: Any, method: str, early: Json | None = None) -> Json:
+        """Return the answer to a request. Others, if there may be any, go into `early`."""
         while True:
             try:
                 message: Json = self._daemon.receive(ANSWER_S)
@@ -74,7 +75,9 @@ class Workload:
             if message.get("id") is None and "error" in message:
                 # A message with an unknown id. Take it as the answer to the request in flight.
                 return message
-            if "method" not in message:
+            if early is not None and "method" not in message:
+                early[message["id"]] = message
+            elif "method" not in message:
                 raise ViolationError(f"an answer that nobody waits for: {str(message)[:600]}")
 
     def bash(self, command: str, check: Callable[[Any], bool], **params: Any) -> Any:
@@ -91,6 +94,8 @@ class Workload:
         self._keep_state()
         self._run_in_background()
         self._write_input()
+        self._wait()
+        self._hand_over()
         self._cancel()
         self._use_tools()
 
@@ -194,6 +199,50 @@ class Workload:
                 self.ask("bash_output", read, lambda result: "got" in result["stdout"])
             kill = {"shell_id": started["bash_id"]}
             self.ask("kill_shell", kill, lambda result: result["survivors"] == [])
+
+    def _wait(self) -> None:
+        started = self.bash(
+            f"echo ready; read -r line; sleep {MARK}",
+            lambda result: result["status"] == "running",
+            run_in_background=True,
+            tty=True,
+        )
+        if started is None:
+            return
+        read = {"bash_id": started["bash_id"], "wait": 10_000, "stdout_offset": 0}
+        self._reach("match", {**read, "pattern": "^ready$"})
+        self._reach("match", {**read, "pattern": "(?=r)ready"})
+        self._reach("prompt", read)
+        self._reach("quiet", {**read, "quiet_ms": 20})
+        nowhere = {**read, "until": "listening", "wait": 0}
+        self.ask("bash_output", nowhere, lambda result: result["reached"] is None)
+        kill = {"shell_id": started["bash_id"]}
+        self.ask("kill_shell", kill, lambda result: result["survivors"] == [])
+
+    def _reach(self, until: str, read: Json) -> None:
+        wait = {**read, "until": until}
+        self.ask("bash_output", wait, lambda result: result["reached"] == until)
+
+    def _hand_over(self) -> None:
+        call = self._daemon.request("bash", {"command": f"sleep {MARK}"})
+        handed = self._daemon.request("background", {"request_id": call})
+        early: Json = {}
+        answer = self._answer(handed, "background", early)
+        if "error" in answer and call not in early:
+            # The call is still in flight.
+            for _ in range(2):
+                self._daemon.notify("$/cancelRequest", {"id": call})
+        given = early.get(call) or self._answer(call, "bash")
+        if is_excused(answer) or is_excused(given):
+            self.excused.append(f"background: {str(answer)[:200]} {str(given)[:200]}")
+        elif given["result"]["bash_id"] != answer["result"]["bash_id"]:
+            raise ViolationError(f"wrong answer to a hand-over: {str(given)[:600]}")
+        self.bash(
+            "read -r line",
+            lambda result: (result["status"], result["reason"]) == ("killed", "prompt"),
+            tty=True,
+            on_prompt="kill",
+        )
 
     def _cancel(self) -> None:
         request_id = self._daemon.request("bash", {"command": f"echo; sleep {MARK}"})

@@ -95,10 +95,7 @@ async def run_for_answer(
     context.has_shell(shell)
     with manager.reading(shell):
         try:
-            if params.on_prompt != "wait" and shell.input is not None:
-                manager.attend(
-                    partial(watch, shell, params.on_prompt, context.daemon.options.grace)
-                )
+            _watch_prompts(context, shell, params)
             if params.run_in_background:
                 await wait_for_start(shell)
             else:
@@ -114,6 +111,15 @@ async def run_for_answer(
             await _kill(context, shell)
             raise
     return answer
+
+
+def _watch_prompts(context: RequestContext, shell: Shell, params: BashParams) -> None:
+    """Have somebody act on a prompt, if the request says so and there is something to do."""
+    is_there_already = params.run_in_background and params.on_prompt == "background"
+    if params.on_prompt == "wait" or shell.input is None or is_there_already:
+        return
+    grace = context.daemon.options.grace
+    context.daemon.manager.attend(partial(watch, shell, params.on_prompt, grace))
 
 
 def _with_terminal(env: dict[str, str | None] | None) -> dict[str, str | None]:

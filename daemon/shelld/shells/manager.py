@@ -189,8 +189,8 @@ class Manager:
             self._starting_count -= 1
 
     def attend(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task beside a shell. It ends with the shell; if it fails, nothing else does."""
-        self.runtime.tasks.start_soon(faults.run_once, task, "what attends a shell")
+        """Run a task beside a shell, and again if it fails. It must end with the shell."""
+        self.runtime.tasks.start_soon(faults.keep_running, task, "what attends a shell")
 
     def _enter(self, shell: Shell) -> None:
         self._live.add(shell)

@@ -64,6 +64,7 @@ class Waiting:
         """
         give_up_at = anyio.current_time() + self._params.wait / 1000
         reached = await self._wait(shell, starts, give_up_at)
+        # An ended shell takes no input either.
         return Reached("exit") if reached.what is None and shell.has_ended else reached
 
     async def _wait(
@@ -80,10 +81,9 @@ class Waiting:
         if params.until == "quiet":
             is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
             return Reached("quiet" if is_quiet else None)
-        if not takes_input(shell) and not shell.has_ended:
-            return Reached(reason="no_input")
-        has_prompt = await wait_for_prompt(shell, give_up_at)
-        return Reached("prompt" if has_prompt else None)
+        if await wait_for_prompt(shell, give_up_at):
+            return Reached("prompt")
+        return Reached(reason=None if takes_input(shell) else "no_input")
 
 
 @asynccontextmanager
@@ -103,7 +103,7 @@ async def preparing(params: BashOutputParams, filters: Filters) -> AsyncGenerato
             raise invalid_params(f'Invalid value for {name}: until is not "{until}"', name)
     if params.until == "listening" and not ports.proc_lists_sockets():
         hint = "Mount /proc with its directory net"
-        raise unavailable("A wait for a port", "/proc/net/tcp", hint)
+        raise unavailable("listening", "/proc/net/tcp", hint)
     async with filters.open(params.pattern, "pattern") as line_filter:
         yield Waiting(params, line_filter)
 
