@@ -1,17 +1,13 @@
-"""On which ports a command listens, from the tables of the kernel."""
+"""On which ports a command listens."""
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from shelld.prompts import ports
 from shelld.prompts.ports import Listening, find
 from support import wait_for
 
@@ -76,37 +72,3 @@ def test_unknown_process_has_no_ports() -> None:
 def test_each_process_ends_a_step() -> None:
     with listening(1) as (pid, _):
         assert None in list(find(pid, None))
-
-
-@pytest.mark.parametrize(
-    ("family", "words", "address"),
-    [
-        (socket.AF_INET, b"0100007F", "127.0.0.1"),
-        (socket.AF_INET, b"00000000", "0.0.0.0"),
-        (socket.AF_INET6, b"0" * 32, "::"),
-        (socket.AF_INET6, b"00000000000000000000000001000000", "::1"),
-        (socket.AF_INET6, b"B80D0120000000000000000001000000", "2001:db8::1"),
-    ],
-)
-@pytest.mark.skipif(sys.byteorder != "little", reason="the examples are from such a machine")
-def test_address_has_its_usual_form(
-    family: socket.AddressFamily, words: bytes, address: str
-) -> None:
-    assert ports._address(family, words) == address
-
-
-def test_table_ends_with_its_listening_sockets(tmp_path: Path) -> None:
-    table = tmp_path / "tcp"
-    lines = [
-        LINE.format("0100007F:1F90", "0A", 11),
-        LINE.format("00000000:0050", "0A", 12),
-        LINE.format("0100007F:9999", "01", 13),
-        "garbage\n" * 100_000,
-    ]
-    table.write_text(HEAD + "".join(lines))
-    assert [fields[9] for fields in ports._listening_lines(str(table))] == [b"11", b"12"]
-
-
-def test_empty_table_has_no_sockets(tmp_path: Path) -> None:
-    (tmp_path / "tcp").write_text("")
-    assert list(ports._listening_lines(str(tmp_path / "tcp"))) == []

@@ -35,7 +35,7 @@ from shelld.methods.shells import kill_shell
 from shelld.output.spool import Spool
 from shelld.process.logs import open_log
 from shelld.process.options import Options
-from shelld.prompts.ports import proc_lists_sockets
+from shelld.prompts.sockets import can_be_listed
 from shelld.server.startup import problem_with_bash, raise_file_limit
 from shelld.shells.manager import Manager
 from shelld_protocol.errors import RpcError
@@ -221,7 +221,7 @@ def _files(options: Options) -> list[Diagnosis]:
 
 
 def _ports() -> Diagnosis:
-    if proc_lists_sockets():
+    if can_be_listed():
         return Diagnosis("ports", "ok", "the kernel tells which program listens on a port")
     meaning = "nobody can wait until a command listens"
     return Diagnosis("ports", "note", "/proc/net/tcp is missing", meaning)

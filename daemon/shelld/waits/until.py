@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from shelld.filters.filter import Filters, LineFilter
 from shelld.output.retention import StreamName
-from shelld.prompts import ports
+from shelld.prompts import ports, sockets
 from shelld.shells.shell import Shell
 from shelld.waits.matches import Search
 from shelld.waits.prompts import takes_input, wait_for_prompt
@@ -101,7 +101,7 @@ async def preparing(params: BashOutputParams, filters: Filters) -> AsyncGenerato
     ):
         if value is not None and params.until != until:
             raise invalid_params(f'Invalid value for {name}: until is not "{until}"', name)
-    if params.until == "listening" and not ports.proc_lists_sockets():
+    if params.until == "listening" and not sockets.can_be_listed():
         hint = "Mount /proc with its directory net"
         raise unavailable("listening", "/proc/net/tcp", hint)
     async with filters.open(params.pattern, "pattern") as line_filter:
