@@ -38,6 +38,7 @@ def test_background_start_answers_at_once(daemon: RawDaemon) -> None:
         "status": "running",
         "pid": result["pid"],
         "message": f"Started background shell {bash_id}",
+        "prompt": None,
         "description": "nap",
     }
 
@@ -60,6 +61,7 @@ def test_result_has_every_member(daemon: RawDaemon) -> None:
         "droppedBytes": 0,
         "more": False,
         "prompt": None,
+        "reached": "output",
     }
 
 
