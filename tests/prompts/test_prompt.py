@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from shelld.prompts import prompt
-from shelld.prompts.kernel import Wait, process
+from shelld.prompts.kernel import Wait, name_of, process
 from shelld.prompts.prompt import Found, find
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
-from support import wait_for
+from support import children, wait_for
 
 LINES = NEW_MODES
 NO_ECHO = NEW_MODES._replace(echo=False)
@@ -87,6 +87,15 @@ def test_hidden_program_in_the_background_is_not_likely() -> None:
         wait_for(sleeps(pid, "cat"), "the start of cat")
         elsewhere = source._replace(file=(source.file[0] + 1,))
         assert find(pid, elsewhere, NO_ECHO, LONG_S) is None
+
+
+@pytest.mark.usefixtures("hidden")
+def test_modes_of_a_hidden_relay_tell_nothing() -> None:
+    relay = "import pty; pty.spawn('cat')"
+    with on_terminal(sys.executable, "-c", relay) as (pid, source):
+        wait_for(lambda: list(map(name_of, children(pid))) == ["cat"], "the program behind it")
+        wait_for(lambda: process(pid).state == "S", "the relay to wait")
+        assert find(pid, source, KEYS, LONG_S) is None
 
 
 @pytest.mark.parametrize(

@@ -187,10 +187,27 @@ def _inner(pid: int) -> list[tuple[int, ...]]:
 
 def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
     """Return a process that may sleep in the foreground, and cannot be looked into."""
+    if _is_relayed(members, source):
+        return None
     for pid, about, reads in members:
         if reads is None and (about is None or _sleeps_in_foreground(about, source)):
             return Found(pid, name_of(pid), is_blocking=False, is_proved=False)
     return None
+
+
+def _is_relayed(members: list[_Member], source: Source) -> bool:
+    """Whether a hidden process passes the terminal on to a child that has another one.
+
+    Such a relay, as sudo often is, needs other modes than the program behind it, whatever that
+    does. So the modes tell nothing.
+    """
+    terminals = {(0,), source.file}
+    parents = {
+        each.process.parent
+        for each in members
+        if each.process is not None and (each.process.terminal,) not in terminals
+    }
+    return any(each.reads is None and each.pid in parents for each in members)
 
 
 def _sleeps_in_foreground(about: Process, source: Source) -> bool:
