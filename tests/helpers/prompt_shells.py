@@ -1,0 +1,95 @@
+"""Run the entries of the corpus of prompts in one daemon, as an ordinary user has it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from prompts.corpus import Entry
+from support import Json, RawDaemon, raw_daemon
+
+# How many entries run at once: enough to overlap their waits, few enough for a small machine.
+BATCH = 32
+# Until an entry has started on a busy machine, in ms.
+PATIENCE_MS = 60_000
+
+# Takes from root the right to look into programs of other users.
+_AS_ORDINARY_USER = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
+
+T = TypeVar("T")
+
+
+def why_not(entry: Entry) -> str | None:
+    """Return why an entry cannot run here, or None."""
+    missing = [program for program in entry.needs if shutil.which(program) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    if entry.needs_root and not _becomes_ordinary():
+        return "needs root, who may drop rights and become another user"
+    return None
+
+
+def _becomes_ordinary() -> bool:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        return False
+    tried = subprocess.run([*_AS_ORDINARY_USER, "true"], check=False, capture_output=True)
+    return tried.returncode == 0
+
+
+@contextlib.contextmanager
+def corpus_daemon() -> Generator[RawDaemon]:
+    """Run a daemon that has no more rights than an ordinary user over programs of others."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    folders = (str(Path(sys.executable).parent), env["PATH"], "/usr/sbin")
+    env |= {
+        "PATH": os.pathsep.join(folders),
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        **{f"GIT_{who}_NAME": "x" for who in ("AUTHOR", "COMMITTER")},
+        **{f"GIT_{who}_EMAIL": "x@localhost" for who in ("AUTHOR", "COMMITTER")},
+        "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+    }
+    for name in ("LESS", "PAGER", "MANPAGER", "EDITOR", "VISUAL", "SSH_AUTH_SOCK", "TMUX", "ENV"):
+        env.pop(name, None)
+    prefix = _AS_ORDINARY_USER if _becomes_ordinary() else ()
+    with raw_daemon("--spare-shells", "0", prefix=prefix, env=env) as daemon:
+        yield daemon
+
+
+def start(daemon: RawDaemon, entry: Entry, place: Path) -> str:
+    """Start an entry in a directory of its own below `place`. Returns the id of its shell."""
+    home = place / entry.name
+    home.mkdir()
+    params: Json = {
+        "session": None,
+        "cwd": str(home),
+        "env": dict.fromkeys(("HOME", "TMPDIR", "TMUX_TMPDIR"), str(home)),
+        entry.input: True,
+    }
+    return daemon.background(entry.command, **params)
+
+
+def each_result(daemon: RawDaemon, method: str, requests: Iterable[Json]) -> list[Json]:
+    """Send requests at once, and return their results in order."""
+    sent = [daemon.request(method, params) for params in requests]
+    answers = [daemon.answer(request) for request in sent]
+    return [answer.get("result", answer) for answer in answers]
+
+
+def end(daemon: RawDaemon, shells: Iterable[str]) -> None:
+    """End shells with all that they have started."""
+    each_result(daemon, "kill_shell", ({"bash_id": shell, "grace": 0} for shell in shells))
+
+
+def batches(entries: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(entries)
+    while batch := list(itertools.islice(rest, BATCH)):
+        yield batch
