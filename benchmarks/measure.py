@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 DAEMON = [sys.executable, "-m", "shelld"]
@@ -32,6 +32,18 @@ def interleaved(rounds: int, pause: float, **ways: Callable[[], object]) -> dict
 def report(name: str, **figures: float) -> None:
     shown = "  ".join(f"{key}={value:.2f}" for key, value in figures.items())
     print(f"{name:<34}{shown}", flush=True)
+
+
+def percentile(values: Iterable[float], percent: int) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of cells as columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
 
 
 def resident_mb(pid: int) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from prompts.corpus import Entry
+from prompt_corpus import Entry
 from support import Json, RawDaemon, raw_daemon
 
 # How many entries run at once: enough to overlap their waits, few enough for a small machine.
@@ -89,7 +89,7 @@ def end(daemon: RawDaemon, shells: Iterable[str]) -> None:
     each_result(daemon, "kill_shell", ({"bash_id": shell, "grace": 0} for shell in shells))
 
 
-def batches(entries: Iterable[T]) -> Iterator[list[T]]:
+def batches(entries: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
     rest = iter(entries)
-    while batch := list(itertools.islice(rest, BATCH)):
+    while batch := list(itertools.islice(rest, size)):
         yield batch

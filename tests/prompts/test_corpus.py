@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from prompt_corpus import WAITING, Entry
+from prompt_decoys import DECOYS
 from prompt_shells import (
     PATIENCE_MS,
     batches,
@@ -17,8 +19,6 @@ from prompt_shells import (
     start,
     why_not,
 )
-from prompts.corpus import WAITING, Entry
-from prompts.decoys import DECOYS
 from support import Json, RawDaemon
 
 QUICK = [entry for entry in WAITING if entry.is_quick]

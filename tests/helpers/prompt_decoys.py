@@ -5,7 +5,7 @@ Most do not read at all. Others read something else than what is typed.
 
 from __future__ import annotations
 
-from prompts.corpus import NOBODY, REMOTE, SILENT, Entry
+from prompt_corpus import NOBODY, REMOTE, SILENT, Entry
 
 
 def _quick(name: str, command: str, ready: str = "ready") -> Entry:

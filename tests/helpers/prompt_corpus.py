@@ -1,8 +1,8 @@
 """The programs that the search for prompts is measured with: those that wait for input.
 
-Those that do not wait are in decoys.py. Both files hold data only. Each command runs in an empty
-directory of its own, which is also its home, and makes there what it needs. Nothing is ever typed,
-so every question stays without an answer.
+Those that do not wait are in prompt_decoys.py. Both files hold data only. Each command runs in an
+empty directory of its own, which is also its home, and makes there what it needs. Nothing is ever
+typed, so every question stays without an answer.
 """
 
 from __future__ import annotations

@@ -1,0 +1,139 @@
+"""From an event to the answer of a call that waits for it, for each thing that `until` names.
+
+It counts the calls, too. Beside that, a client that asks every 100 ms. The ways take turns, and
+figures are medians. The events come at moments that have nothing to do with the pauses of either.
+
+Usage: python benchmarks/waits.py [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from measure import percentile, table
+from shelld_client import BashOutputResult, Client
+
+_POLL_S = 0.1
+_QUIET_MS = 500
+
+# Writes the moment of the event.
+_NOW = "sleep 0.$((RANDOM % 300 + 200)); echo =$EPOCHREALTIME"
+_SERVER = (
+    'python3 -c \'import socket, time; time.sleep(0.3); s = socket.create_server(("127.0.0.1", 0));'
+    ' print(f"={time.time()}", flush=True); time.sleep(300)\''
+)
+
+
+class _Wait(NamedTuple):
+    """`is_over`: whether the answer of a poll, and how long nothing was written, show the event."""
+
+    command: str
+    wait: Callable[[Client, str], BashOutputResult]
+    poll: Callable[[Client, str], BashOutputResult]
+    is_over: Callable[[BashOutputResult, float], bool]
+    event_after_s: float = 0.0
+
+
+def _plain(shell: Client, bash_id: str) -> BashOutputResult:
+    return shell.bash_output(bash_id)
+
+
+_MS = 20_000
+_WAITS = {
+    "prompt": _Wait(
+        f"{_NOW}; read x",
+        lambda shell, bash_id: shell.bash_output(bash_id, wait=_MS, until="prompt"),
+        _plain,
+        lambda result, _: result.prompt is not None,
+    ),
+    "match": _Wait(
+        f"{_NOW}; sleep 300",
+        lambda shell, bash_id: shell.bash_output(bash_id, wait=_MS, until="match", pattern="="),
+        _plain,
+        lambda result, _: "=" in result.stdout,
+    ),
+    "quiet": _Wait(
+        f"{_NOW}; sleep 300",
+        lambda shell, bash_id: shell.bash_output(
+            bash_id, wait=_MS, until="quiet", quiet_ms=_QUIET_MS
+        ),
+        _plain,
+        lambda _, silent_s: silent_s >= _QUIET_MS / 1000,
+        _QUIET_MS / 1000,
+    ),
+    "listening": _Wait(
+        _SERVER,
+        lambda shell, bash_id: shell.bash_output(bash_id, wait=_MS, until="listening"),
+        lambda shell, bash_id: shell.bash_output(bash_id, until="listening"),
+        lambda result, _: bool(result.listening),
+    ),
+    "exit": _Wait(
+        _NOW,
+        lambda shell, bash_id: shell.bash_output(bash_id, wait=_MS, until="exit"),
+        _plain,
+        lambda result, _: not result.is_running,
+    ),
+}
+
+
+def _delay_ms(shell: Client, bash_id: str, ended_at: float, event_after_s: float) -> float:
+    text = shell.bash_output(bash_id, wait=_MS, until="match", pattern="=", stdout_offset=0).stdout
+    moment = float(text.partition("=")[2].split()[0])
+    return (ended_at - moment - event_after_s) * 1000
+
+
+def _waited(shell: Client, bash_id: str, each: _Wait) -> int:
+    while each.wait(shell, bash_id).reached is None:
+        pass
+    return 1
+
+
+def _polled(shell: Client, bash_id: str, each: _Wait) -> int:
+    trips, news_at = 0, time.monotonic()
+    while True:
+        trips += 1
+        result = each.poll(shell, bash_id)
+        now = time.monotonic()
+        if result.stdout:
+            news_at = now
+        if each.is_over(result, now - news_at):
+            return trips
+        time.sleep(_POLL_S)
+
+
+def events(rounds: int) -> None:
+    ways = {"until": _waited, f"every {_POLL_S * 1000:.0f} ms": _polled}
+    delays: dict[tuple[str, str], list[float]] = {}
+    trips: dict[tuple[str, str], list[int]] = {}
+    with Client.spawn() as shell:
+        for _ in range(rounds):
+            for name, each in _WAITS.items():
+                for way, until in ways.items():
+                    bash_id = shell.bash(
+                        each.command, session=None, tty=name == "prompt", run_in_background=True
+                    ).bash_id
+                    count = until(shell, bash_id, each)
+                    ended_at = time.time()
+                    delay = _delay_ms(shell, bash_id, ended_at, each.event_after_s)
+                    delays.setdefault((name, way), []).append(delay)
+                    trips.setdefault((name, way), []).append(count)
+                    shell.kill_shell(bash_id, grace=0)
+    rows = [("", *(f"{way}: calls, ms p50/p95" for way in ways))]
+    for name in _WAITS:
+        cells = (
+            f"{statistics.median(trips[name, way]):.0f}, {statistics.median(delays[name, way]):.1f}"
+            f"/{percentile(delays[name, way], 95):.1f}"
+            for way in ways
+        )
+        rows.append((name, *cells))
+    table(rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20)
+    events(parser.parse_args().rounds)
