@@ -86,10 +86,12 @@ def waiting(daemon: RawDaemon, place: Path, patterns: Patterns) -> list[Judged]:
     for batch in batches(entry for entry in WAITING if why_not(entry) is None):
         shells, results = list[str](), list[Json]()
         for few in batches(batch, _AT_ONCE):
-            started = [start(daemon, entry, place) for entry in few]
-            wait = {"wait": _PATIENCE_MS, "until": "prompt"}
-            results += each_result(daemon, "bash_output", [{"bash_id": x, **wait} for x in started])
-            shells += started
+            asked = list[int]()
+            for entry in few:
+                shells.append(start(daemon, entry, place))
+                wait = {"bash_id": shells[-1], "wait": _PATIENCE_MS, "until": "prompt"}
+                asked.append(daemon.request("bash_output", wait))
+            results += [daemon.answer(request)["result"] for request in asked]
         guesses = _guesses(daemon, shells, patterns)
         for entry, result, said in zip(batch, results, guesses, strict=True):
             prompt = result["prompt"]

@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 from measure import percentile, table
 from shelld_client import BashOutputResult, Client
+from shelld_client.calls import OutputOptions
 
 _POLL_S = 0.1
 _QUIET_MS = 500
+_WAIT_MS = 20_000
 
 # Writes the moment of the event.
 _NOW = "sleep 0.$((RANDOM % 300 + 200)); echo =$EPOCHREALTIME"
@@ -28,66 +30,68 @@ _SERVER = (
 )
 
 
+def _prompts(result: BashOutputResult, _silent_s: float) -> bool:
+    return result.prompt is not None
+
+
+def _matches(result: BashOutputResult, _silent_s: float) -> bool:
+    return "=" in result.stdout
+
+
+def _is_quiet(_result: BashOutputResult, silent_s: float) -> bool:
+    return silent_s >= _QUIET_MS / 1000
+
+
+def _listens(result: BashOutputResult, _silent_s: float) -> bool:
+    return bool(result.listening)
+
+
+def _has_ended(result: BashOutputResult, _silent_s: float) -> bool:
+    return not result.is_running
+
+
 class _Wait(NamedTuple):
-    """`is_over`: whether the answer of a poll, and how long nothing was written, show the event."""
+    """`wait` and `poll`: the options of a call that waits, and of one that looks.
+
+    `is_over`: whether what a look gives, and for how long nothing was written, show the event.
+    """
 
     command: str
-    wait: Callable[[Client, str], BashOutputResult]
-    poll: Callable[[Client, str], BashOutputResult]
+    wait: OutputOptions
+    poll: OutputOptions
     is_over: Callable[[BashOutputResult, float], bool]
     event_after_s: float = 0.0
 
 
-def _plain(shell: Client, bash_id: str) -> BashOutputResult:
-    return shell.bash_output(bash_id)
-
-
-_MS = 20_000
 _WAITS = {
-    "prompt": _Wait(
-        f"{_NOW}; read x",
-        lambda shell, bash_id: shell.bash_output(bash_id, wait=_MS, until="prompt"),
-        _plain,
-        lambda result, _: result.prompt is not None,
-    ),
+    "prompt": _Wait(f"{_NOW}; read x", {"wait": _WAIT_MS, "until": "prompt"}, {}, _prompts),
     "match": _Wait(
-        f"{_NOW}; sleep 300",
-        lambda shell, bash_id: shell.bash_output(bash_id, wait=_MS, until="match", pattern="="),
-        _plain,
-        lambda result, _: "=" in result.stdout,
+        f"{_NOW}; sleep 300", {"wait": _WAIT_MS, "until": "match", "pattern": "="}, {}, _matches
     ),
     "quiet": _Wait(
         f"{_NOW}; sleep 300",
-        lambda shell, bash_id: shell.bash_output(
-            bash_id, wait=_MS, until="quiet", quiet_ms=_QUIET_MS
-        ),
-        _plain,
-        lambda _, silent_s: silent_s >= _QUIET_MS / 1000,
+        {"wait": _WAIT_MS, "until": "quiet", "quiet_ms": _QUIET_MS},
+        {},
+        _is_quiet,
         _QUIET_MS / 1000,
     ),
     "listening": _Wait(
-        _SERVER,
-        lambda shell, bash_id: shell.bash_output(bash_id, wait=_MS, until="listening"),
-        lambda shell, bash_id: shell.bash_output(bash_id, until="listening"),
-        lambda result, _: bool(result.listening),
+        _SERVER, {"wait": _WAIT_MS, "until": "listening"}, {"until": "listening"}, _listens
     ),
-    "exit": _Wait(
-        _NOW,
-        lambda shell, bash_id: shell.bash_output(bash_id, wait=_MS, until="exit"),
-        _plain,
-        lambda result, _: not result.is_running,
-    ),
+    "exit": _Wait(_NOW, {"wait": _WAIT_MS, "until": "exit"}, {}, _has_ended),
 }
 
 
 def _delay_ms(shell: Client, bash_id: str, ended_at: float, event_after_s: float) -> float:
-    text = shell.bash_output(bash_id, wait=_MS, until="match", pattern="=", stdout_offset=0).stdout
+    text = shell.bash_output(
+        bash_id, wait=_WAIT_MS, until="match", pattern="=", stdout_offset=0
+    ).stdout
     moment = float(text.partition("=")[2].split()[0])
     return (ended_at - moment - event_after_s) * 1000
 
 
 def _waited(shell: Client, bash_id: str, each: _Wait) -> int:
-    while each.wait(shell, bash_id).reached is None:
+    while shell.bash_output(bash_id, **each.wait).reached is None:
         pass
     return 1
 
@@ -96,7 +100,7 @@ def _polled(shell: Client, bash_id: str, each: _Wait) -> int:
     trips, news_at = 0, time.monotonic()
     while True:
         trips += 1
-        result = each.poll(shell, bash_id)
+        result = shell.bash_output(bash_id, **each.poll)
         now = time.monotonic()
         if result.stdout:
             news_at = now

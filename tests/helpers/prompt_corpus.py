@@ -207,7 +207,7 @@ _LANGUAGES = (
     Entry("irb", "irb", "irb", ("irb",)),
     Entry("tclsh", "tclsh", "tclsh", ("tclsh",)),
     Entry("guile", "guile -q", "guile", ("guile",)),
-    Entry("jshell", "jshell", "jshell", ("jshell",)),
+    Entry("jshell", "jshell --execution local", "jshell", ("jshell",)),
     Entry("gnuplot", "gnuplot", "gnuplot", ("gnuplot",)),
     Entry("bc", "bc -q", "bc", ("bc",)),
     Entry("dc", "dc", "dc", ("dc",)),
