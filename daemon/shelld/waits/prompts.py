@@ -21,8 +21,13 @@ _MAX_TEXT: Final = 500
 _DELIVERY_S: Final = 0.05
 # `wait_for_prompt` looks again after a pause, which doubles from the first number to the second
 # while nothing is written.
-_FIRST_PAUSE_S: Final = 0.1
-_LAST_PAUSE_S: Final = 3.0
+_FIRST_PAUSE_S: Final = 0.01
+_LAST_PAUSE_S: Final = 4.0
+# While a program writes now and then, a pause is this many times as long as the last look took.
+_PAUSE_SHARE: Final = 20
+# A program that also waits for time to pass counts only if it has been silent for so long. It may
+# wait for an answer of its terminal.
+_TIMER_MS: Final = 100
 # If the output does not stop, it looks after this time anyway.
 _LOOK_ANYWAY_S: Final = 1.0
 
@@ -92,7 +97,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float) -> bool:
 
     `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
     """
-    pause = _FIRST_PAUSE_S
+    first_pause = pause = _FIRST_PAUSE_S
     looked_at = anyio.current_time()
     while _open_input(shell) is not None:
         now = anyio.current_time()
@@ -106,10 +111,15 @@ async def wait_for_prompt(shell: Shell, give_up_at: float) -> bool:
         with anyio.move_on_after(min(pause, give_up_at - now)):
             await shell.wait_until(has_news)
         is_quiet = not has_news()
-        pause = min(2 * pause, _LAST_PAUSE_S) if is_quiet else _FIRST_PAUSE_S
+        pause = min(2 * pause, _LAST_PAUSE_S) if is_quiet else first_pause
         if is_quiet or anyio.current_time() - looked_at > _LOOK_ANYWAY_S:
             looked_at = anyio.current_time()
-            if prompt_of(shell) is not None:
+            began = time.thread_time()
+            found = prompt_of(shell)
+            first_pause = max(_FIRST_PAUSE_S, _PAUSE_SHARE * (time.thread_time() - began))
+            if found is None:
+                continue
+            if found.blocking or found.since_ms >= _TIMER_MS or not is_quiet:
                 return True
     return False
 
