@@ -34,11 +34,11 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
-    BackgroundedResult,
     BackgroundResult,
     BashOutputResult,
     BashResult,
     DryRunResult,
+    HandOverResult,
     KillShellResult,
     OutputRange,
     ShellInfo,
@@ -53,7 +53,6 @@ __all__ = [
     "AnswerTooLarge",
     "AsyncClient",
     "BackgroundResult",
-    "BackgroundedResult",
     "BashOptions",
     "BashOutputResult",
     "BashResult",
@@ -68,6 +67,7 @@ __all__ = [
     "ExecutionContext",
     "ExplainCommandResult",
     "GetSessionResult",
+    "HandOverResult",
     "InputOptions",
     "InvalidParams",
     "KillOptions",

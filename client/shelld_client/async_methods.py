@@ -29,11 +29,11 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
-    BackgroundedResult,
     BackgroundResult,
     BashOutputResult,
     BashResult,
     DryRunResult,
+    HandOverResult,
     KillShellResult,
     ShellInfo,
 )
@@ -147,7 +147,7 @@ class AsyncMethods:
         """Kill a shell and every process it started."""
         return await self._request(calls.kill_shell(shell_id, options))
 
-    async def background(self, bash_id: str) -> BackgroundedResult:
+    async def background(self, bash_id: str) -> HandOverResult:
         """Let a call of `bash` that waits for this shell return a `BackgroundResult` now.
 
         The command continues without its timeout. `list_shells` tells which shells are in the

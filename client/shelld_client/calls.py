@@ -27,11 +27,11 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
-    BackgroundedResult,
     BackgroundResult,
     BashOutputResult,
     BashResult,
     DryRunResult,
+    HandOverResult,
     KillShellResult,
     ListShellsResult,
     ShellInfo,
@@ -197,8 +197,8 @@ def kill_shell(shell_id: str, options: Mapping[str, Any]) -> Call[KillShellResul
     return Call("kill_shell", _given(shell_id=shell_id, **options), _decoder(KillShellResult))
 
 
-def background(bash_id: str) -> Call[BackgroundedResult]:
-    return Call("background", {"bash_id": bash_id}, _decoder(BackgroundedResult))
+def background(bash_id: str) -> Call[HandOverResult]:
+    return Call("background", {"bash_id": bash_id}, _decoder(HandOverResult))
 
 
 def list_shells(session: str | None) -> Call[list[ShellInfo]]:

@@ -29,11 +29,11 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
-    BackgroundedResult,
     BackgroundResult,
     BashOutputResult,
     BashResult,
     DryRunResult,
+    HandOverResult,
     KillShellResult,
     ShellInfo,
 )
@@ -145,7 +145,7 @@ class Methods:
         """Kill a shell and every process it started."""
         return self._request(calls.kill_shell(shell_id, options))
 
-    def background(self, bash_id: str) -> BackgroundedResult:
+    def background(self, bash_id: str) -> HandOverResult:
         """Let a call of `bash` that waits for this shell return a `BackgroundResult` now.
 
         The command continues without its timeout. `list_shells` tells which shells are in the

@@ -119,7 +119,7 @@ def _try_descriptors() -> None:
 
 def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) -> NoReturn:
     if manager.list_running():
-        # Its time is over: the machine is busy, or a runner does not answer. The keeper goes on.
+        # The stop ran out of time before all commands ended. The keeper kills them.
         logger.info("the daemon ends before its shells")
     else:
         logger.warning("the daemon ends although tasks of it ignore their cancellation")

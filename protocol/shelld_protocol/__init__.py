@@ -32,7 +32,6 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
-    BackgroundedResult,
     BackgroundParams,
     BackgroundResult,
     BashOutputParams,
@@ -40,6 +39,7 @@ from shelld_protocol.shell_methods import (
     BashParams,
     BashResult,
     DryRunResult,
+    HandOverResult,
     KillShellParams,
     KillShellResult,
     ListShellsParams,
@@ -82,7 +82,6 @@ __all__ = [
     "METHODS",
     "BackgroundParams",
     "BackgroundResult",
-    "BackgroundedResult",
     "BashOutputParams",
     "BashOutputResult",
     "BashParams",
@@ -104,6 +103,7 @@ __all__ = [
     "GetSessionParams",
     "GetSessionResult",
     "GuardVerdict",
+    "HandOverResult",
     "JsonType",
     "KillShellParams",
     "KillShellResult",

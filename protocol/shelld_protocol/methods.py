@@ -26,7 +26,6 @@ from shelld_protocol.session_methods import (
     ListSessionsResult,
 )
 from shelld_protocol.shell_methods import (
-    BackgroundedResult,
     BackgroundParams,
     BackgroundResult,
     BashOutputParams,
@@ -34,6 +33,7 @@ from shelld_protocol.shell_methods import (
     BashParams,
     BashResult,
     DryRunResult,
+    HandOverResult,
     KillShellParams,
     KillShellResult,
     ListShellsParams,
@@ -78,7 +78,7 @@ METHODS: Final[dict[str, MethodTypes]] = {
     ),
     "background": MethodTypes(
         BackgroundParams,
-        (BackgroundedResult,),
+        (HandOverResult,),
         "Answer a foreground call now, and let its command continue in the background.",
     ),
     "get_session": MethodTypes(

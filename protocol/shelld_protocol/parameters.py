@@ -21,7 +21,7 @@ class Parameter(NamedTuple):
 
     `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: the value is an
     object whose members are strings or null. `struct`: the value is an object with the members of
-    that Struct. `other_type`: a value may have this type instead; then it has no limits.
+    that Struct. `other_type`: a second type that the value may have; limits apply to the first.
     """
 
     model: ToolParameter

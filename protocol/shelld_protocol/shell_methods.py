@@ -330,7 +330,7 @@ class BackgroundParams(Params):
     bash_id: Annotated[str, Meta(description="The id of a shell in the foreground.")] | None = None
 
 
-class BackgroundedResult(Result):
+class HandOverResult(Result):
     """The foreground call was answered, and the command continues without its limits."""
 
     bash_id: ShellId

@@ -111,7 +111,11 @@ Pattern: TypeAlias = Annotated[
 ]
 QuietMs: TypeAlias = Annotated[
     int,
-    Meta(ge=1, le=MAX_WAIT_MS, description="For until quiet: milliseconds without output."),
+    Meta(
+        ge=1,
+        le=MAX_WAIT_MS,
+        description="For until quiet: milliseconds without output, and without input.",
+    ),
 ]
 Port: TypeAlias = Annotated[
     int,

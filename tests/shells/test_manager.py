@@ -171,8 +171,8 @@ async def test_kill_during_orphan_cleanup_returns(
 
         async def kill_orphans(*args: Any) -> list[int]:
             survivors = await orphans.kill_orphans(*args)
-            assert shell.killer is not None
-            shell.killer.begin_kill(signal.SIGTERM, 60_000, ShellEvent.KILLED)
+            assert shell.owner is not None
+            shell.owner.begin_kill(signal.SIGTERM, 60_000, ShellEvent.KILLED)
             return survivors
 
         monkeypatch.setattr(supervisor, "kill_orphans", kill_orphans)
@@ -336,8 +336,8 @@ async def test_command_killed_before_start_never_runs(
     async with Manager() as manager:
         with next_runner(monkeypatch):
             shell = await manager.start(StartRequest(f"touch {tmp_path}/ran"))
-            assert shell.killer is not None
-            shell.killer.begin_kill(signal.SIGTERM, 60_000, event)
+            assert shell.owner is not None
+            shell.owner.begin_kill(signal.SIGTERM, 60_000, event)
         # The command's runner is gone. Another one is available, but must not start the command.
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.is_empty)
@@ -421,7 +421,7 @@ async def test_unread_exit_message_prevents_timeout(monkeypatch: pytest.MonkeyPa
             runner.send((STARTED, os.getpid()))
             await shell.wait_until(lambda: shell.is_running)
             runner.send((EXITED, 0, 0, 0, 0, False, [], True))
-            life = shell.killer
+            life = shell.owner
             assert isinstance(life, Life)
             life.deadlines.set(Event.TIMEOUT_DUE, 0)
             vars(Supervisor)["_meet_deadlines"](Supervisor(life, manager.runtime.pool))

@@ -224,7 +224,7 @@ def _ports() -> Diagnosis:
     if can_be_listed():
         return Diagnosis("ports", "ok", "the kernel tells which program listens on a port")
     meaning = "nobody can wait until a command listens"
-    return Diagnosis("ports", "note", "/proc/net/tcp is missing", meaning)
+    return Diagnosis("ports", "note", "the kernel lists no listening sockets", meaning)
 
 
 def _environment() -> list[Diagnosis]:

@@ -97,7 +97,7 @@ class ShellProcess:
         process.
         """
         shell = self.record
-        if shell.killer is not None:
+        if shell.owner is not None:
             raise ValueError("what has a process has the state of that")
         if (shell.status, status) not in STEPS:
             raise ValueError(f"a {shell.status.value} shell cannot become {status.value}")
@@ -153,7 +153,7 @@ class ShellProcess:
 
     async def _wait(self, timeout: float | None) -> int:
         shell = self.record
-        if shell.status in LIVE and shell.killer is None:
+        if shell.status in LIVE and shell.owner is None:
             raise RuntimeError("there is no process to wait for")
         with anyio.move_on_after(timeout):
             await shell.wait_until(lambda: self.has_ended)

@@ -92,7 +92,7 @@ async def run_for_answer(
     )
     manager = context.daemon.manager
     shell = await manager.start(request)
-    context.has_shell(shell)
+    context.runs(shell)
     with manager.reading(shell):
         try:
             _watch_prompts(context, shell, params)
@@ -114,7 +114,7 @@ async def run_for_answer(
 
 
 def _watch_prompts(context: RequestContext, shell: Shell, params: BashParams) -> None:
-    """Have somebody act on a prompt, if the request says so and there is something to do."""
+    """Start `watch`, if `on_prompt` can have an effect."""
     is_there_already = params.run_in_background and params.on_prompt == "background"
     if params.on_prompt == "wait" or shell.input is None or is_there_already:
         return

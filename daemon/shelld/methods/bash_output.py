@@ -24,7 +24,7 @@ _NOT_REACHED: Final = Reached()
 
 async def bash_output(context: RequestContext, params: BashOutputParams) -> BashOutputResult:
     manager = context.daemon.manager
-    shell = context.shell = manager.get(params.bash_id)
+    shell = context.looks_at(manager.get(params.bash_id))
     with manager.reading(shell):
         async with preparing_read(context, shell, params) as read:
             return await read()
@@ -211,7 +211,7 @@ def result_of(
         dropped_bytes=stdout.dropped + stderr.dropped,
         more=stdout.more or stderr.more,
         is_stopped=is_stopped(shell),
-        prompt=prompt_of(shell),
+        prompt=reached.prompt or prompt_of(shell),
         reached=reached.what,
         matched=reached.matched,
         listening=reached.listening,

@@ -93,17 +93,19 @@ def _no_requests(_id: int | str) -> Sequence[RequestContext]:
 class RequestContext(Struct, eq=False):
     """One request. `notify` sends a notification (method, params) to its client.
 
-    `error_data` goes into the error if the request is cancelled. `shell` is the shell that it waits
-    for. `is_over`: the request was cancelled or answered, so nothing more may be sent about it.
-    `large_answers` is None without a client. `has_room` tells whether its batch may hold another
-    large answer. `is_notification`: nobody gets the result. `find_requests` returns the requests in
-    flight that have an id.
+    `error_data` goes into the error if the request is cancelled. `shell` is the shell that it is
+    about; `command` is the same if this request has started it. `is_over`: the request was
+    cancelled or answered, so nothing more may be sent about it. `large_answers` is None without a
+    client. `has_room` tells whether its batch may hold another large answer. `is_notification`:
+    nobody gets the result. `find_requests` returns the requests in flight that have an id and may
+    start a command.
     """
 
     daemon: Daemon
     notify: Notify = _tell_nobody
     error_data: dict[str, Any] = {}
     shell: Shell | None = None
+    command: Shell | None = None
     is_over: bool = False
     large_answers: LargeAnswers | None = None
     has_room: Callable[[], bool] = _always
@@ -111,22 +113,27 @@ class RequestContext(Struct, eq=False):
     find_requests: Callable[[int | str], Sequence[RequestContext]] = _no_requests
     _progress: anyio.Event | None = None
 
-    def has_shell(self, shell: Shell) -> None:
-        """Note the shell that this request waits for."""
+    def runs(self, shell: Shell) -> None:
+        """Note the shell that this request has started."""
+        self.command = self.looks_at(shell)
+
+    def looks_at(self, shell: Shell) -> Shell:
+        """Note the shell that this request is about; return it."""
         self.shell = shell
         self._tell_of_progress()
+        return shell
 
     def end(self) -> None:
         """Note that the request was cancelled or answered."""
         self.is_over = True
         self._tell_of_progress()
 
-    async def wait_for_shell(self) -> Shell | None:
-        """Return the shell of this request as soon as it has one; None if it ends without one."""
+    async def wait_for_command(self) -> Shell | None:
+        """Return the shell that this request starts, as soon as it has; None if it starts none."""
         while self.shell is None and not self.is_over:
             self._progress = self._progress or anyio.Event()
             await self._progress.wait()
-        return self.shell
+        return self.command
 
     def _tell_of_progress(self) -> None:
         if self._progress is not None:

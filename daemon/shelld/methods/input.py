@@ -44,7 +44,7 @@ _TURN_KEYS: Final = 10_000
 
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
     manager = context.daemon.manager
-    shell = context.shell = manager.get(params.bash_id)
+    shell = context.looks_at(manager.get(params.bash_id))
     with manager.reading(shell):
         if context.is_notification:
             written = await write(context, shell, params)

@@ -18,7 +18,7 @@ from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, S
 
 async def read_screen(context: RequestContext, params: ReadScreenParams) -> ReadScreenResult:
     manager = context.daemon.manager
-    shell = context.shell = manager.get(params.bash_id)
+    shell = context.looks_at(manager.get(params.bash_id))
     terminal = shell.input
     if not isinstance(terminal, TerminalInput):
         raise not_possible("tty", f"Shell {shell.id} has no terminal")

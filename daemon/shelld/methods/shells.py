@@ -12,6 +12,7 @@ from shelld.methods.context import RequestContext
 from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
+from shelld.shells.starting import raise_failure
 from shelld.waits.prompts import is_stopped, prompt_of
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.session_methods import (
@@ -23,8 +24,8 @@ from shelld_protocol.session_methods import (
     SessionInfo,
 )
 from shelld_protocol.shell_methods import (
-    BackgroundedResult,
     BackgroundParams,
+    HandOverResult,
     KillShellParams,
     KillShellResult,
     ListShellsParams,
@@ -58,30 +59,29 @@ async def kill_shell(context: RequestContext, params: KillShellParams) -> KillSh
     )
 
 
-async def background(context: RequestContext, params: BackgroundParams) -> BackgroundedResult:
+async def background(context: RequestContext, params: BackgroundParams) -> HandOverResult:
     """Answer a foreground call now. Raises `RpcError` (shell_not_found, invalid_params)."""
     name = "request_id" if params.bash_id is None else "bash_id"
-    shell = await _shell_to_release(context, params)
-    if not (shell.in_foreground or shell.has_ended or shell.released):
+    shell = await _command_named_by(context, params)
+    if not (shell.has_ended or shell.is_in_foreground):
         raise invalid_params(f"Shell {shell.id} is in the background already", name)
+    if not shell.release():
+        raise invalid_params(f"Shell {shell.id} has ended, or is being ended", name)
+    # A shell without processes could not be started.
+    await shell.wait_until(lambda: shell.released or shell.has_ended or shell.is_empty)
+    raise_failure(shell)
     if not shell.released:
-        shell.release()
-        await shell.wait_until(lambda: shell.released or shell.has_ended)
-    elif not shell.has_ended:
-        raise invalid_params(f"Shell {shell.id} is in the background already", name)
-    if shell.has_ended:
         raise invalid_params(f"Shell {shell.id} has ended", name)
-    return BackgroundedResult(shell.id)
+    return HandOverResult(shell.id)
 
 
-async def _shell_to_release(context: RequestContext, params: BackgroundParams) -> Shell:
+async def _command_named_by(context: RequestContext, params: BackgroundParams) -> Shell:
     if params.bash_id is not None and params.request_id is None:
         return context.daemon.manager.get(params.bash_id)
     if params.request_id is None or params.bash_id is not None:
         raise invalid_params("Give either request_id or bash_id", "bash_id")
     for request in context.find_requests(params.request_id):
-        shell = None if request is context else await request.wait_for_shell()
-        if shell is not None:
+        if (shell := await request.wait_for_command()) is not None:
             return shell
     raise invalid_params("Invalid value for request_id: no such call runs a command", "request_id")
 
@@ -145,7 +145,7 @@ def _info(shell: Shell) -> ShellInfo:
         duration_ms=shell.elapsed_ms,
         unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
         leftover=shell.leftover,
-        in_foreground=shell.in_foreground and not (shell.released or shell.has_ended),
+        in_foreground=shell.is_in_foreground,
         is_stopped=is_stopped(shell),
         prompt=prompt_of(shell),
         reason=shell.reason,

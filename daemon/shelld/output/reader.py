@@ -185,7 +185,7 @@ class Read(NamedTuple):
 
 class StreamReader:
     """One call's view of one stream. Without `offset`, it reads from the shared position and moves
-    it.
+    it. With `stops_at_match`, a look ends soon after the first line that the filter matches.
     """
 
     def __init__(
@@ -196,7 +196,9 @@ class StreamReader:
         max_bytes: int,
         strip: bool,
         line_filter: LineFilter | None,
+        stops_at_match: bool = False,
     ) -> None:
+        self._stops_at_match = stops_at_match
         self._stream = stream
         self._store = stream.store
         self._offset = offset
@@ -308,6 +310,8 @@ class StreamReader:
             dropped += piece.dropped
             room -= piece.end - position - piece.dropped
             position = piece.end
+            if self._stops_at_match and any(found):
+                break
         is_gone = position < stop <= self._store.read(position, 0).start
         more = is_gone or await self._size_of_lines(
             position, stop, self._max_bytes, final=final, may_cut=True

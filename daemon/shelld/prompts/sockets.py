@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from shelld_protocol.errors import exhausted_limit
+
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _PIECE_BYTES: Final = 64 * 1024
 
@@ -45,10 +47,12 @@ class Socket(NamedTuple):
 
 
 def can_be_listed() -> bool:
-    """Whether this system tells of listening sockets."""
+    """Whether this system lists listening sockets. Raises OSError for a shortage."""
     try:
         listening(os.getpid())
-    except OSError:
+    except OSError as error:
+        if exhausted_limit(error.errno or 0):
+            raise
         return False
     return True
 

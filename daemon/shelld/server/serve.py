@@ -108,6 +108,9 @@ CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
     "notifications/cancelled": ("requestId", Cancellation.SILENT),
 }
 
+# The methods that may start a command. `background` waits for them only.
+_STARTING_METHODS: Final = frozenset({"bash", "call_tool", "tools/call"})
+
 _cancel_params: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 # Delivers an answer, or None for "no answer". If it raises, it has written nothing.
@@ -393,7 +396,11 @@ class Server:
             decode_params(NoParams, request.params)
             self._daemon.draining = True
             self._settle(entry, encode_result(entry.raw_id, None))
-        elif len(self._in_flight) >= self._daemon.options.max_in_flight:
+        elif (
+            len(self._in_flight) >= self._daemon.options.max_in_flight
+            # Otherwise it would wait for the call that it is to end.
+            and request.method != "background"
+        ):
             self._put_off(entry)
         else:
             self._enter(entry)
@@ -516,9 +523,10 @@ class Server:
         self._by_id.pop(key, None)
 
     def _contexts_of(self, request_id: int | str) -> list[RequestContext]:
-        """Return the requests in flight that have an id."""
+        """Return the requests in flight that have an id and may start a command."""
         key = id_key(msgspec.json.encode(request_id))
-        return [] if key is None else [each.context for each in self._by_id.get(key, ())]
+        entries = () if key is None else self._by_id.get(key, ())
+        return [each.context for each in entries if each.request.method in _STARTING_METHODS]
 
     def _give_up(self, entry: InFlight) -> None:
         """Answer a cancelled request that does not end: a tool may ignore its cancellation."""

@@ -93,11 +93,17 @@ class Life:
         """Kill a spare shell, or a command whose caller was cancelled."""
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
-    def release(self) -> None:
-        """Move the command to the background, without its limits, as soon as it runs."""
+    def release(self) -> bool:
+        """Move the command to the background, without its limits, as soon as it runs.
+
+        Returns False if it is being ended.
+        """
+        if self.is_being_ended:
+            return False
         self.limits.lift()
         self._is_to_be_released = True
         self._release_if_asked()
+        return True
 
     def catch_up(self) -> None:
         """Store all output that was written by now, and tell the waiters."""

@@ -21,7 +21,7 @@ logger = logging.getLogger("shelld.shells")
 # code if SIGKILL has ended the process that it last waited for.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
-# The reasons that only a kill of ours can have, with the event of that kill.
+# Reasons that hold only if our kill ended the shell, with the event of that kill.
 _KILLS: Final[Mapping[EndReason | None, ShellEvent]] = {
     "idle": ShellEvent.TIMED_OUT,
     "prompt": ShellEvent.KILLED,
@@ -63,7 +63,8 @@ class Outcome:
         """End the shell, once. Keep the state of a command that ended by itself."""
         assert self._wait_status is not None
         event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None
-        if event is not _KILLS.get(shell.reason, event):
+        expected = _KILLS.get(shell.reason)
+        if expected is not None and event is not expected:
             # The command went on in the background, or has ended by itself before the kill.
             shell.reason = None
         if recorder is not None:

@@ -259,7 +259,7 @@ class Runtime:
 
     def _enter(self, life: Life) -> None:
         shell = life.shell
-        shell.killer = life
+        shell.owner = life
         shell.grace_ms = self._options.grace_ms
         self._on_enter(shell)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+import anyio
 from msgspec import Struct
 
 from shelld.eventloop.readiness import Wakeup
@@ -45,7 +46,7 @@ class _Waiter(NamedTuple):
     met: Wakeup
 
 
-class Killer(Protocol):
+class Owner(Protocol):
     """An object that owns a shell's processes and pipes."""
 
     def begin_kill(
@@ -54,7 +55,7 @@ class Killer(Protocol):
 
     def discard(self) -> None: ...
 
-    def release(self) -> None: ...
+    def release(self) -> bool: ...
 
     def catch_up(self) -> None: ...
 
@@ -83,7 +84,7 @@ class Shell:
     warning: str | None = field(default=None, init=False)
     timeout_ms: int | None = field(default=None, init=False)
     idle_timeout_ms: int | None = field(default=None, init=False)
-    # Whether a caller waits for its end.
+    # Whether a caller waited for its end when it started.
     in_foreground: bool = field(default=False, init=False)
     # Time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)
@@ -101,7 +102,7 @@ class Shell:
     reason: EndReason | None = field(default=None, init=False)
     # (errno, what) if nothing could be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
-    # Nobody waits for it any longer: it went on in the background.
+    # Its call was answered while it ran.
     released: bool = field(default=False, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
@@ -109,8 +110,8 @@ class Shell:
     input: PipeInput | TerminalInput | None = field(default=None, init=False)
     # Reads the command's state, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
-    # None once nothing is left to kill.
-    killer: Killer | None = field(default=None, init=False)
+    # None once nothing is left to own.
+    owner: Owner | None = field(default=None, init=False)
     status: ShellStatus = field(default=ShellStatus.PENDING, init=False)
     _began: float = field(init=False)
     _lasted: float = field(default=math.nan, init=False)
@@ -135,6 +136,24 @@ class Shell:
     def is_running(self) -> bool:
         """Whether its bash runs; false before the start, too."""
         return self.status is ShellStatus.RUNNING
+
+    @property
+    def is_in_foreground(self) -> bool:
+        """Whether a caller waits for its end now."""
+        return self.in_foreground and not (self.released or self.has_ended)
+
+    @property
+    def silent_s(self) -> float:
+        """How many seconds ago the command has last written something, or started."""
+        written_at = max(self.stdout.written_at, self.stderr.written_at)
+        return min(time.monotonic() - written_at, self.elapsed_ms / 1000)
+
+    @property
+    def quiet_s(self) -> float:
+        """How many seconds ago the command has last written, or was written to, or started."""
+        if self.input is None:
+            return self.silent_s
+        return min(self.silent_s, time.monotonic() - self.input.written_at)
 
     @property
     def has_ended(self) -> bool:
@@ -189,6 +208,21 @@ class Shell:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
 
+    async def wait_for_news(self, deadline: float, written: int | None = None) -> bool:
+        """Wait until the command writes something, or the shell ends; return whether it did.
+
+        `deadline` is a moment of the event loop's clock. `written`: how much the command had
+        written when the caller last looked. Default: now.
+        """
+        before = self.output.written if written is None else written
+
+        def has_news() -> bool:
+            return self.has_ended or self.output.written != before
+
+        with anyio.CancelScope(deadline=deadline):
+            await self.wait_until(has_news)
+        return has_news()
+
     def notify(self) -> None:
         """Wake the waiters whose condition holds now."""
         for waiter in [waiter for waiter in self._waiters if _is_met(waiter)]:
@@ -197,22 +231,23 @@ class Shell:
 
     def discard(self) -> None:
         """Have the whole tree killed. Does not wait."""
-        if self.killer is not None:
-            self.killer.discard()
+        if self.owner is not None:
+            self.owner.discard()
 
-    def release(self) -> None:
+    def release(self) -> bool:
         """Move the command to the background, without its limits. Does not wait.
 
-        A command that has not started yet moves there once it runs.
+        A command that has not started yet moves there once it runs. Returns False if it has ended,
+        or is being ended.
         """
-        if self.killer is not None and not self.has_ended:
-            self.killer.release()
-            self.notify()
+        is_possible = self.owner is not None and not self.has_ended and self.owner.release()
+        self.notify()
+        return is_possible
 
     def catch_up(self) -> None:
         """Store all output that was written by now. Does not wait."""
-        if self.killer is not None:
-            self.killer.catch_up()
+        if self.owner is not None:
+            self.owner.catch_up()
 
     async def end_tree(
         self,
@@ -226,9 +261,9 @@ class Shell:
         Returns the pids that are still alive a second after the grace, else []. `event` and
         `reason` become part of the outcome, if this call causes the end.
         """
-        if self.killer is not None and not self.is_empty:
+        if self.owner is not None and not self.is_empty:
             self.survivors = []
-            self.killer.begin_kill(number, grace_ms, event, reason)
+            self.owner.begin_kill(number, grace_ms, event, reason)
             await self.wait_until(lambda: self.is_empty or bool(self.survivors))
         return self.survivors
 
@@ -269,7 +304,7 @@ class Shell:
         if self.has_ended:
             self._expires_from = time.monotonic()
         self.is_empty = True
-        self.killer = None
+        self.owner = None
         self.notify()
 
     def stop_clock(self) -> None:

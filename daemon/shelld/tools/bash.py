@@ -32,7 +32,7 @@ from shelld.tools.text import (
 )
 from shelld.waits.prompts import prompt_of
 from shelld.waits.until import preparing
-from shelld_protocol.errors import invalid_params
+from shelld_protocol.errors import RpcError, invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 from shelld_protocol.structs import (
     DEFAULT_SESSION,
@@ -40,6 +40,7 @@ from shelld_protocol.structs import (
     EndReason,
     Pattern,
     Port,
+    QuietMs,
     Unkept,
     Until,
     Wait,
@@ -67,16 +68,19 @@ _MORE_TIME: Final = (
     '[For more time: a longer timeout, run_in_background=true, or on_timeout="background"]'
 )
 
-_WAIT_PARAMS: Final = ("wait", "until", "pattern", "port")
+# The fields that `BashToolParams` adds.
+_WAIT_PARAMS: Final = ("wait", "until", "pattern", "quiet_ms", "port")
+DEFAULT_START_WAIT_MS: Final = 30_000
 _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 
 
 class BashToolParams(BashParams):
     """With `run_in_background`, a model can wait for a server in the call that starts it."""
 
-    wait: Wait = 0
-    until: Until = "output"
+    wait: Wait | None = None
+    until: Until | None = None
     pattern: Pattern | None = None
+    quiet_ms: QuietMs | None = None
     port: Port | None = None
 
 
@@ -114,9 +118,10 @@ class BashTool(ExecutionTool):
         "cwd": "Working directory of this command only",
         "stdin": "Text for the command's standard input",
         "session": "Name of the terminal to use (default: main)",
-        "wait": "With run_in_background: maximum milliseconds to wait for what until names",
-        "until": "output, exit, prompt, match (pattern) or listening (a port is open)",
+        "until": "With run_in_background: output, exit, prompt, match, quiet or listening",
+        "wait": f"Maximum milliseconds to wait for until (default: {DEFAULT_START_WAIT_MS})",
         "pattern": "Regex for a line, for until=match",
+        "quiet_ms": "Milliseconds without output, for until=quiet",
         "port": "TCP port, for until=listening (default: any)",
     }
     without_default = frozenset({"session"})
@@ -138,7 +143,7 @@ sets are there for the next. cwd is for one command.
 all that it started; with on_timeout="background" it goes on instead.
 - For servers, watchers and anything long: run_in_background=true returns a bash_id at once. Read \
 with BashOutput, end with KillShell. Neither append & nor sleep to wait for something: a server is \
-up with until="listening", wait=30000.
+up with until="listening".
 - {self.PROMPTS}
 - Of more than {self.MAX_OUTPUT_SIZE} characters the middle is left out; the result says how to \
 read it. Prefer commands that print little."""
@@ -192,7 +197,11 @@ read it. Prefer commands that print little."""
                 started = _started(shell, bash_params, lines)
                 if not read_params.wait:
                     return started
-                read = await news(request, shell, read_params, waiting, limit)
+                try:
+                    read = await news(request, shell, read_params, waiting, limit)
+                except RpcError as error:
+                    # The command runs, whatever became of the wait.
+                    return replace(started, output=f"{started.output}\n[{error.message}]")
                 read.metadata = {**started.metadata, **read.metadata}
                 return replace(read, output=f"{started.output}\n{read.output}")
             if (reason := _state_reason(shell)) is not None:
@@ -214,11 +223,14 @@ read it. Prefer commands that print little."""
 
 def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutputParams:
     """Take the parameters of the wait out of `params`. Raises `RpcError` (invalid_params)."""
-    waits = {name: params.pop(name) for name in _WAIT_PARAMS if name in params}
-    read_params = BashOutputParams("", **waits)
+    given = {name: params.pop(name) for name in _WAIT_PARAMS if name in params}
+    if not given:
+        return BashOutputParams("")
+    if not params.get("run_in_background"):
+        name = next(iter(given))
+        raise invalid_params(f"Invalid value for {name}: needs run_in_background=true", name)
+    read_params = BashOutputParams("", **{"wait": DEFAULT_START_WAIT_MS, **given})
     read_params.wait = round(min(read_params.wait, context.timeout * 1000))
-    if read_params.wait and not params.get("run_in_background"):
-        raise invalid_params("Invalid value for wait: needs run_in_background=true", "wait")
     return read_params
 
 
@@ -266,8 +278,11 @@ async def _ended(
     lines += more_lines
     if shell.status is ShellStatus.TIMEOUT:
         lines.append(_MORE_TIME)
-    elif not shell.has_ended:
+    prompt = prompt_of(shell)
+    if not shell.has_ended:
         lines.append(f"[{_hint(shell)}]")
+    if prompt is not None:
+        lines.append(waits_line(prompt))
     text = with_lines(output, lines)
     metadata = {
         **_metadata(shell, params),
@@ -281,11 +296,9 @@ async def _ended(
     if (reason := _state_reason(shell)) is not None:
         metadata |= {"state_kept": False, "state_reason": reason}
     if not shell.has_ended:
-        moved = f"Still running after {_patience_ms(shell)}ms, now in the background: {shell.id}"
-        if (prompt := prompt_of(shell)) is not None:
-            lines.append(waits_line(prompt))
+        moved = f"Still running after {_waited_ms(shell)}ms, now in the background: {shell.id}"
+        if prompt is not None:
             metadata["prompt"] = msgspec.to_builtins(prompt)
-            text = with_lines(output, lines)
         return ToolResult.ok(with_lines(moved + "\n" + text, []), **metadata, pid=shell.pid)
     if shell.status is ShellStatus.COMPLETED:
         return ToolResult.ok(text or NO_OUTPUT, **metadata)
@@ -295,7 +308,7 @@ async def _ended(
     return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
 
 
-def _patience_ms(shell: Shell) -> int:
+def _waited_ms(shell: Shell) -> int:
     """Return how long the caller has waited: until the timeout, or less."""
     elapsed = shell.elapsed_ms
     return elapsed if shell.timeout_ms is None else min(elapsed, shell.timeout_ms)

@@ -35,8 +35,13 @@ NO_NEW_OUTPUT: Final = "(no new output)"
 # ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
+# How much of a line, and how many ports, a model sees.
+MAX_MATCHED_CHARACTERS: Final = 200
+MAX_LISTENERS: Final = 10
+
 # What a wait that was not met says.
 _CONDITIONS: Final[Mapping[UntilName, str]] = {
+    "prompt": "[It did not wait for input within {}ms]",
     "match": "[No line matched the pattern within {}ms]",
     "quiet": "[It went on writing for {}ms]",
     "listening": "[Nothing listened within {}ms]",
@@ -89,7 +94,7 @@ class BashOutputTool(ShellTool):
         # Round after `min`: in milliseconds, a large timeout can be infinite.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
-        shell = request.shell = request.daemon.manager.get(read_params.bash_id)
+        shell = request.looks_at(request.daemon.manager.get(read_params.bash_id))
         offsets = (read_params.stdout_offset, read_params.stderr_offset)
         streams = sum(offset is not None for offset in offsets)
         if streams:
@@ -240,18 +245,21 @@ def status_lines(result: BashOutputResult) -> list[str]:
 
 
 def wait_lines(params: BashOutputParams, result: BashOutputResult) -> list[str]:
-    """Return lines about a wait for a match, silence or a port."""
+    """Return lines about a wait for something else than output or the end."""
     if result.matched is not None:
-        return [f'[Matched: "{result.matched.line}"]']
+        return [f'[Matched: "{result.matched.line[:MAX_MATCHED_CHARACTERS]}"]']
     if result.listening:
-        return [f"[{_listens(each)}]" for each in result.listening]
+        return [_listens(each) for each in result.listening[:MAX_LISTENERS]]
+    if result.reason == "no_input":
+        return ["[It takes no input, so it will never wait for any]"]
     if result.reached is None and params.until in _CONDITIONS:
         return [_CONDITIONS[params.until].format(params.wait)]
     return []
 
 
 def _listens(listener: Listener) -> str:
-    return f"{listener.program or 'A program'} listens on {listener.address} port {listener.port}"
+    who = listener.program or "A program"
+    return f"[{who} listens on {listener.address} port {listener.port}]"
 
 
 def waits_line(prompt: Prompt) -> str:

@@ -15,11 +15,11 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from shelld.filters.filter import LineFilter
-from shelld.output.reader import STEP_BYTES, Read, StreamReader, read_in_steps
+from shelld.output.reader import Read, StreamReader, read_in_steps
 from shelld.output.retention import OutputStream, StreamName
 from shelld.sessions.text import beginning
 from shelld.shells.shell import Shell
-from shelld_protocol.structs import Matched
+from shelld_protocol.structs import MAX_READ_BYTES, Matched
 
 # The time that the rest of a line has to arrive.
 _REST_OF_LINE_S: Final = 0.05
@@ -43,7 +43,12 @@ class _StreamSearch:
         self._strip = strip
         self._position = start
         self._reader = StreamReader(
-            stream, offset=start, max_bytes=STEP_BYTES, strip=strip, line_filter=line_filter
+            stream,
+            offset=start,
+            max_bytes=MAX_READ_BYTES,
+            strip=strip,
+            line_filter=line_filter,
+            stops_at_match=True,
         )
 
     async def search(self, *, with_rest: bool) -> Matched | None:
@@ -72,13 +77,13 @@ class _StreamSearch:
             elif await self._matches(middle, end):
                 start = middle
             else:
-                # An escape sequence that contains a line end was cut.
+                # An escape sequence that contains a line end was cut, or output was dropped.
                 break
-        data = self._store.read(start, end - start)
-        size = len(data.data.rstrip(b"\n").removesuffix(b"\r"))
         text = await self._filter.lines(await self._text(start, end))
         line = (text or read.text).partition("\n")[0].strip("\r")
-        return Matched(beginning(line), self._name, data.start, data.start + size)
+        rest = self._store.read(max(start, end - 2), 2).data
+        line_end = 2 if rest == b"\r\n" else rest.endswith(b"\n")
+        return Matched(beginning(line), self._name, start, end - line_end)
 
     def _line_start_within(self, start: int, end: int) -> int | None:
         """Return the start of a line near the middle; None if there is only one line."""
@@ -138,10 +143,5 @@ class Search:
             if with_rest:
                 rest_due = math.inf
 
-            def has_news(before: int = before) -> bool:
-                return shell.has_ended or shell.output.written != before
-
-            with anyio.CancelScope(deadline=min(rest_due, give_up_at)):
-                await shell.wait_until(has_news)
-            if has_news():
+            if await shell.wait_for_news(min(rest_due, give_up_at), before):
                 rest_due = min(rest_due, anyio.current_time() + _REST_OF_LINE_S)

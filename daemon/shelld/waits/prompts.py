@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -19,12 +20,13 @@ _MAX_TEXT: Final = 500
 # A terminal may take so long to pass on what was written to it. Until then, a program that has
 # been answered looks like one that waits.
 _DELIVERY_S: Final = 0.05
-# `wait_for_prompt` looks again after a pause, which doubles from the first number to the second
-# while nothing is written.
+# A pause between looks: at least the first, at most the last.
 _FIRST_PAUSE_S: Final = 0.01
 _LAST_PAUSE_S: Final = 4.0
-# While a program writes now and then, a pause is this many times as long as the last look took.
-_PAUSE_SHARE: Final = 20
+# It is at least this many times as long as the last look took, and this part of the time for which
+# the command has been quiet.
+_COST_SHARE: Final = 20
+_QUIET_SHARE: Final = 8
 # A program that also waits for time to pass counts only if it has been silent for so long. It may
 # wait for an answer of its terminal.
 _TIMER_MS: Final = 100
@@ -47,9 +49,8 @@ def _prompt_of(shell: Shell) -> Prompt | None:
     if target is None or shell.pid is None:
         return None
     stream = max((shell.stdout, shell.stderr), key=lambda each: each.written_at)
-    now = time.monotonic()
-    silent_s = min(now - stream.written_at, shell.elapsed_ms / 1000)
-    if target.written_at > stream.written_at and now - target.written_at < _DELIVERY_S:
+    silent_s = shell.silent_s
+    if 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S):
         return None
     modes: Modes | None = None
     try:
@@ -62,7 +63,7 @@ def _prompt_of(shell: Shell) -> Prompt | None:
     except OSError:
         return None
     found = prompt.find(shell.pid, source, modes, silent_s)
-    if found is None or _output_was_under_way(shell):
+    if found is None:
         return None
     return Prompt(
         certainty="proved" if found.is_proved else "likely",
@@ -76,15 +77,15 @@ def _prompt_of(shell: Shell) -> Prompt | None:
     )
 
 
-def _output_was_under_way(shell: Shell) -> bool:
-    """Store what the command has written by now; return whether that was anything.
+def settled_prompt_of(shell: Shell) -> Prompt | None:
+    """Return what a shell waits for, unless it has written something just before.
 
-    A program that waits now may have written just before. Who waits for its prompt wants to see
-    that output first.
+    The kernel may still be passing that on. A result about the prompt must include it.
     """
+    found = prompt_of(shell)
     before = shell.output.written
     shell.catch_up()
-    return shell.output.written != before
+    return found if shell.output.written == before else None
 
 
 def takes_input(shell: Shell) -> bool:
@@ -92,36 +93,50 @@ def takes_input(shell: Shell) -> bool:
     return _open_input(shell) is not None
 
 
-async def wait_for_prompt(shell: Shell, give_up_at: float) -> bool:
-    """Return True once a shell waits for input; False if it has ended, or takes no input.
+async def wait_for_prompt(shell: Shell, give_up_at: float) -> Prompt | None:
+    """Return the prompt once a shell waits for input; None if it has ended, or takes no input.
 
     `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
     """
-    first_pause = pause = _FIRST_PAUSE_S
+    pauses = Pauses()
     looked_at = anyio.current_time()
-    while _open_input(shell) is not None:
+    while takes_input(shell):
         now = anyio.current_time()
         if now >= give_up_at:
-            return prompt_of(shell) is not None
-        before = shell.output.written
-
-        def has_news(before: int = before) -> bool:
-            return shell.has_ended or shell.output.written != before
-
-        with anyio.move_on_after(min(pause, give_up_at - now)):
-            await shell.wait_until(has_news)
-        is_quiet = not has_news()
-        pause = min(2 * pause, _LAST_PAUSE_S) if is_quiet else first_pause
-        if is_quiet or anyio.current_time() - looked_at > _LOOK_ANYWAY_S:
+            return prompt_of(shell)
+        if not await shell.wait_for_news(min(now + pauses.next(shell), give_up_at)):
+            found = pauses.timed(settled_prompt_of, shell)
+            if found is not None and (found.blocking or found.since_ms >= _TIMER_MS):
+                return found
+        elif anyio.current_time() - looked_at > _LOOK_ANYWAY_S:
+            # Another process of the command writes all the time.
             looked_at = anyio.current_time()
-            began = time.thread_time()
-            found = prompt_of(shell)
-            first_pause = max(_FIRST_PAUSE_S, _PAUSE_SHARE * (time.thread_time() - began))
-            if found is None:
-                continue
-            if found.blocking or found.since_ms >= _TIMER_MS or not is_quiet:
-                return True
-    return False
+            if (found := pauses.timed(prompt_of, shell)) is not None:
+                return found
+    return None
+
+
+class Pauses:
+    """How long to wait between looks at a shell: the longer, the longer it has been quiet.
+
+    So a program is found soon after its last output, and quiet ones cost little.
+    """
+
+    def __init__(self) -> None:
+        self._cost_s = 0.0
+
+    def next(self, shell: Shell) -> float:
+        """Return the seconds until the next look."""
+        shortest = max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s)
+        return min(max(shortest, shell.quiet_s / _QUIET_SHARE), _LAST_PAUSE_S)
+
+    def timed(self, look: Callable[[Shell], Prompt | None], shell: Shell) -> Prompt | None:
+        """Look, and note the processor time."""
+        began = time.thread_time()
+        try:
+            return look(shell)
+        finally:
+            self._cost_s = time.thread_time() - began
 
 
 def is_stopped(shell: Shell) -> bool:

@@ -6,7 +6,6 @@ slices.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -23,14 +22,15 @@ from shelld.waits.matches import Search
 from shelld.waits.prompts import takes_input, wait_for_prompt
 from shelld_protocol.errors import invalid_params, missing_parameter, unavailable
 from shelld_protocol.shell_methods import BashOutputParams
-from shelld_protocol.structs import Listener, Matched, UntilName
+from shelld_protocol.structs import Listener, Matched, Prompt, UntilName
 
 # Pauses between looks for a port: from the first number to the second, doubled each time. Servers
 # often write that they listen, so new output ends a pause.
 _FIRST_PAUSE_S: Final = 0.02
 _LAST_PAUSE_S: Final = 0.2
-# A pause is at least this many times as long as the processor time of the last look.
+# A pause is at least this many times as long as the processor time of the last look, up to a limit.
 _PAUSE_SHARE: Final = 20
+_LONGEST_PAUSE_S: Final = 2.0
 # Processor time of one slice of a look.
 _SLICE_S: Final = 0.005
 
@@ -41,6 +41,7 @@ class Reached(NamedTuple):
     what: UntilName | None = None
     matched: Matched | None = None
     listening: list[Listener] | None = None
+    prompt: Prompt | None = None
     reason: Literal["no_input"] | None = None
 
 
@@ -81,8 +82,8 @@ class Waiting:
         if params.until == "quiet":
             is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
             return Reached("quiet" if is_quiet else None)
-        if await wait_for_prompt(shell, give_up_at):
-            return Reached("prompt")
+        if (prompt := await wait_for_prompt(shell, give_up_at)) is not None:
+            return Reached("prompt", prompt=prompt)
         return Reached(reason=None if takes_input(shell) else "no_input")
 
 
@@ -90,8 +91,8 @@ class Waiting:
 async def preparing(params: BashOutputParams, filters: Filters) -> AsyncGenerator[Waiting]:
     """Check the params of a wait, before anything else happens for its request.
 
-    Raises `RpcError`: invalid_params, unavailable, or resource_exhausted for lack of a process that
-    a pattern needs.
+    Raises `RpcError`: invalid_params; unavailable; resource_exhausted if the pattern needs a helper
+    process and none is free.
     """
     if params.until == "match" and params.pattern is None:
         raise missing_parameter("pattern")
@@ -102,8 +103,7 @@ async def preparing(params: BashOutputParams, filters: Filters) -> AsyncGenerato
         if value is not None and params.until != until:
             raise invalid_params(f'Invalid value for {name}: until is not "{until}"', name)
     if params.until == "listening" and not sockets.can_be_listed():
-        hint = "Mount /proc with its directory net"
-        raise unavailable("listening", "/proc/net/tcp", hint)
+        raise unavailable("listening", "a list of listening sockets", "Mount /proc")
     async with filters.open(params.pattern, "pattern") as line_filter:
         yield Waiting(params, line_filter)
 
@@ -112,69 +112,44 @@ async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bo
     """Return True once the shell has been quiet; False at `give_up_at`, or if the shell ends."""
     while not shell.has_ended:
         now = anyio.current_time()
-        due = now - _silent_s(shell) + quiet_s
+        due = now - shell.quiet_s + quiet_s
         if due <= now:
             return True
         if give_up_at <= now:
             return False
-        before = shell.output.written
-
-        def has_news(before: int = before) -> bool:
-            return shell.has_ended or shell.output.written != before
-
-        # A write to the input, too, starts the time again, and nobody tells of it.
-        with anyio.CancelScope(deadline=min(due, give_up_at)):
-            await shell.wait_until(has_news)
+        # Input restarts the time but wakes no waiter, so look again when it is due.
+        await shell.wait_for_news(min(due, give_up_at))
     return False
-
-
-def _silent_s(shell: Shell) -> float:
-    """Return for how long a command has neither written anything nor been written to."""
-    target = shell.input
-    written_at = max(
-        shell.stdout.written_at,
-        shell.stderr.written_at,
-        -math.inf if target is None else target.written_at,
-    )
-    return min(time.monotonic() - written_at, shell.elapsed_ms / 1000)
 
 
 async def _wait_for_port(shell: Shell, port: int | None, give_up_at: float) -> list[Listener]:
     """Return the ports once there are any; none at `give_up_at`, or if the shell ends."""
     pause = _FIRST_PAUSE_S
     while not shell.has_ended:
-        before = shell.output.written
-        began = time.thread_time()
-        if found := await _listening(shell, port):
+        found, cost_s = await _listening(shell, port)
+        now = anyio.current_time()
+        if found or now >= give_up_at:
             return found
-        # The slices of other requests count too: a busy daemon looks less often.
-        cost = time.thread_time() - began
-        if anyio.current_time() >= give_up_at:
-            break
-
-        def has_news(before: int = before) -> bool:
-            return shell.has_ended or shell.output.written != before
-
-        pause_ends = anyio.current_time() + max(pause, _PAUSE_SHARE * cost)
-        with anyio.CancelScope(deadline=min(pause_ends, give_up_at)):
-            await shell.wait_until(has_news)
+        # Output that does not stop must not cause one look after the other.
+        shortest = min(max(_FIRST_PAUSE_S, _PAUSE_SHARE * cost_s), _LONGEST_PAUSE_S)
+        with anyio.CancelScope(deadline=min(now + shortest, give_up_at)):
+            await shell.wait_until(lambda: shell.has_ended)
+        if await shell.wait_for_news(min(now + max(shortest, pause), give_up_at)):
             pause = _FIRST_PAUSE_S
-            # Output that does not stop must not cause one look after the other.
-            with anyio.move_on_after(max(_FIRST_PAUSE_S, _PAUSE_SHARE * cost)):
-                await shell.wait_until(lambda: shell.has_ended)
         pause = min(2 * pause, _LAST_PAUSE_S)
     return []
 
 
-async def _listening(shell: Shell, port: int | None) -> list[Listener]:
-    if shell.pid is None:
-        return []
+async def _listening(shell: Shell, port: int | None) -> tuple[list[Listener], float]:
+    """Return the ports of a command, and the processor time of the look."""
     found: list[Listener] = []
-    slice_ends = time.thread_time() + _SLICE_S
-    for each in ports.find(shell.pid, port):
+    cost_s, began = 0.0, time.thread_time()
+    for each in () if shell.pid is None else ports.find(shell.pid, port):
         if each is not None:
             found.append(Listener(each.port, each.address, each.pid, each.program))
-        if time.thread_time() > slice_ends:
+        if (spent := time.thread_time() - began) > _SLICE_S:
+            cost_s += spent
             await checkpoint()
-            slice_ends = time.thread_time() + _SLICE_S
-    return sorted(found, key=lambda each: (each.port, each.address))
+            began = time.thread_time()
+    cost_s += time.thread_time() - began
+    return sorted(found, key=lambda each: (each.port, each.address)), cost_s

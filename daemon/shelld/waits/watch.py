@@ -12,40 +12,30 @@ from typing import Final, Literal
 import anyio
 
 from shelld.shells.shell import Shell
-from shelld.waits.prompts import prompt_of, takes_input
+from shelld.waits.prompts import Pauses, settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
 # How long the command must have been silent.
 BLOCKING_AFTER_S: Final = 0.15
 OTHERS_AFTER_S: Final = 1.0
-# Pauses between looks double from the first number to the second while nothing is written.
-_FIRST_PAUSE_S: Final = BLOCKING_AFTER_S
-_LAST_PAUSE_S: Final = 3.0
 
 
 async def watch(shell: Shell, on_prompt: Literal["background", "kill"], grace_ms: int) -> None:
     """Wait for a proved prompt. Then move the command to the background, or kill it.
 
-    Returns once that is done or cannot happen any more. `grace_ms` passes before SIGKILL.
+    Returns once that is done or cannot happen any more, as after a move to the background.
+    `grace_ms` passes before SIGKILL.
     """
-    pause = _FIRST_PAUSE_S
+    pauses = Pauses()
+    pause = BLOCKING_AFTER_S
     while takes_input(shell):
-        before = shell.output.written
-
-        def has_news(before: int = before) -> bool:
-            return not takes_input(shell) or shell.output.written != before
-
-        with anyio.move_on_after(pause):
-            await shell.wait_until(has_news)
-        if on_prompt == "background" and shell.released:
+        has_news = await shell.wait_for_news(anyio.current_time() + pause)
+        if shell.released:
             return
-        if has_news():
-            pause = _FIRST_PAUSE_S
-            continue
-        found = prompt_of(shell)
+        found = None if has_news else pauses.timed(settled_prompt_of, shell)
         if found is None or found.certainty != "proved":
-            pause = min(2 * pause, _LAST_PAUSE_S)
-        elif (pause := _time_left(found)) <= 0:
+            pause = max(BLOCKING_AFTER_S, pauses.next(shell))
+        elif (pause := time_left(found)) <= 0:
             if on_prompt == "kill":
                 await shell.end_tree(signal.SIGTERM, grace_ms, reason="prompt")
             else:
@@ -53,7 +43,7 @@ async def watch(shell: Shell, on_prompt: Literal["background", "kill"], grace_ms
             return
 
 
-def _time_left(found: Prompt) -> float:
-    """Return how much longer the command must be silent."""
+def time_left(found: Prompt) -> float:
+    """Return how many seconds longer the command must be silent."""
     needed = BLOCKING_AFTER_S if found.blocking else OTHERS_AFTER_S
     return needed - found.since_ms / 1000
