@@ -168,6 +168,58 @@ def test_splits_change_nothing(output: bytes, data: st.DataObject) -> None:
     assert split[:6] == whole[:6]
 
 
+@pytest.mark.parametrize("output", ["\u65e5", "\x1b[?7l\u65e5", "\x1b[?7l\u65e5\u672cx"])
+def test_wide_character_fits_into_one_column(output: str) -> None:
+    found = view(shown(output.encode(), rows=1, cols=1))
+    assert (found.rows, found.cols) == (1, 1)
+    assert found.lines[0] != ""
+    assert tuple(found.cursor) == (0, 0, True)
+
+
+def test_one_column_is_shown_as_two() -> None:
+    one, two = (shown("one\r\n\u65e5\u672c".encode(), rows=9) for _ in range(2))
+    one.resize(9, 1)
+    two.resize(9, 2)
+    assert view(one).lines == view(two).lines
+    assert (view(one).cols, view(two).cols) == (1, 2)
+    one.resize(9, 10)
+    assert "\u65e5\u672c" in view(one).lines
+
+
+narrow = st.sampled_from(
+    [
+        *("\u65e5", "x", "e\u0301", "\u200b", "\x1b[?7l", "\x1b[?7h", "\r\n", "\b", "\t"),
+        *(
+            "\x1b[K",
+            "\x1b[1K",
+            "\x1b[P",
+            "\x1b[@",
+            "\x1b[2X",
+            "\x1b[2b",
+            "\x1b[1;2H",
+            "\x1b[?1049h",
+        ),
+        *((rows, cols) for rows in (1, 2) for cols in (1, 2, 3)),
+    ]
+)
+
+
+@given(st.integers(1, 2), st.integers(1, 3), st.lists(narrow, max_size=12))
+def test_narrow_screen_shows_any_output(
+    rows: int, cols: int, steps: list[str | tuple[int, int]]
+) -> None:
+    emulator = Emulator(rows, cols, 0)
+    for step in steps:
+        if isinstance(step, str):
+            emulator.feed(step.encode())
+        else:
+            rows, cols = step
+            emulator.resize(rows, cols)
+        found = view(emulator)
+        assert (found.rows, found.cols, len(found.lines)) == (rows, cols, rows)
+        assert found.cursor[1] < cols
+
+
 @given(st.binary(max_size=300), st.integers(1, 6), st.integers(1, 12))
 def test_any_output_can_be_shown(output: bytes, rows: int, cols: int) -> None:
     found = view(shown(output, rows=rows, cols=cols))

@@ -192,15 +192,15 @@ async def test_size_that_ends_the_process_is_left_out(
     assert await terminal.lines() == ["after", "more"]
 
 
-async def test_wide_character_survives_one_column(screens: Screens) -> None:
+async def test_wide_characters_survive_one_column(screens: Screens) -> None:
     terminal = Terminal(screens)
-    terminal.output.append("\u6f22".encode())
-    assert await terminal.lines() == ["\u6f22", "", ""]
+    terminal.output.append("earlier\r\n\u6f22".encode())
+    assert await terminal.lines() == ["earlier", "\u6f22", ""]
     terminal.resize(3, 1)
-    await terminal.lines()
+    seen = await terminal.screen.look()
+    assert (seen.cols, "\u6f22" in seen.lines) == (1, True)
     terminal.resize(3, 20)
-    terminal.output.append(b"\r\x1b[Khere")
-    assert "here" in await terminal.lines()
+    assert "\u6f22" in await terminal.lines()
 
 
 async def test_missing_process_reports_a_shortage(

@@ -31,6 +31,8 @@ _UNFINISHED: Final = re.compile(
     r"|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
 )
 _MAX_UNFINISHED: Final = 4_200
+# The emulator has no place for a wide character in one column, and may end the process.
+_MIN_COLS: Final = 2
 _ALTERNATE: Final = frozenset({"47", "1047", "1049"})
 MAX_TITLE: Final = 1_000
 
@@ -44,7 +46,9 @@ class Cursor(NamedTuple):
 class Emulator:
     def __init__(self, rows: int, cols: int, scrollback: int, version: int = 0) -> None:
         """`scrollback`: how many lines to keep above the screen. `version`: the first version."""
-        self._vt = Vt(cols, rows, scrollback)
+        self._vt = Vt(max(cols, _MIN_COLS), rows, scrollback)
+        # The true width. A terminal of one column is shown as if it had two.
+        self._cols = cols
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished = ""
         self.title = ""
@@ -62,15 +66,17 @@ class Emulator:
         self._look()
 
     def resize(self, rows: int, cols: int) -> None:
-        self._vt.resize(cols, rows)
+        self._vt.resize(max(cols, _MIN_COLS), rows)
+        self._cols = cols
         self._look()
 
     @property
     def cursor(self) -> Cursor:
-        cols, rows = self._vt.size
+        _, rows = self._vt.size
         cursor = self._vt.cursor
         # After a character in the last column, the emulator puts the cursor past that column.
-        return Cursor(min(cursor.row, rows - 1), min(cursor.col, cols - 1), bool(cursor.visible))
+        col = min(cursor.col, self._cols - 1)
+        return Cursor(min(cursor.row, rows - 1), col, bool(cursor.visible))
 
     def view(self, since: int | None, scrollback: int) -> tuple[object, ...]:
         """Return the screen. At most `scrollback` lines that have left it come first.
@@ -79,7 +85,7 @@ class Emulator:
         version, and the numbers of the rows in `lines`. With `since`, `lines` has only the rows
         that have changed after this version.
         """
-        cols, rows = self._vt.size
+        _, rows = self._vt.size
         changed = [
             row for row, version in enumerate(self._versions) if since is None or version > since
         ]
@@ -88,7 +94,7 @@ class Emulator:
             above = [_shown(line.text) for line in self._vt.lines()[-rows - scrollback : -rows]]
         lines = [*above, *(self._rows[row] for row in changed)]
         about = (self.cursor, self.alternate, self.title, self.version, changed)
-        return (rows, cols, lines, *about)
+        return (rows, self._cols, lines, *about)
 
     def _look(self) -> None:
         """Find out what has changed."""
