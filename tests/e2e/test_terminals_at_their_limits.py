@@ -161,6 +161,22 @@ def test_program_that_never_reads_keys_delays_nobody(daemon: RawDaemon) -> None:
     assert daemon.call("kill_shell", {"bash_id": typing.bash_id})["survivors"] == []
 
 
+def test_unread_answers_block_no_keys(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    ask = r"for i in {1..400}; do printf '\033[c'; done"
+    command = f"stty -echo; {ask}; echo half; {gate.wait}; {ask}; echo done; sleep 300"
+    typing = Session(daemon, command)
+    typing.until("half\r\n")
+    gate.open()
+    typing.until("done\r\n")
+    # The answers are a part of the line.
+    assert typing.refused("x" * 4_000)["code"] == -32602
+    typing.write("x" * 1_000)
+    for key in ("Enter", "C-u", "C-c"):
+        typing.write(keys=[key])
+    assert typing.end()["signal"] == "SIGINT"
+
+
 def test_timeout_moves_a_terminal_to_the_background(daemon: RawDaemon) -> None:
     command = "stty size; read -r line; echo got $line; exit 3"
     moved = daemon.bash(command, tty=True, rows=7, timeout=1_000, on_timeout="background")

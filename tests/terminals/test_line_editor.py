@@ -64,8 +64,33 @@ def test_input_modes_change_bytes(mode: Any, data: bytes, expected: bytes) -> No
     assert received(data, NEW_MODES._replace(**mode)) == expected
 
 
-def test_longest_is_counted_before_erasures() -> None:
-    assert edit(Line(text=b"ab"), b"cd\x15e", NEW_MODES).longest == 4
+@pytest.mark.parametrize(
+    ("data", "is_cut", "text"),
+    [
+        (b"b" * 95, False, b"a" * 4_000 + b"b" * 95),
+        (b"b" * 96, True, b"a" * 4_000 + b"b" * 95),
+        # An erasure comes too late.
+        (b"b" * 96 + b"\x15e", True, b"e"),
+        (b"b" * 96 + b"\x7f", True, b"a" * 4_000 + b"b" * 94),
+        (b"\x15" + b"b" * 4_095, False, b"b" * 4_095),
+        (b"\n" + b"b" * 4_095, False, b"b" * 4_095),
+    ],
+    ids=["fits", "too long", "dropped", "erased", "after a drop", "after a line"],
+)
+def test_kernel_cuts_long_line(data: bytes, is_cut: bool, text: bytes) -> None:
+    edited = edit(Line(text=b"a" * 4_000), data, NEW_MODES)
+    assert (edited.is_cut, edited.line.text) == (is_cut, text)
+
+
+def test_full_line_takes_any_key() -> None:
+    full = edit(Line(), b"a" * 5_000, NEW_MODES).line
+    for key in (b"\n", b"\r", b"\x03", b"\x15", b"\x04", b"\x7f", b"\x16"):
+        assert not edit(full, received(key, NEW_MODES), NEW_MODES).is_cut
+
+
+def test_program_that_reads_keys_has_no_longest_line() -> None:
+    edited = edit(Line(), b"a" * 5_000, RAW)
+    assert (edited.is_cut, len(edited.line.text)) == (False, 5_000)
 
 
 def test_program_that_reads_keys_ends_lines_at_returns() -> None:
@@ -81,11 +106,20 @@ def test_ignored_interrupt_drops_kernel_line() -> None:
 KEYS = [b"a", b" ", b"b_", b"-", b"\n", b"\r", b"\x7f", b"\x15", b"\x17", b"\x16", b"\x04", b"\x80"]
 SIGNALS = [b"\x03", b"\x1c", b"\x1a"]
 FLOW = [b"\x11", b"\x13", b"\x12"]
+# Text that nearly fills a line.
+LONG = b"a" * 4_093
 CHARACTERS = ["\u00e9".encode(), "\u05e9".encode()]
 
 
+# A terminal takes all of this without a reader.
+typing = st.lists(
+    st.lists(st.sampled_from(KEYS + SIGNALS + FLOW + CHARACTERS), max_size=10).map(b"".join),
+    max_size=3,
+).map(lambda parts: LONG.join(parts) if len(parts) > 2 else b"".join(parts))
+
+
 @given(
-    st.lists(st.sampled_from(KEYS + SIGNALS + FLOW + CHARACTERS), max_size=20).map(b"".join),
+    typing,
     st.sampled_from([termios.ICRNL, termios.ICRNL | termios.IGNCR, termios.INLCR | termios.ICRNL]),
     st.sampled_from([0, termios.IXON]),
     st.sampled_from([0, IUTF8]),

@@ -152,7 +152,7 @@ async def _type(
         content = received(piece, modes, is_quoting=line.is_quoting)
         edited = edit(line, content, modes, ignores_interrupt=is_ignored)
         if modes.line_mode:
-            check_length(edited, "text")
+            check_length(edited, "text", target.line.text)
         found = typed(rest, content, interrupt=interrupt, lnext=modes.lnext)
         await lines.judge(found.readable, edited.texts)
         await lines.judge_suffixes(found.first, starts)

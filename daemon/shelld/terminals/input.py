@@ -37,6 +37,8 @@ from shelld.terminals.pty import (
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 # A terminal gives no answers while more bytes than this wait for its program.
 _MAX_ANSWER_BYTES: Final = 4_096
+# In line mode, answers make no line longer than this: the rest is for what is typed.
+_MAX_ANSWERED_LINE: Final = 1_024
 # How many sizes a terminal remembers.
 _MAX_SIZES: Final = 1_000
 
@@ -257,14 +259,20 @@ class TerminalInput(Input):
                 self._answer(report)
 
     def _answer(self, report: bytes) -> None:
-        """Write an answer. It becomes a part of the line that is being typed."""
+        """Write an answer. It becomes a part of the line that is being typed.
+
+        A long line takes no answers.
+        """
         try:
             now = self.modes()
         except OSError:
             return
         self.line, self.in_line_mode = self.line_under(now), now.line_mode
         if now.line_mode:
-            self.line = edit(self.line, received(report, now), now).line
+            line = edit(self.line, received(report, now), now).line
+            if len(line.text) > _MAX_ANSWERED_LINE:
+                return
+            self.line = line
         self.write(report)
 
     def line_under(self, now: Modes) -> Line:

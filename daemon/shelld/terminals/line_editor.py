@@ -1,7 +1,7 @@
 """Computes the lines that the kernel's line editor (N_TTY) makes of typed bytes.
 
 Pure. Follows the keys and the modes that the program has set. While the terminal collects lines, a
-program reads exactly these lines, up to the 4,095 bytes of a line that the kernel keeps.
+program reads exactly these lines, cut as the kernel cuts them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from shelld.terminals.pty import Modes
 from shelld_protocol.errors import invalid_params
 
-# The kernel drops what does not fit, without notice.
+# The most bytes of a line before its end. The kernel drops what does not fit, without notice.
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
@@ -39,12 +39,12 @@ class Line(NamedTuple):
 
 class Edited(NamedTuple):
     """`texts`: the lines that a line end or the end of the input has completed. They do not include
-    their line ends. `longest`: the most bytes that `Line.text` had at any moment.
+    their line ends. `is_cut`: something that was typed did not fit into its line.
     """
 
     line: Line
     texts: list[bytes]
-    longest: int
+    is_cut: bool
 
 
 def received(data: bytes, modes: Modes, *, is_quoting: bool = False) -> bytes:
@@ -111,7 +111,7 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
     passed, text = bytearray(line.passed), _Text(line.text, is_utf8=modes.utf8)
     is_quoting = line.is_quoting
     texts: list[bytes] = []
-    longest = len(text)
+    is_cut = False
     for part in filter(None, _splitter(frozenset(keys)).split(data)):
         if is_quoting or part not in keys:
             is_quoting = False
@@ -136,16 +136,22 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
             texts.append(bytes(passed + text))
             passed.clear()
             text.clear()
-        longest = max(longest, len(text))
+        if modes.line_mode and len(text) > MAX_LINE_BYTES:
+            text.cut(MAX_LINE_BYTES)
+            is_cut = True
     now = Line(bytes(passed[-MAX_KEPT:]), bytes(text[-MAX_KEPT:]), is_quoting)
-    return Edited(now, texts, longest)
+    return Edited(now, texts, is_cut)
 
 
-def check_length(edited: Edited, parameter: str) -> None:
-    """Refuse a line that a terminal would cut. Raises `RpcError` (invalid_params)."""
-    if edited.longest > MAX_LINE_BYTES:
+def check_length(edited: Edited, parameter: str, before: bytes = b"") -> None:
+    """Refuse what a terminal would cut. Raises `RpcError` (invalid_params).
+
+    `before`: what was typed of the line before.
+    """
+    if edited.is_cut:
         sentence = f"Invalid value for {parameter}: a terminal takes {MAX_LINE_BYTES} bytes a line"
-        raise invalid_params(sentence, parameter)
+        more = ", including what was typed before" if before else ""
+        raise invalid_params(sentence + more, parameter)
 
 
 @cache
@@ -165,6 +171,10 @@ class _Text(bytearray):
     def clear(self) -> None:
         super().clear()
         self._barren = 0
+
+    def cut(self, length: int) -> None:
+        del self[length:]
+        self._barren = min(self._barren, length)
 
     def kill(self, modes: Modes) -> None:
         if not modes.kills_characters:
