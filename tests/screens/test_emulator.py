@@ -87,6 +87,15 @@ def test_alternate_screen_is_followed(output: bytes, alternate: bool, first: str
     assert (found.alternate, found.lines[0]) == (alternate, first)
 
 
+def test_cursor_is_known_at_each_stop() -> None:
+    emulator = Emulator(3, 10, 0)
+    assert emulator.feed("ab\u65e5\r\ncd\x1b[3;9H".encode(), [0, 2, 5, 9, 15]) == [
+        *((0, 0), (0, 2), (0, 4), (1, 2), (2, 8))
+    ]
+    assert emulator.feed(b"x") == []
+    assert tuple(emulator.cursor) == (2, 9, True)
+
+
 def test_titles_without_an_end_take_little_time() -> None:
     # Looking at the rest of the output for each title would take many minutes.
     emulator = Emulator(3, 20, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import tty
@@ -20,7 +21,7 @@ from shelld.process import faults
 from shelld.screens import screen as screen_module
 from shelld.screens.screen import Screen, Screens
 from shelld.terminals.input import Resize, TerminalInput
-from shelld.terminals.pty import Size
+from shelld.terminals.pty import NEW_MODES, Size
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import running_below, wait_for
 
@@ -125,7 +126,7 @@ async def test_screen_shows_output_that_overtakes_it(
     ask = Helper.ask
 
     async def ask_while_more_comes(helper: Helper, data: bytes) -> bytes:
-        if data == b"F12345":
+        if data == b"F[]\n12345":
             # All that was to be shown is dropped before the next step.
             terminal.output.append(b"\r\nnew")
             terminal.output.drop(5)
@@ -151,7 +152,7 @@ async def test_head_before_a_gap_is_not_replayed(
 
     monkeypatch.setattr(Helper, "ask", ask_and_note)
     assert await terminal.lines() == ["kept", "", ""]
-    assert [data for data in asked if data.startswith(b"F")] == [b"Fkept"]
+    assert [data for data in asked if data.startswith(b"F")] == [b"F[]\nkept"]
 
 
 async def test_output_that_ends_the_process_is_left_out(
@@ -330,6 +331,66 @@ async def test_cursor_position_matches_each_question(screens: Screens) -> None:
     finally:
         os.close(master)
         os.close(slave)
+
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The output that processes are sent, in frames."""
+    ask = Helper.ask
+    frames: list[bytes] = []
+
+    async def ask_and_note(helper: Helper, data: bytes) -> bytes:
+        if data.startswith(b"F"):
+            frames.append(data.partition(b"\n")[2])
+        return await ask(helper, data)
+
+    monkeypatch.setattr(Helper, "ask", ask_and_note)
+    return frames
+
+
+async def test_many_questions_cost_one_step(
+    screens: Screens, frames: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(screens)
+    reports: list[bytes] = []
+    monkeypatch.setattr(terminal.input, "write", reports.append)
+    monkeypatch.setattr(terminal.input, "modes", lambda: NEW_MODES._replace(line_mode=False))
+    terminal.input.ask_position = lambda: None
+    terminal.write(b"a\x1b[6n" * 15)
+    await terminal.screen.answer_questions()
+    assert reports == [b"\x1b[1;%dR" % (col + 2) for col in range(15)]
+    assert len(frames) == 1
+
+
+async def test_cut_look_shows_what_is_wanted_at_least(
+    screens: Screens, frames: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen_module, "_STEP_BYTES", 5)
+    terminal = Terminal(screens)
+    terminal.output.append(b"0123456789abcdefghij")
+    cut = await terminal.screen.look(least=7, cut_at=-math.inf)
+    assert cut.lines == ["0123456789", "", ""]
+    # Each look shows a step more.
+    cut = await terminal.screen.look(cut.version, least=7, cut_at=-math.inf)
+    assert cut.lines == ["0123456789abcde"]
+    assert (await terminal.lines())[0] == "0123456789abcdefghij"
+    assert len(frames) == 4
+
+
+async def test_answers_to_questions_take_turns_with_looks(
+    screens: Screens, frames: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen_module, "_STEP_BYTES", 5)
+    monkeypatch.setattr(screen_module, "_TURN_S", -1.0)
+    terminal = Terminal(screens)
+    monkeypatch.setattr(terminal.input, "_answer", lambda _report: None)
+    terminal.input.ask_position = lambda: None
+    terminal.write(b"01234567\x1b[6n")
+    for count in (1, 2):
+        await terminal.screen.answer_questions()
+        assert (len(frames), terminal.input.questions) == (count, [12])
+    await terminal.screen.answer_questions()
+    assert terminal.input.questions == []
 
 
 async def test_look_at_a_forgotten_screen_ends(screens: Screens) -> None:

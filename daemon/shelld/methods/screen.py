@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
 
 import anyio
 
 from shelld.methods.context import RequestContext
 from shelld.output.reader import STEP_BYTES
-from shelld.screens.screen import Screen
+from shelld.screens.screen import View
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 from shelld.waits.prompts import is_stopped, prompt_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
+
+# How long the last look may follow a program that writes faster than its screen can be shown.
+_LAST_LOOK_S: Final = 1.0
 
 
 async def read_screen(context: RequestContext, params: ReadScreenParams) -> ReadScreenResult:
@@ -24,16 +30,27 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         raise not_possible("tty", f"Shell {shell.id} has no terminal")
     with manager.reading(shell):
         screen = manager.screens.of(terminal, shell.stdout.store)
+        give_up_at = anyio.current_time() + params.wait / 1000
+        # What has been written by now is shown even if that takes longer.
+        least = shell.stdout.store.written
         if params.wait or params.since is not None:
-            seen = await screen.look()
+            look = partial(screen.look, least=least, cut_at=give_up_at)
+            seen = await look(params.since)
             if params.since is not None and params.since > seen.version:
                 raise invalid_params("Invalid value for since: no such version", "since")
             if params.wait:
-                await _wait(shell, terminal, screen, params, seen.version)
+                version = seen.version
+                await _wait(shell, terminal, look, params, version=version, give_up_at=give_up_at)
         size = terminal.sizes[-1].size
         if params.scrollback or size.rows * size.cols > STEP_BYTES:
             await context.begin_large_answer()
-        view = await screen.look(params.since, params.scrollback)
+        view = await screen.look(
+            params.since,
+            params.scrollback,
+            # After the end of the command, nobody looks again.
+            least=None if shell.has_ended else least,
+            cut_at=max(give_up_at, anyio.current_time() + _LAST_LOOK_S),
+        )
     return ReadScreenResult(
         bash_id=shell.id,
         rows=view.rows,
@@ -53,10 +70,18 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
 
 
 async def _wait(
-    shell: Shell, terminal: TerminalInput, screen: Screen, params: ReadScreenParams, version: int
+    shell: Shell,
+    terminal: TerminalInput,
+    look: Callable[[int], Awaitable[View]],
+    params: ReadScreenParams,
+    *,
+    version: int,
+    give_up_at: float,
 ) -> None:
-    """Wait as `params` say. `version` is the current version of the screen."""
-    give_up_at = anyio.current_time() + params.wait / 1000
+    """Wait as `params` say. `version` is the current version of the screen.
+
+    `look` looks at what has changed after a version. `give_up_at`: as of anyio.current_time().
+    """
     if params.until == "prompt":
         await wait_for_prompt(shell, give_up_at)
         return
@@ -81,6 +106,6 @@ async def _wait(
             return
         # Taken before the look: what arrives during the look may be missing from the screen.
         shown = (store.written, terminal.sizes[-1].number)
-        seen = await screen.look()
+        seen = await look(version)
         if seen.version != version:
             version, quiet_from = seen.version, anyio.current_time()

@@ -1,14 +1,15 @@
 """Computes what a terminal shows from the output of its program. The only file that knows pyavt.
 
 Runs in the helper process. Lines are counted from the top of the screen, columns from the left,
-both from 0. The version counts the changes of the screen. Each row has the version in which it last
-changed.
+both from 0. The version counts the changes of the screen that somebody has looked at. Each row has
+the version in which it last changed.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from avt._avt import Vt
@@ -53,22 +54,38 @@ class Emulator:
         self._unfinished = ""
         self.title = ""
         self.alternate: bool = False
-        self.version = version
+        self._version = version
         self._rows: list[str] = [""] * rows
         self._versions = [version] * rows
         self._rest: tuple[object, ...] = (self.cursor, "", False)
 
-    def feed(self, data: bytes) -> None:
-        """Show the next part of the output."""
+    def feed(self, data: bytes, stops: Iterable[int] = ()) -> list[tuple[int, int]]:
+        """Show the next part of the output.
+
+        Return the row and column of the cursor at each of `stops`: offsets in `data`, in order.
+        """
+        positions = []
+        start = 0
+        for stop in stops:
+            self._feed(data[start:stop])
+            positions.append(self.cursor[:2])
+            start = stop
+        self._feed(data[start:])
+        return positions
+
+    def _feed(self, data: bytes) -> None:
         text = self._decoder.decode(data)
         self._vt.feed_str(text)
         self._follow(self._unfinished + text)
-        self._look()
 
     def resize(self, rows: int, cols: int) -> None:
         self._vt.resize(max(cols, _MIN_COLS), rows)
         self._cols = cols
+
+    @property
+    def version(self) -> int:
         self._look()
+        return self._version
 
     @property
     def cursor(self) -> Cursor:
@@ -85,6 +102,7 @@ class Emulator:
         version, and the numbers of the rows in `lines`. With `since`, `lines` has only the rows
         that have changed after this version.
         """
+        self._look()
         _, rows = self._vt.size
         changed = [
             row for row, version in enumerate(self._versions) if since is None or version > since
@@ -93,20 +111,20 @@ class Emulator:
         if scrollback:
             above = [_shown(line.text) for line in self._vt.lines()[-rows - scrollback : -rows]]
         lines = [*above, *(self._rows[row] for row in changed)]
-        about = (self.cursor, self.alternate, self.title, self.version, changed)
+        about = (self.cursor, self.alternate, self.title, self._version, changed)
         return (rows, self._cols, lines, *about)
 
     def _look(self) -> None:
-        """Find out what has changed."""
+        """Find out what has changed since the last look. On a large screen, this takes a while."""
         now: list[str] = [_shown(line.text) for line in self._vt.view()]
         before = self._rows + [""] * (len(now) - len(self._rows))
         rest = (self.cursor, self.title, self.alternate)
         if now == self._rows and rest == self._rest:
             return
-        self.version += 1
-        known = self._versions + [self.version] * (len(now) - len(self._versions))
+        self._version += 1
+        known = self._versions + [self._version] * (len(now) - len(self._versions))
         self._versions = [
-            version if line == old else self.version
+            version if line == old else self._version
             for line, old, version in zip(now, before, known, strict=False)
         ]
         self._rows, self._rest = now, rest

@@ -1,14 +1,15 @@
 """The helper process: shows what is on one terminal.
 
 A separate program: `screen` starts it by its path. It exchanges frames, as `helpers.program`
-describes. A frame that it reads is a letter and, for all letters but "F", a JSON value:
+describes. A frame that it reads is a letter and a JSON value. The answer is a JSON value.
 
 * "N" and ``[rows, cols, scrollback, version]`` makes an empty screen. This frame comes first.
-* "F" and bytes shows more output.
+* "F" and a list of offsets, a newline and output shows more output. The answer is the position of
+  the cursor at each offset in this output.
 * "S" and ``[rows, cols]`` sets a new size.
-* "V" and ``[since, scrollback]`` asks for the screen.
+* "V" and ``[since, scrollback]`` asks for the screen, which is the answer.
 
-The answer to "V" is the screen. The answer to any other frame is the version.
+The answer to "N" and "S" is ``[]``.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
         while True:
             frame = frames.read()
             kind, content = frame[:1], frame[1:]
+            answer: object = []
             if kind == b"F":
-                emulator.feed(content)
+                stops, _, output = content.partition(b"\n")
+                answer = emulator.feed(output, json.loads(stops))
             elif kind == b"S":
                 emulator.resize(*json.loads(content))
             elif kind == b"N":
                 emulator = Emulator(*json.loads(content))
             else:
-                view = emulator.view(*json.loads(content))
-                frames.write(json.dumps(view, ensure_ascii=False).encode())
-                continue
-            frames.write(b"%d" % emulator.version)
+                answer = emulator.view(*json.loads(content))
+            frames.write(json.dumps(answer, ensure_ascii=False).encode())
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ kept output, so nothing else is lost.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +42,8 @@ CPU_SECONDS: Final = 2
 
 # The maximum time of one look. The next look continues with the rest of the output.
 LOOK_TIMEOUT_S: Final = 20.0
+# How long answers to questions about the cursor may hold up a look.
+_TURN_S: Final = 0.2
 
 _STEP_BYTES: Final = 64 * 1024
 # How much of the output after a gap is shown. More would be overtaken by a program that writes as
@@ -62,6 +66,14 @@ class View(NamedTuple):
     title: str
     version: int
     changed: list[int]
+
+
+class _Wanted(NamedTuple):
+    """What a look shows: the output up to `end`, or only to `least` after `cut_at`."""
+
+    end: int
+    least: int
+    cut_at: float
 
 
 class _Lost(Exception):
@@ -94,6 +106,7 @@ class Screen:
         self._position = 0
         self._resizes = 0
         self._scrollback = 0
+        # The version that was last seen.
         self._version = 0
         # The output before this offset is not shown: it has ended two processes.
         self._start = 0
@@ -122,15 +135,48 @@ class Screen:
         if helper is not None:
             helper.close()
 
-    async def look(self, since: int | None = None, scrollback: int = 0) -> View:
+    async def look(
+        self,
+        since: int | None = None,
+        scrollback: int = 0,
+        *,
+        least: int | None = None,
+        cut_at: float = math.inf,
+    ) -> View:
         """Return the screen after all output so far.
+
+        After `cut_at`, as of anyio.current_time(), this stops once the output up to the offset
+        `least` is shown. Then the screen is one that the terminal has had, but not the last one.
 
         Raises `RpcError` (unavailable, resource_exhausted).
         """
+        end = self._output.written
+        wanted = _Wanted(end, end if least is None else least, cut_at)
+        async with self._use():
+            view = _view(await self._reach(wanted, scrollback, b"V", _json([since, scrollback])))
+            self._version = view.version
+            return view
+
+    async def answer_questions(self) -> None:
+        """Answer the questions about the cursor that wait, or some of them.
+
+        Raises `RpcError`. Those questions then get no answer.
+        """
+        done = end = self._terminal.questions[-1]
+        try:
+            async with self._use():
+                await self._reach(_Wanted(end, 0, anyio.current_time() + _TURN_S))
+                done = self._position
+        finally:
+            self._terminal.tell_position(done, None)
+
+    @contextlib.asynccontextmanager
+    async def _use(self) -> AsyncIterator[None]:
+        """Use the process. Nobody else does so meanwhile."""
         async with self._looks, self._lock:
             self.used_at = time.monotonic()
             try:
-                return await self._look(since, scrollback)
+                yield
             except RpcError:
                 # What has been shown so far is right.
                 raise
@@ -142,16 +188,18 @@ class Screen:
                 if self._is_forgotten:
                     self.close()
 
-    async def _look(self, since: int | None, scrollback: int) -> View:
+    async def _reach(
+        self, wanted: _Wanted, scrollback: int = 0, kind: bytes = b"", content: bytes = b""
+    ) -> bytes:
+        """Show the output that is wanted; then ask the process something, if `kind` is given."""
         give_up_at = self.used_at + LOOK_TIMEOUT_S
-        end = self._output.written
         attempts = _ATTEMPTS
         failure: RpcError | None = None
         while attempts:
             start = self._start
             try:
-                await self._show(end, scrollback, give_up_at)
-                return _view(await self._ask(b"V", [since, scrollback]))
+                await self._show(wanted, scrollback, give_up_at)
+                return await self._ask(kind, content) if kind else b""
             except (OSError, _Lost) as error:
                 failure = shortage(error)
                 # A step that has ended processes is skipped. A later step may end processes too, so
@@ -159,12 +207,12 @@ class Screen:
                 attempts = _ATTEMPTS if self._start > start else attempts - 1
         raise failure or resource_exhausted("processes", "No process can be had for this screen")
 
-    async def _show(self, end: int, scrollback: int, give_up_at: float) -> None:
-        """Give the process the output up to an offset."""
+    async def _show(self, wanted: _Wanted, scrollback: int, give_up_at: float) -> None:
+        """Give the process the output that is wanted."""
         if self._helper is None or scrollback > self._scrollback:
             await self._begin(_MAX_SCROLLBACK if scrollback else 0)
-        await self._answer_questions()
         await self._resize()
+        end, least, cut_at = wanted
         while self._position < end:
             if time.monotonic() > give_up_at:
                 raise resource_exhausted("screen", "It takes too long to show this output")
@@ -172,15 +220,16 @@ class Screen:
             if start != self._position:
                 # Output is missing, and what a program draws depends on what it has drawn. So the
                 # screen begins again. The end moves, too: an empty screen would be wrong.
-                end = self._output.written
+                end, least = self._output.written, 0
                 await self._clear(max(start, end - _MAX_AFTER_GAP))
                 continue
-            kept = self._output.read(start, self._bytes_to_next_stop())
+            kept = self._output.read(start, self._bytes_to_next_size())
             # The read may have found that a part cannot be read.
             if kept.start == start:
                 await self._feed(kept.data)
-                await self._answer_questions()
                 await self._resize()
+                if anyio.current_time() > cut_at and self._position >= least:
+                    return
 
     async def _begin(self, scrollback: int) -> None:
         """Start a process, and begin again. Raises OSError."""
@@ -201,27 +250,35 @@ class Screen:
         current = past[-1] if past else sizes[0]
         # A client that has seen an earlier version has not seen this screen.
         new = [current.size.rows, current.size.cols, self._scrollback, self._version + 1]
-        self._version = int(await self._ask(b"N", new))
+        await self._ask(b"N", _json(new))
+        self._version += 1
         self._position, self._resizes = position, current.number
 
     async def _feed(self, data: bytes) -> None:
-        await self._step(b"F", data, len(data))
-        self._position += len(data)
+        """Show output, and tell the program where its cursor was whenever it asked."""
+        start, end = self._position, self._position + len(data)
+        questions = [each for each in self._terminal.questions if start < each <= end]
+        stops = _json([each - start for each in questions])
+        answer = await self._step(b"F", b"%s\n%s" % (stops, data), len(data))
+        self._position = end
+        positions = msgspec.json.decode(answer, type=list[tuple[int, int]])
+        for offset, position in zip(questions, positions, strict=True):
+            self._terminal.tell_position(offset, position)
 
     async def _resize(self) -> None:
         """Send the process the sizes that the terminal has had up to the current offset."""
         for number, offset, size in tuple(self._terminal.sizes):
             if number > self._resizes and offset <= self._position:
-                await self._step(b"S", [size.rows, size.cols], 0)
+                await self._step(b"S", _json([size.rows, size.cols]), 0)
                 self._resizes = number
 
-    async def _step(self, kind: bytes, content: bytes | Sequence[int | None], length: int) -> None:
+    async def _step(self, kind: bytes, content: bytes, length: int) -> bytes:
         """Have the process show a part of the output, or a new size (`length` 0).
 
         A step that has ended two processes is left out, with all that comes before it.
         """
         try:
-            self._version = int(await self._ask(kind, content))
+            return await self._ask(kind, content)
         except _Lost:
             here = self._position, kind
             if self._lost_at == here:
@@ -229,24 +286,16 @@ class Screen:
             self._lost_at = here
             raise
 
-    async def _answer_questions(self) -> None:
-        """Tell the program where its cursor was, if it asked at the current offset."""
-        if self._position in self._terminal.questions:
-            view = _view(await self._ask(b"V", [self._version, 0]))
-            self._terminal.tell_position(self._position, view.cursor[:2])
-
-    def _bytes_to_next_stop(self) -> int:
-        """Return how much can be shown in one step, before a new size or a question."""
-        stops = [*(each.offset for each in self._terminal.sizes), *self._terminal.questions]
-        later = (stop - self._position for stop in stops)
+    def _bytes_to_next_size(self) -> int:
+        """Return how much can be shown in one step, before a new size."""
+        later = (each.offset - self._position for each in self._terminal.sizes)
         return min([_STEP_BYTES, *(count for count in later if count > 0)])
 
-    async def _ask(self, kind: bytes, content: bytes | Sequence[int | None]) -> bytes:
+    async def _ask(self, kind: bytes, content: bytes) -> bytes:
         """Raises `_Lost`."""
         if self._helper is None:
             raise _Lost
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        return await self._answer(self._helper.ask(kind + data))
+        return await self._answer(self._helper.ask(kind + content))
 
     async def _answer(self, answer: Awaitable[T]) -> T:
         try:
@@ -326,14 +375,13 @@ class Screens:
         return sorted(unused, key=lambda screen: screen.used_at)
 
     async def _tell_positions(self, terminal: TerminalInput, output: StreamStore) -> None:
-        while terminal.ask_position and (questions := terminal.questions):
-            try:
-                await self.of(terminal, output).look()
-            except RpcError:
-                # The program gets no answer to these questions.
-                pass
-            finally:
-                terminal.tell_position(questions[-1], None)
+        while terminal.ask_position and terminal.questions:
+            with contextlib.suppress(RpcError):
+                await self.of(terminal, output).answer_questions()
+
+
+def _json(value: Sequence[int | None]) -> bytes:
+    return json.dumps(value).encode()
 
 
 def _view(answer: bytes) -> View:

@@ -99,11 +99,11 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
     swallowed = {modes.start, modes.stop, *signals}
     passing = {modes.eof, modes.eol, modes.eol2}
     if modes.line_mode:
-        ends = {b"\n"}
+        ends, longest = {b"\n"}, MAX_LINE_BYTES
         drops = signals if modes.flushes else set[bytes]()
         swallowed.add(modes.reprint)
     else:
-        ends = {b"\n", b"\r"}
+        ends, longest = {b"\n", b"\r"}, len(line.text) + len(data)
         drops = {modes.kill, *(() if ignores_interrupt else (modes.intr,))}
     keys = {*ends, *drops, *swallowed, *passing}
     keys |= {modes.kill, modes.erase, modes.werase, modes.lnext}
@@ -136,9 +136,7 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
             texts.append(bytes(passed + text))
             passed.clear()
             text.clear()
-        if modes.line_mode and len(text) > MAX_LINE_BYTES:
-            text.cut(MAX_LINE_BYTES)
-            is_cut = True
+        is_cut |= text.cut(longest)
     now = Line(bytes(passed[-MAX_KEPT:]), bytes(text[-MAX_KEPT:]), is_quoting)
     return Edited(now, texts, is_cut)
 
@@ -172,9 +170,12 @@ class _Text(bytearray):
         super().clear()
         self._barren = 0
 
-    def cut(self, length: int) -> None:
+    def cut(self, length: int) -> bool:
+        """Drop what is longer. Return whether anything was dropped."""
+        is_cut = len(self) > length
         del self[length:]
         self._barren = min(self._barren, length)
+        return is_cut
 
     def kill(self, modes: Modes) -> None:
         if not modes.kills_characters:
