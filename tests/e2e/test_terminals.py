@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Json, RawDaemon, descendants, is_alive, raw_daemon, wait_for
+from support import Gate, Json, RawDaemon, descendants, is_alive, raw_daemon, wait_for
 from typing_session import Session
 
 # -- the terminal -----------------------------------------------------------------------------
@@ -352,6 +352,48 @@ def test_secret_needs_a_terminal_without_echo(daemon: RawDaemon) -> None:
     error = shown.refused("swordfish\n", secret=True)
     assert (error["code"], error["data"]["what"]) == (1009, "secret")
     assert "swordfish" not in json.dumps(error)
+
+
+def test_secret_is_never_behind_much_unread_input(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    reads = "while read -r line && [ $line != end ]; do :; done"
+    typing = Session(daemon, f"stty -echo; echo go; {gate.wait}; stty echo; {reads}; cat")
+    typing.until("go\r\n")
+    typing.write(("x" * 99 + "\n") * 50)
+    error = typing.refused("swordfish\n", secret=True)
+    assert (error["code"], error["data"]["what"]) == (1009, "secret")
+    gate.open()
+    typing.write("end\nshown\n", eof=True)
+    typing.end()
+    assert "shown\r\n" in typing.output
+    assert "swordfish" not in typing.output
+
+
+def test_secret_longer_than_a_terminal_takes_is_refused(daemon: RawDaemon) -> None:
+    typing = Session(daemon, "stty -echo; echo go; wc -c")
+    typing.until("go\r\n")
+    error = typing.refused(("x" * 99 + "\n") * 41, secret=True)
+    assert (error["code"], error["data"]["what"]) == (1009, "secret")
+    typing.write(("x" * 99 + "\n") * 40, secret=True, eof=True)
+    typing.end()
+    assert typing.output.split() == ["4000"]
+
+
+def test_secret_may_follow_line_that_nobody_has_read(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    reads = "while read -r line && [ $line != end ]; do echo got; done"
+    then = "read -r user; read -r word; echo ${#word} characters"
+    typing = Session(daemon, f"stty -echo; echo go; {reads}; {gate.wait}; {then}")
+    typing.until("go\r\n")
+    for _ in range(6):
+        # What has been read does not count.
+        typing.write("x" * 1_000 + "\n")
+        typing.until("got\r\n")
+    typing.write("end\n")
+    typing.write("user\n")
+    typing.write("swordfish\n", secret=True)
+    gate.open()
+    typing.until("9 characters\r\n")
 
 
 def _echoes(daemon: RawDaemon, bash_id: str) -> bool:

@@ -1,6 +1,8 @@
-"""What `write_stdin` does if the command ends while the request is prepared."""
+"""What `write_stdin` does if something changes while the request is prepared."""
 
 from __future__ import annotations
+
+import termios
 
 import pytest
 
@@ -42,3 +44,27 @@ async def test_input_closed_during_preparation_is_refused(
         with pytest.raises(RpcError) as refused:
             await write_stdin(context, WriteStdinParams(started.bash_id, keys=["Enter"]))
         assert refused.value.data == {"kind": "stdin_closed", "reason": "ended"}
+
+
+async def test_secret_is_refused_if_echo_begins_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        params = BashParams("stty -echo; echo go; cat", run_in_background=True, tty=True)
+        started = await bash(context, params)
+        assert isinstance(started, BackgroundResult)
+        shell = manager.get(started.bash_id)
+        await shell.wait_until(lambda: shell.stdout.store.written == 4)
+        target = shell.input
+        assert target is not None
+
+        async def echo() -> None:
+            attributes = termios.tcgetattr(target.descriptor)
+            attributes[3] |= termios.ECHO
+            termios.tcsetattr(target.descriptor, termios.TCSANOW, attributes)
+
+        monkeypatch.setattr("shelld.methods.input.checkpoint", echo)
+        with pytest.raises(RpcError) as refused:
+            await write_stdin(
+                context, WriteStdinParams(started.bash_id, text="swordfish\n", secret=True)
+            )
+        assert refused.value.data == {"kind": "not_possible", "what": "secret"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import tty
 from collections.abc import Iterator
 
 import pytest
 
 from shelld.terminals.input import TerminalInput
-from shelld.terminals.pty import Pty, Size, open_pty
+from shelld.terminals.pty import NEW_MODES, Pty, Size, open_pty
 
 ASK = b"\x1b[c"
 ANSWER = b"\x1b[?1;2c"
@@ -36,3 +37,34 @@ def test_answers_leave_room_in_line(pty: Pty) -> None:
     assert answers == ANSWER * (len(answers) // len(ANSWER))
     target.write(b"x\n")
     assert os.read(pty.slave, 10_000) == answers + b"x\n"
+
+
+def test_bytes_count_as_untaken_until_program_has_all(pty: Pty) -> None:
+    target = TerminalInput(pty.master, Size(24, 80))
+    target.write(b"one\n")
+    target.write(b"two\n")
+    assert target.untaken_bytes(NEW_MODES) == 8
+    os.read(pty.slave, 100)
+    # The kernel does not tell how much of the rest came first.
+    assert target.untaken_bytes(NEW_MODES) == 8
+    os.read(pty.slave, 100)
+    assert target.untaken_bytes(NEW_MODES, enough=8) == 8
+    assert target.untaken_bytes(NEW_MODES) == 0
+
+
+def test_line_that_is_being_typed_counts_as_untaken(pty: Pty) -> None:
+    target = TerminalInput(pty.master, Size(24, 80))
+    ask(target, 2)
+    assert target.untaken_bytes(NEW_MODES) == 2 * len(ANSWER)
+
+
+def test_all_that_was_written_is_counted_at_once(pty: Pty) -> None:
+    # The kernel counts what was written only after a moment.
+    tty.setraw(pty.slave)
+    target = TerminalInput(pty.master, Size(24, 80))
+    now = target.modes()
+    for _ in range(100):
+        target.write(b"x" * 40)
+        assert target.untaken_bytes(now) == 40
+        os.read(pty.slave, 100)
+        assert target.untaken_bytes(now) == 0

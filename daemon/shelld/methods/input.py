@@ -19,8 +19,8 @@ from shelld.terminals.dialogue import pasted
 from shelld.terminals.foreground import interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.keys import UnknownKey, key_bytes
-from shelld.terminals.line_editor import Line, check_length, edit, received
-from shelld.terminals.pty import Size
+from shelld.terminals.line_editor import MAX_LINE_BYTES, Line, check_length, edit, received
+from shelld.terminals.pty import Modes, Size
 from shelld.terminals.typed import Typed, typed
 from shelld_protocol.errors import (
     RpcError,
@@ -38,6 +38,9 @@ from shelld_protocol.input_methods import (
 from shelld_protocol.shell_methods import BashOutputParams
 
 _PIECE_BYTES: Final = 16 * 1024
+# How many bytes may be written to a terminal before it is asked how many were taken. Half of what
+# it has room for.
+_UNTAKEN_BYTES: Final = 2_048
 # Other requests get a turn after this many keys.
 _TURN_KEYS: Final = 10_000
 
@@ -91,6 +94,9 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
     # The command may also have ended while the guard judged the lines.
     _open_input(shell)
     _check_room(target, len(typing.data))
+    if params.secret and isinstance(target, TerminalInput):
+        # Nothing else runs between this and the write.
+        _check_secret(shell, target, target.modes(), len(typing.data))
     target.rest, target.starts, target.script = typing.rest, typing.starts, script
     target.is_collected = typing.is_collected
     if isinstance(target, TerminalInput):
@@ -139,8 +145,11 @@ async def _type(
     shell: Shell, target: TerminalInput, data: bytes, params: WriteStdinParams, lines: TypedLines
 ) -> _Typing:
     modes = target.modes()
-    if params.secret and modes.echo:
-        raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
+    if params.secret:
+        _check_secret(shell, target, modes, len(data))
+    else:
+        # So that the number is known when a secret comes.
+        target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
     if params.eof and not (modes.line_mode and modes.eof):
         raise not_possible("eof", f"The program in shell {shell.id} reads keys, not lines")
     is_ignored = modes.intr in data and _ignores_interrupt(shell, target)
@@ -171,6 +180,21 @@ async def _type(
     is_edited = modes.line_mode or not modes.echo
     is_collected = not rest or (is_edited and lines.a_shell_reads())
     return _Typing(data, rest, starts, is_collected, line, modes.line_mode)
+
+
+def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) -> None:
+    """Refuse a secret that a terminal could show. Raises `RpcError` (not_possible).
+
+    A terminal decides whether to show a byte when it takes that byte. What it has no room for, it
+    takes only after the program has read, and the program may have changed the modes by then.
+    """
+    if modes.echo:
+        raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
+    if size > MAX_LINE_BYTES:
+        raise not_possible("secret", f"A terminal takes {MAX_LINE_BYTES} bytes of a secret at once")
+    if target.pending_bytes or target.untaken_bytes(modes) + size > MAX_LINE_BYTES:
+        sentence = f"The program in shell {shell.id} has not read what was typed before"
+        raise not_possible("secret", sentence)
 
 
 def _starts(target: PipeInput | TerminalInput, data: bytes) -> tuple[int, ...]:

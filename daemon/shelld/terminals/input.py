@@ -27,6 +27,7 @@ from shelld.terminals.pty import (
     Modes,
     Size,
     foreground_group,
+    left_bytes,
     modes,
     readable_bytes,
     resize,
@@ -218,6 +219,8 @@ class TerminalInput(Input):
         self._answers: list[_Answer] = []
         # How much output there was before the part that `see` gets next.
         self._seen = 0
+        # The most bytes that the program may not have taken yet.
+        self._untaken = 0
 
     @property
     def questions(self) -> list[int]:
@@ -274,6 +277,28 @@ class TerminalInput(Input):
                 return
             self.line = line
         self.write(report)
+
+    def write(self, data: bytes) -> None:
+        self._untaken += len(data)
+        super().write(data)
+
+    def untaken_bytes(self, now: Modes, enough: int = 0) -> int:
+        """Return the most bytes that the program may not have taken yet. `now`: the modes.
+
+        The kernel does not tell this number while the program could read something. Then it is all
+        that was written since the number was last known. The number is not asked for if it cannot
+        be more than `enough`.
+        """
+        if self._untaken <= enough or self.pending_bytes:
+            return self._untaken
+        try:
+            left = left_bytes(self._open_descriptor())
+        except OSError:
+            left = None
+        if left is not None:
+            line = self.line_under(now).text if now.line_mode else b""
+            self._untaken = left + len(line)
+        return self._untaken
 
     def line_under(self, now: Modes) -> Line:
         """Return the line that is being typed, given the current modes."""

@@ -10,9 +10,11 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import struct
 import sys
 import termios
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from shelld_protocol.errors import RpcError, resource_exhausted, unavailable
@@ -210,9 +212,28 @@ def modes(master: int) -> Modes:
 
 def unread_bytes(master: int) -> int:
     """Return how much of what was typed a program could read now. Raises OSError."""
+    with _opened_slave(master) as slave:
+        return readable_bytes(slave)
+
+
+def left_bytes(master: int) -> int | None:
+    """Return how many bytes a terminal has that its program cannot read yet, without the line that
+    is being typed. Return None if the program could read something. Raises OSError.
+
+    All that was written to the master has then reached the modes and the line editor: before the
+    kernel tells that a terminal has nothing to read, it passes on what is on its way.
+    """
+    with _opened_slave(master) as slave:
+        ready = select.poll()
+        ready.register(slave, select.POLLIN)
+        return None if ready.poll(0) else readable_bytes(slave)
+
+
+@contextlib.contextmanager
+def _opened_slave(master: int) -> Iterator[int]:
     slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        return readable_bytes(slave)
+        yield slave
     finally:
         os.close(slave)
 
