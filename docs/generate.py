@@ -93,7 +93,7 @@ ERRORS = {
     ),
     ErrorKind.NOT_POSSIBLE: (
         "The shell is not of the kind that the request needs. Nothing was done.",
-        "`what`: `tty`, if it has no terminal; `secret`, if its terminal shows what is typed; "
+        "`what`: `tty`, if it has no terminal; `secret`, if its terminal could show the text; "
         "`eof`, if its program reads keys",
     ),
     ErrorKind.UNAVAILABLE: (

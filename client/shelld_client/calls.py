@@ -88,7 +88,7 @@ class InputOptions(TypedDict, total=False):
     """Options of a write to a shell's input. Text, keys, data and eof are written in this order.
 
     `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
-    the input. With `secret`, nothing is written while the terminal shows what is typed. With
+    the input. With `secret`, nothing is written if the terminal could show the text. With
     `paste`, text and data are marked as pasted, if the program asked for that. `wait` (up to
     600,000 ms) waits for `until`, as in `OutputOptions`, before the output is read.
     """

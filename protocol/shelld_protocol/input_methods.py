@@ -47,7 +47,7 @@ class WriteStdinParams(Params):
         Meta(description="Then end the input: type the end-of-file key, or close the pipe."),
     ] = False
     secret: Annotated[
-        bool, Meta(description="Write only if the terminal does not show what is typed.")
+        bool, Meta(description="Write only if the terminal cannot show the text.")
     ] = False
     paste: Annotated[
         bool, Meta(description="Mark text and base64 as pasted, if the program asked for that.")
