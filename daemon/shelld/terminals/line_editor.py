@@ -116,6 +116,7 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
         if is_quoting or part not in keys:
             is_quoting = False
             text += part
+            is_cut |= text.cut(longest)
         elif part == modes.kill and modes.line_mode:
             text.kill(modes)
         elif part in drops:
@@ -136,7 +137,6 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
             texts.append(bytes(passed + text))
             passed.clear()
             text.clear()
-        is_cut |= text.cut(longest)
     now = Line(bytes(passed[-MAX_KEPT:]), bytes(text[-MAX_KEPT:]), is_quoting)
     return Edited(now, texts, is_cut)
 
