@@ -7,7 +7,7 @@ descriptions for models are all derived from the Struct here, so that they canno
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -105,4 +105,6 @@ def _literal_choices(annotation: Any) -> tuple[Any, ...]:
         return get_args(annotation)
     if get_origin(annotation) is Annotated:
         return _literal_choices(get_args(annotation)[0])
+    if get_origin(annotation) is Union:
+        return next(filter(None, map(_literal_choices, get_args(annotation))), ())
     return ()

@@ -245,7 +245,7 @@ async def test_a_dry_run_validates_first(call: Tools) -> None:
         (
             {"command": "true", "foo": 1},
             "Unknown parameter: foo. Known: command, description, timeout, run_in_background, "
-            "on_timeout, cwd, stdin, session, wait, until, pattern, port",
+            "on_timeout, cwd, stdin, session, until, wait, pattern, quiet_ms, port",
         ),
         (
             {"command": "true", "on_timeout": "x"},
