@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from support import Json, RawDaemon, wait_for
+from support import Gate, Json, RawDaemon, raw_daemon, wait_for
 
 ASKS = "echo start; read -rp 'Name? ' name; echo \"hello $name\""
 
@@ -26,8 +28,9 @@ def in_foreground(daemon: RawDaemon) -> Json:
 
 
 @pytest.mark.parametrize("name", ["request_id", "bash_id"])
-def test_foreground_call_is_handed_over(daemon: RawDaemon, name: str) -> None:
-    call = daemon.request("bash", {"command": "echo out; sleep 2; echo end", "timeout": 60_000})
+def test_foreground_call_is_handed_over(daemon: RawDaemon, tmp_path: Path, name: str) -> None:
+    gate = Gate(tmp_path / "gate")
+    call = daemon.request("bash", {"command": f"echo out; {gate.wait}; echo end"})
     shell = in_foreground(daemon)
     handed = {"request_id": call} if name == "request_id" else {"bash_id": shell["bash_id"]}
     assert daemon.call("background", handed) == {"bash_id": shell["bash_id"]}
@@ -35,6 +38,7 @@ def test_foreground_call_is_handed_over(daemon: RawDaemon, name: str) -> None:
     assert (result["status"], result["bash_id"]) == ("running", shell["bash_id"])
     assert (result["pid"], result["prompt"]) == (shell["pid"], None)
     assert foreground(daemon) is None
+    gate.open()
     wait = {"bash_id": shell["bash_id"], "until": "exit", "wait": 60_000}
     read = daemon.call("bash_output", wait)
     assert (read["stdout"], read["status"]) == ("out\nend\n", "completed")
@@ -130,6 +134,73 @@ def test_blocked_call_has_nothing_to_hand_over(daemon: RawDaemon) -> None:
     assert codes == {"b": 1002, "h": -32602}
 
 
+def both(daemon: RawDaemon, first: Json, second: Json) -> dict[str, Json]:
+    """Send two requests in one batch; return the answers by id."""
+    batch = [{"jsonrpc": "2.0", **each} for each in (first, second)]
+    daemon.send(batch)
+    return {answer["id"]: answer for answer in daemon.receive()}
+
+
+def test_failed_start_is_the_answer_to_both(daemon: RawDaemon) -> None:
+    # No program can be started with so large a variable.
+    params = {"command": "true", "env": {"LARGE": "x" * 2_000_000}}
+    answers = both(
+        daemon,
+        {"id": "b", "method": "bash", "params": params},
+        {"id": "h", "method": "background", "params": {"request_id": "b"}},
+    )
+    assert {answer["error"]["code"] for answer in answers.values()} == {1004}
+
+
+def test_hand_overs_that_name_each_other_are_refused(daemon: RawDaemon) -> None:
+    answers = both(
+        daemon,
+        {"id": "x", "method": "background", "params": {"request_id": "y"}},
+        {"id": "y", "method": "background", "params": {"request_id": "x"}},
+    )
+    assert {answer["error"]["code"] for answer in answers.values()} == {-32602}
+
+
+@pytest.mark.parametrize("is_tool", [False, True])
+def test_read_of_a_foreground_shell_is_no_call_of_it(daemon: RawDaemon, is_tool: bool) -> None:
+    call = daemon.request("bash", {"command": "sleep 300"})
+    shell = in_foreground(daemon)
+    params: Json = {"bash_id": shell["bash_id"], "wait": 60_000}
+    if is_tool:
+        read = daemon.request("call_tool", {"name": "BashOutput", "arguments": params})
+    else:
+        read = daemon.request("bash_output", params)
+    assert daemon.fail("background", {"request_id": read})["code"] == -32602
+    assert in_foreground(daemon)["bash_id"] == shell["bash_id"]
+    daemon.call("kill_shell", {"bash_id": shell["bash_id"], "grace": 0})
+    daemon.answer(read)
+    daemon.answer(call)
+
+
+def test_command_that_is_being_ended_is_refused(daemon: RawDaemon) -> None:
+    command = "trap 'echo told' TERM; echo ready; while :; do sleep 0.1; done"
+    call = daemon.request("bash", {"command": command})
+    shell = in_foreground(daemon)
+    read = {"bash_id": shell["bash_id"], "until": "match", "wait": 60_000}
+    daemon.call("bash_output", {**read, "pattern": "ready"})
+    kill = daemon.request("kill_shell", {"bash_id": shell["bash_id"], "grace": 5_000})
+    daemon.call("bash_output", {**read, "pattern": "told"})
+    assert daemon.fail("background", {"bash_id": shell["bash_id"]})["code"] == -32602
+    daemon.call("kill_shell", {"bash_id": shell["bash_id"], "signal": "KILL", "grace": 0})
+    assert daemon.answer(call)["result"]["status"] == "killed"
+    daemon.answer(kill)
+
+
+def test_hand_over_does_not_wait_for_the_call_that_it_ends() -> None:
+    with raw_daemon("--max-in-flight", "1") as daemon:
+        call = daemon.request("bash", {"command": "sleep 300"})
+        waiting = daemon.request("ping")
+        handed = daemon.request("background", {"request_id": call})
+        assert "result" in daemon.answer(handed)
+        assert daemon.answer(call)["result"]["status"] == "running"
+        daemon.answer(waiting)
+
+
 # -- on_prompt --------------------------------------------------------------------------------
 
 
@@ -157,8 +228,6 @@ def test_command_is_killed_at_its_prompt(daemon: RawDaemon, in_background: bool)
 
 def test_background_command_is_not_touched_at_its_prompt(daemon: RawDaemon) -> None:
     bash_id = daemon.background(ASKS, tty=True, on_prompt="background", timeout=1_500)
-    read = daemon.call("bash_output", {"bash_id": bash_id, "until": "prompt", "wait": 60_000})
-    assert read["reached"] == "prompt"
     read = daemon.call("bash_output", {"bash_id": bash_id, "until": "exit", "wait": 60_000})
     assert read["status"] == "timeout"
 
@@ -201,3 +270,18 @@ def test_program_with_a_timer_is_killed_too(daemon: RawDaemon) -> None:
 def test_unknown_action_is_invalid(daemon: RawDaemon) -> None:
     error = daemon.fail("bash", {"command": "true", "on_prompt": "ask"})
     assert (error["code"], error["data"]["parameter"]) == (-32602, "on_prompt")
+
+
+def test_hand_over_ends_the_watch(daemon: RawDaemon) -> None:
+    command = "echo ready; read -r first; read -r name; echo end"
+    params = {"command": command, "stdin": "", "tty": True, "on_prompt": "kill"}
+    # Until the first answer, another command of the terminal keeps it busy.
+    params["command"] = "read -rt 0.3 < <(sleep 300); " + command
+    call = daemon.request("bash", params)
+    shell = in_foreground(daemon)
+    daemon.call("background", {"request_id": call})
+    assert daemon.answer(call)["result"]["status"] == "running"
+    quiet = {"bash_id": shell["bash_id"], "until": "prompt", "wait": 60_000}
+    assert daemon.call("bash_output", quiet)["reached"] == "prompt"
+    later = {**quiet, "until": "quiet", "quiet_ms": 2_000}
+    assert daemon.call("bash_output", later)["isRunning"]

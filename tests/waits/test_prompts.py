@@ -1,0 +1,76 @@
+"""What is taken for a prompt, and how often a shell is looked at."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shelld.shells.shell import Shell
+from shelld.waits import prompts
+from shelld.waits.prompts import Pauses, settled_prompt_of
+from shelld_protocol.structs import Prompt
+
+PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
+
+
+class Owner:
+    """The owner of a shell whose pipe holds `data`."""
+
+    def __init__(self, shell: Shell, data: bytes) -> None:
+        self._shell, self._data = shell, data
+
+    def catch_up(self) -> None:
+        self._shell.stdout.store.append(self._data)
+        self._data = b""
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setattr(prompts, "prompt_of", lambda _shell: PROMPT)
+    shell = Shell("shell_a")
+    shell.started()
+    return shell
+
+
+def owned(shell: Shell, data: bytes) -> Shell:
+    owner: Any = Owner(shell, data)
+    shell.owner = owner
+    return shell
+
+
+def test_prompt_before_output_under_way_does_not_count(shell: Shell) -> None:
+    owned(shell, b"answer\n")
+    assert settled_prompt_of(shell) is None
+    assert settled_prompt_of(shell) is PROMPT
+    assert shell.stdout.store.written == 7
+
+
+def test_input_makes_a_silent_shell_unquiet(shell: Shell) -> None:
+    shell._began = time.monotonic() - 100
+    assert shell.silent_s == pytest.approx(100, abs=20)
+    assert shell.quiet_s == shell.silent_s or shell.quiet_s == pytest.approx(100, abs=20)
+    written: Any = SimpleNamespace(written_at=time.monotonic() - 1)
+    shell.input = written
+    assert shell.quiet_s < 50 < shell.silent_s
+
+
+@pytest.mark.parametrize(("quiet_s", "pause"), [(0, 0.01), (0.8, 0.1), (8, 1), (1_000, 4)])
+def test_pause_grows_with_the_quiet(shell: Shell, quiet_s: float, pause: float) -> None:
+    shell._began = time.monotonic() - quiet_s
+    assert Pauses().next(shell) == pytest.approx(pause, rel=0.5, abs=0.5 * pause + 0.2)
+
+
+def test_costly_looks_are_rare(shell: Shell) -> None:
+    pauses = Pauses()
+
+    def look(_shell: Shell) -> Prompt | None:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.02:
+            pass
+        return None
+
+    assert pauses.timed(look, shell) is None
+    assert pauses.next(shell) >= 0.3
