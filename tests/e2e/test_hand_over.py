@@ -201,6 +201,16 @@ def test_hand_over_does_not_wait_for_the_call_that_it_ends() -> None:
         daemon.answer(waiting)
 
 
+def test_hand_over_of_a_call_in_the_queue_is_refused() -> None:
+    with raw_daemon("--max-in-flight", "1") as daemon:
+        first = daemon.request("bash", {"command": "sleep 300"})
+        queued = daemon.request("bash", {"command": "echo queued"})
+        assert daemon.fail("background", {"request_id": queued})["code"] == -32602
+        daemon.call("background", {"request_id": first})
+        assert daemon.answer(queued)["result"]["stdout"] == "queued\n"
+        daemon.answer(first)
+
+
 # -- on_prompt --------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shelld.prompts import ports
 from shelld.prompts.ports import Listening, find
 from support import wait_for
 
@@ -26,9 +27,9 @@ LINE = (
 
 
 @contextmanager
-def listening(count: int) -> Generator[tuple[int, list[int]]]:
+def listening(count: int, script: str = LISTENS) -> Generator[tuple[int, list[int]]]:
     """Run a program that listens on some ports. Yield its pid and the ports."""
-    command = [sys.executable, "-c", LISTENS, str(count)]
+    command = [sys.executable, "-c", script, str(count)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -61,6 +62,7 @@ def test_one_port_can_be_chosen() -> None:
 def test_process_that_ends_meanwhile_has_no_ports() -> None:
     with listening(1) as (pid, _):
         looks = find(pid, None)
+        next(looks)
     wait_for(lambda: not Path(f"/proc/{pid}").exists())
     assert [each for each in looks if each is not None and each.pid == pid] == []
 
@@ -72,3 +74,20 @@ def test_unknown_process_has_no_ports() -> None:
 def test_each_process_ends_a_step() -> None:
     with listening(1) as (pid, _):
         assert None in list(find(pid, None))
+
+
+def test_port_of_a_process_with_many_descriptors_is_found() -> None:
+    script = "import os; [os.dup(0) for _ in range(5_000)]\n" + LISTENS
+    with listening(1, script) as (pid, numbers):
+        assert [each.port for each in found(pid)] == numbers
+
+
+def test_port_is_found_after_its_first_thread_has_ended() -> None:
+    script = f"""
+import ctypes, threading
+threading.Thread(target=exec, args=({LISTENS!r}, {{}})).start()
+ctypes.CDLL(None).pthread_exit(0)
+"""
+    with listening(1, script) as (pid, numbers):
+        wait_for(lambda: f"/proc/{pid}/task/" in ports._living_thread(pid))
+        assert [each.port for each in found(pid)] == numbers

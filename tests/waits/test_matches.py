@@ -17,7 +17,7 @@ from shelld.output.reader import STEP_BYTES
 from shelld.output.retention import ShellOutput, StreamName
 from shelld.shells.shell import Shell
 from shelld.waits.matches import Search
-from shelld_protocol.structs import Matched
+from shelld_protocol.structs import FilterEngine, Matched
 
 FOREVER = float("inf")
 
@@ -206,3 +206,61 @@ async def test_cancelled_search_can_be_repeated() -> None:
     assert scope.cancelled_caught
     write(shell, b"two\n")
     assert await found(shell, "two") is not None
+
+
+async def test_line_longer_than_a_step_is_whole() -> None:
+    shell = a_shell()
+    write(shell, b"first\nstart" + b"x" * (2 * STEP_BYTES) + b"end\nlast\n")
+    end(shell)
+    matched = await found(shell, "^start.*end$")
+    assert matched is not None
+    assert (matched.start, matched.end) == (6, 6 + 8 + 2 * STEP_BYTES)
+
+
+async def test_place_next_to_a_gap_is_exact() -> None:
+    shell = a_shell(retain_bytes=262_144)
+    for number in range(200_000):
+        shell.stdout.store.append(b"%09d\n" % number)
+    end(shell)
+    matched = await found(shell, "^.*[0-9]$", starts=(70_000, 0))
+    assert matched is not None
+    kept = shell.stdout.store.read(matched.start, matched.end - matched.start)
+    assert kept.data[: matched.end - matched.start].decode() == matched.line
+
+
+async def test_line_end_within_a_control_string_ends_no_line() -> None:
+    shell = a_shell()
+    write(shell, b"\x1b]0;x\nneedle\x07ok\nneedle real\n")
+    end(shell)
+    assert await found(shell, "needle") == Matched("needle real", "stdout", 16, 27)
+    assert await found(shell, "ok") == Matched("ok", "stdout", 0, 15)
+
+
+class FeedingFilter:
+    """Matches nothing. Whenever it is asked, the command writes twice as much."""
+
+    engine: FilterEngine = "re2"
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self.asked = 0
+
+    def renew(self) -> None:
+        pass
+
+    async def lines(self, text: str) -> str:
+        self.asked += 1
+        self._shell.stdout.store.append(b"x\n" * len(text))
+        # Otherwise nothing could end a search that goes on for ever.
+        assert self.asked < 1_000
+        return ""
+
+
+@pytest.mark.parametrize("wait", [-1, 0.05])
+async def test_search_ends_although_the_command_writes_faster(wait: float) -> None:
+    shell = a_shell()
+    feeding = FeedingFilter(shell)
+    write(shell, b"line\n" * 10_000)
+    search = Search(shell, feeding, {"stdout": 0}, strip=True)
+    assert await search.wait(anyio.current_time() + wait) is None
+    assert feeding.asked > 0

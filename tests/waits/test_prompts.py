@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shelld.eventloop.turns import Turns
 from shelld.shells.shell import Shell
 from shelld.waits import prompts
 from shelld.waits.prompts import Pauses, settled_prompt_of
@@ -60,11 +61,11 @@ def test_input_makes_a_silent_shell_unquiet(shell: Shell) -> None:
 @pytest.mark.parametrize(("quiet_s", "pause"), [(0, 0.01), (0.8, 0.1), (8, 1), (1_000, 4)])
 def test_pause_grows_with_the_quiet(shell: Shell, quiet_s: float, pause: float) -> None:
     shell._began = time.monotonic() - quiet_s
-    assert Pauses().next(shell) == pytest.approx(pause, rel=0.5, abs=0.5 * pause + 0.2)
+    assert Pauses(Turns()).next(shell) == pytest.approx(pause, rel=0.5, abs=0.5 * pause + 0.2)
 
 
-def test_costly_looks_are_rare(shell: Shell) -> None:
-    pauses = Pauses()
+async def test_costly_looks_are_rare(shell: Shell) -> None:
+    pauses = Pauses(Turns())
 
     def look(_shell: Shell) -> Prompt | None:
         began = time.thread_time()
@@ -72,5 +73,5 @@ def test_costly_looks_are_rare(shell: Shell) -> None:
             pass
         return None
 
-    assert pauses.timed(look, shell) is None
+    assert await pauses.look(look, shell) is None
     assert pauses.next(shell) >= 0.3

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 import anyio
 import pytest
 
+from shelld.eventloop.turns import Turns
 from shelld.shells.shell import Shell
 from shelld.waits import watch
 from shelld_protocol.structs import Prompt
@@ -75,24 +76,24 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watched]:
 
 async def test_only_a_proved_prompt_counts(watched: Callable[..., Watched]) -> None:
     shell = watched(None, prompt(proved=False), prompt(), None)
-    await watch.watch(cast(Shell, shell), "kill", 0)
+    await watch.watch(cast(Shell, shell), "kill", 0, Turns())
     assert (shell.looks, shell.acts) == (3, [{"reason": "prompt"}])
 
 
 async def test_prompt_waits_for_silence(watched: Callable[..., Watched]) -> None:
     shell = watched(prompt(since_ms=10), prompt(since_ms=149), prompt(since_ms=150), None)
-    await watch.watch(cast(Shell, shell), "background", 0)
+    await watch.watch(cast(Shell, shell), "background", 0, Turns())
     assert (shell.looks, shell.acts) == (3, ["release"])
 
 
 async def test_watch_ends_with_the_input(watched: Callable[..., Watched]) -> None:
     shell = watched(None, None)
-    await watch.watch(cast(Shell, shell), "kill", 0)
+    await watch.watch(cast(Shell, shell), "kill", 0, Turns())
     assert (shell.looks, shell.acts) == (2, [])
 
 
 async def test_command_in_the_background_is_left_alone(watched: Callable[..., Watched]) -> None:
     shell = watched(prompt())
     shell.released = True
-    await watch.watch(cast(Shell, shell), "kill", 0)
+    await watch.watch(cast(Shell, shell), "kill", 0, Turns())
     assert (shell.looks, shell.acts) == (0, [])

@@ -118,8 +118,8 @@ def _watch_prompts(context: RequestContext, shell: Shell, params: BashParams) ->
     is_there_already = params.run_in_background and params.on_prompt == "background"
     if params.on_prompt == "wait" or shell.input is None or is_there_already:
         return
-    grace = context.daemon.options.grace
-    context.daemon.manager.attend(partial(watch, shell, params.on_prompt, grace))
+    grace, manager = context.daemon.options.grace, context.daemon.manager
+    manager.attend(partial(watch, shell, params.on_prompt, grace, manager.looks))
 
 
 def _with_terminal(env: dict[str, str | None] | None) -> dict[str, str | None]:

@@ -38,10 +38,10 @@ async def preparing_read(
 
     The caller retains the shell meanwhile. Raises `RpcError`.
     """
-    filters = context.daemon.manager.filters
+    manager = context.daemon.manager
     async with (
-        preparing(params, filters) as waiting,
-        filters.open(params.filter) as line_filter,
+        preparing(params, manager) as waiting,
+        manager.filters.open(params.filter) as line_filter,
     ):
         readers = _readers(shell, params, line_filter)
 

@@ -17,6 +17,7 @@ from shelld.terminals.input import TerminalInput
 from shelld.waits.prompts import is_stopped, prompt_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
+from shelld_protocol.structs import Prompt
 
 # How long the last look may follow a program that writes faster than its screen can be shown.
 _LAST_LOOK_S: Final = 1.0
@@ -31,6 +32,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
     with manager.reading(shell):
         screen = manager.screens.of(terminal, shell.stdout.store)
         give_up_at = anyio.current_time() + params.wait / 1000
+        prompt: Prompt | None = None
         # What has been written by now is shown even if that takes longer.
         least = shell.stdout.store.written
         if params.wait or params.since is not None:
@@ -38,7 +40,9 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
             seen = await look(params.since)
             if params.since is not None and params.since > seen.version:
                 raise invalid_params("Invalid value for since: no such version", "since")
-            if params.wait:
+            if params.until == "prompt":
+                prompt = await wait_for_prompt(shell, give_up_at, manager.looks)
+            elif params.wait:
                 version = seen.version
                 await _wait(shell, terminal, look, params, version=version, give_up_at=give_up_at)
         size = terminal.sizes[-1].size
@@ -65,7 +69,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         is_stopped=is_stopped(shell),
         exit_code=shell.exit_code,
         signal=shell.signal,
-        prompt=prompt_of(shell),
+        prompt=prompt or prompt_of(shell),
     )
 
 
@@ -82,9 +86,6 @@ async def _wait(
 
     `look` looks at what has changed after a version. `give_up_at`: as of anyio.current_time().
     """
-    if params.until == "prompt":
-        await wait_for_prompt(shell, give_up_at)
-        return
     known = version if params.since is None else params.since
     quiet_from = anyio.current_time()
     store = shell.stdout.store

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 from shelld.keeper.tree import read_file, stat_fields
 from shelld.terminals.foreground import OWN_TERMINAL, file_of
 
-# More threads, and more descriptors of one set, are not looked at.
-_MAX_THREADS: Final = 1_024
+# More threads, and more descriptors of one set, are not looked at. The first thread comes first.
+_MAX_THREADS: Final = 256
 _MAX_DESCRIPTORS: Final = 1_024
 # How much of the list of an epoll set is read. A descriptor takes about 50 bytes.
 _EPOLL_BYTES: Final = 64 * 1024

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
-from shelld.keeper.tree import children_of
+from shelld.keeper.tree import read_file
 from shelld.prompts.kernel import process
 
 
-def members(top: int) -> Iterator[int]:
-    """Yield the pids of a command, parents first. `top` is its bash.
+def members(top: int) -> Iterator[int | None]:
+    """Yield the pids of a command, each before its children, and None whenever the caller may stop.
 
-    Each is found only when the caller asks for it, so the caller decides how long this takes.
+    `top` is the command's bash. A process is looked for only when the caller asks for it.
     """
     with contextlib.suppress(OSError, ValueError):
         # Processes whose parent has ended belong to the runner.
-        waiting = _children(process(top).parent)
+        waiting = [process(top).parent]
+        is_runner = True
         while waiting:
             pid = waiting.pop()
-            waiting += _children(pid)
-            yield pid
+            if not is_runner:
+                yield pid
+            is_runner = False
+            for child in _children(pid):
+                if child is not None:
+                    waiting.append(child)
+                yield None
 
 
-def _children(pid: int) -> list[int]:
-    try:
-        return children_of(pid)
-    except (OSError, ValueError):
-        return []
+def _children(pid: int) -> Iterator[int | None]:
+    """Yield the children of each thread, and None for a thread without any."""
+    with contextlib.suppress(OSError, ValueError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            # A thread may end between the two reads.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                children = read_file(f"/proc/{pid}/task/{thread}/children").split()
+                yield from map(int, children) if children else (None,)

@@ -8,7 +8,6 @@ command has started: a server outside of the command's processes opens it.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -16,11 +15,10 @@ from typing import Final, NamedTuple
 
 from shelld.prompts.kernel import name_of
 from shelld.prompts.members import members
-from shelld.prompts.sockets import Socket, listening
+from shelld.prompts.sockets import listening
 
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
-# More descriptors of one process are not looked at.
-_MAX_DESCRIPTORS: Final = 4_096
+# The caller may pause after so many descriptors.
 _STEP_DESCRIPTORS: Final = 256
 
 
@@ -31,38 +29,65 @@ class Listening(NamedTuple):
     program: str
 
 
+# Port and address by inode, which no two sockets of a machine share.
+_Sockets = Mapping[str, tuple[int, str]]
+
+
 def find(top: int, port: int | None) -> Iterator[Listening | None]:
     """Yield each port on which a command listens, and None whenever the caller may pause.
 
     `top` is the command's bash. With `port`, only that port counts. A process that cannot be
     inspected has no ports. If several processes listen on one address, the first one counts.
     """
-    # By namespace and inode.
-    tables: dict[int, Mapping[str, Socket]] = {}
+    # A process may have left the namespace in which it listens: for another than this one, most
+    # likely.
+    namespaces = {os.stat("/proc/self/ns/net").st_ino}
+    sockets = dict(_sockets("/proc/self", port))
     found: set[tuple[int, str]] = set()
     for pid in members(top):
-        with contextlib.suppress(OSError, ValueError):
-            namespace = os.stat(f"/proc/{pid}/ns/net").st_ino
-            if namespace not in tables:
-                tables[namespace] = {
-                    str(each.inode): each for each in listening(pid) if port in {None, each.port}
-                }
-            for held in _held(pid, tables[namespace]):
-                place = None if held is None else (held.port, held.address)
-                if place is None:
-                    yield None
-                elif place not in found:
-                    found.add(place)
-                    yield Listening(*place, pid, name_of(pid))
+        if pid is not None:
+            with contextlib.suppress(OSError, ValueError):
+                place = _living_thread(pid)
+                namespace = os.stat(f"{place}/ns/net").st_ino
+                if namespace not in namespaces:
+                    namespaces.add(namespace)
+                    sockets.update(_sockets(place, port))
+                for held in _held(place, sockets):
+                    if held is None:
+                        yield None
+                    elif held not in found:
+                        found.add(held)
+                        yield Listening(*held, pid, name_of(pid))
         yield None
 
 
-def _held(pid: int, sockets: Mapping[str, Socket]) -> Iterator[Socket | None]:
+def _living_thread(pid: int) -> str:
+    """Return the directory of a process, or that of a thread if the first one has ended."""
+    place = f"/proc/{pid}"
+    with contextlib.suppress(OSError):
+        os.stat(f"{place}/ns/net")
+        return place
+    for thread in os.listdir(f"{place}/task"):
+        with contextlib.suppress(OSError):
+            os.stat(f"{place}/task/{thread}/ns/net")
+            return f"{place}/task/{thread}"
+    return place
+
+
+def _sockets(place: str, port: int | None) -> _Sockets:
+    return {
+        str(each.inode): (each.port, each.address)
+        for each in listening(place)
+        if port in {None, each.port}
+    }
+
+
+def _held(place: str, sockets: _Sockets) -> Iterator[tuple[int, str] | None]:
     """Yield the sockets that a process holds, and None now and then."""
     if not sockets:
         return
-    with os.scandir(f"/proc/{pid}/fd") as entries:
-        for number, entry in enumerate(itertools.islice(entries, _MAX_DESCRIPTORS)):
+    with os.scandir(f"{place}/fd") as entries:
+        for number, entry in enumerate(entries):
             if number % _STEP_DESCRIPTORS == 0:
                 yield None
             # A descriptor may be closed meanwhile.

@@ -84,10 +84,11 @@ def is_stopped(top: int, group: int | None) -> bool:
     budget = _Budget()
     found: dict[int, Process] = {}
     for pid in members(top):
-        with contextlib.suppress(OSError, ValueError):
-            about = process(pid)
-            if about.group == group and about.state not in "ZX":
-                found[pid] = about
+        if pid is not None:
+            with contextlib.suppress(OSError, ValueError):
+                about = process(pid)
+                if about.group == group and about.state not in "ZX":
+                    found[pid] = about
         if budget.is_spent:
             return False
     parents = {about.parent for about in found.values()}
@@ -116,8 +117,9 @@ def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Foun
 def _members(top: int, budget: _Budget) -> Iterator[_Member]:
     """Yield the processes of a command that are alive."""
     for pid in members(top):
-        with contextlib.suppress(OSError, ValueError):
-            yield _member(pid, budget)
+        if pid is not None:
+            with contextlib.suppress(OSError, ValueError):
+                yield _member(pid, budget)
         if budget.is_spent:
             return
 

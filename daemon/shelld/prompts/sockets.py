@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from shelld_protocol.errors import exhausted_limit
@@ -46,10 +47,11 @@ class Socket(NamedTuple):
     address: str
 
 
+@cache
 def can_be_listed() -> bool:
     """Whether this system lists listening sockets. Raises OSError for a shortage."""
     try:
-        listening(os.getpid())
+        listening("/proc/self")
     except OSError as error:
         if exhausted_limit(error.errno or 0):
             raise
@@ -57,15 +59,18 @@ def can_be_listed() -> bool:
     return True
 
 
-def listening(pid: int) -> list[Socket]:
-    """Return the listening sockets of the namespace of a process. Raises OSError."""
-    if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
+def listening(place: str) -> list[Socket]:
+    """Return the listening sockets of the namespace of a process. Raises OSError.
+
+    `place`: the directory of the process, or of one of its threads, in /proc.
+    """
+    if os.stat(f"{place}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
         with contextlib.suppress(OSError):
             return [each for family in _FAMILIES for each in _asked(family)]
-    found = _read(socket.AF_INET, f"/proc/{pid}/net/tcp")
+    found = _read(socket.AF_INET, f"{place}/net/tcp")
     with contextlib.suppress(FileNotFoundError):
         # There may be no IPv6.
-        found += _read(socket.AF_INET6, f"/proc/{pid}/net/tcp6")
+        found += _read(socket.AF_INET6, f"{place}/net/tcp6")
     return found
 
 

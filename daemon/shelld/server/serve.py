@@ -523,10 +523,14 @@ class Server:
         self._by_id.pop(key, None)
 
     def _contexts_of(self, request_id: int | str) -> list[RequestContext]:
-        """Return the requests in flight that have an id and may start a command."""
+        """Return the requests with an id that may start a command, except those in the queue."""
         key = id_key(msgspec.json.encode(request_id))
         entries = () if key is None else self._by_id.get(key, ())
-        return [each.context for each in entries if each.request.method in _STARTING_METHODS]
+        return [
+            each.context
+            for each in entries
+            if each.request.method in _STARTING_METHODS and each not in self._waiting
+        ]
 
     def _give_up(self, entry: InFlight) -> None:
         """Answer a cancelled request that does not end: a tool may ignore its cancellation."""

@@ -22,6 +22,7 @@ import anyio
 import anyio.abc
 from anyio.lowlevel import checkpoint
 
+from shelld.eventloop.turns import Turns
 from shelld.filters.filter import Filters
 from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
@@ -142,6 +143,11 @@ class Manager:
     @property
     def filters(self) -> Filters:
         return self.runtime.filters
+
+    @property
+    def looks(self) -> Turns:
+        """The turns of those who look at the processes of commands."""
+        return self.runtime.looks
 
     @property
     def screens(self) -> Screens:

@@ -18,6 +18,7 @@ import anyio
 import anyio.abc
 
 from shelld.eventloop.readiness import PollerPool
+from shelld.eventloop.turns import Turns
 from shelld.eventloop.workers import Workers
 from shelld.filters.filter import Filters
 from shelld.keeper.channel import Channel, RunnerInfo
@@ -70,6 +71,7 @@ class Runtime:
         self.tasks = tasks
         self.pool = pool
         self.filters = Filters(pool)
+        self.looks = Turns()
         self.screens = Screens(pool, self._start_task)
         self.retention = Retention(
             options.retain_bytes, options.retain_total_bytes, options.spool_directory

@@ -209,7 +209,7 @@ read it. Prefer commands that print little."""
             next_cwd = shown(manager.sessions.look_at(bash_params.session).next_cwd)
             return await _ended(shell, bash_params, limit, lines, next_cwd)
 
-        async with preparing(read_params, manager.filters) as waiting:
+        async with preparing(read_params, manager) as waiting:
             return await run_for_answer(request, bash_params, result, self._default_ms(context))
 
     def _default_ms(self, context: ExecutionContext) -> int | None:

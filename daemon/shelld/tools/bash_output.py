@@ -101,7 +101,7 @@ class BashOutputTool(ShellTool):
             return await _page(request, shell, read_params, max(1, limit // streams))
         if read_params.filter is not None:
             return await _lines(request, shell, read_params, limit)
-        async with preparing(read_params, request.daemon.manager.filters) as waiting:
+        async with preparing(read_params, request.daemon.manager) as waiting:
             return await news(request, shell, read_params, waiting, limit)
 
 

@@ -17,12 +17,17 @@ from anyio.lowlevel import checkpoint
 from shelld.filters.filter import LineFilter
 from shelld.output.reader import Read, StreamReader, read_in_steps
 from shelld.output.retention import OutputStream, StreamName
+from shelld.output.text import whole_lines
 from shelld.sessions.text import beginning
 from shelld.shells.shell import Shell
 from shelld_protocol.structs import MAX_READ_BYTES, Matched
 
 # The time that the rest of a line has to arrive.
 _REST_OF_LINE_S: Final = 0.05
+# The least time for a search, even if the wait is shorter.
+_LEAST_S: Final = 2.0
+# So many line ends in a row may belong to control strings. Only hostile output has more.
+_LINE_ENDS: Final = 100
 
 
 class _StreamSearch:
@@ -51,9 +56,13 @@ class _StreamSearch:
             stops_at_match=True,
         )
 
-    async def search(self, *, with_rest: bool) -> Matched | None:
-        """Search the whole lines that have arrived; `with_rest`, the last line as well."""
-        while True:
+    async def search(self, until: float, *, with_rest: bool) -> Matched | None:
+        """Search the whole lines that have arrived; `with_rest`, the last line as well.
+
+        Leaves the rest for later once the moment `until` has passed.
+        """
+        written = self._store.written
+        while self._position < written:
             read = await self._reader.look(final=False)
             if read.text:
                 return await self._matched(read)
@@ -63,6 +72,8 @@ class _StreamSearch:
             if not goes_on:
                 break
             await checkpoint()
+            if anyio.current_time() >= until:
+                return None
         if not with_rest:
             return None
         read = await self._reader.look(final=True)
@@ -70,36 +81,46 @@ class _StreamSearch:
 
     async def _matched(self, read: Read) -> Matched:
         """Return the first matching line of a read that has one."""
-        start, end = self._position, read.end
+        start, end, text = max(self._position, self._kept_from(self._position)), read.end, read.text
         while (middle := self._line_start_within(start, end)) is not None:
-            if await self._matches(start, middle):
-                end = middle
-            elif await self._matches(middle, end):
-                start = middle
+            if found := await self._lines(start, middle):
+                end, text = middle, found
+            elif found := await self._lines(middle, end):
+                start, text = middle, found
             else:
-                # An escape sequence that contains a line end was cut, or output was dropped.
+                # Output was dropped meanwhile.
                 break
-        text = await self._filter.lines(await self._text(start, end))
-        line = (text or read.text).partition("\n")[0].strip("\r")
         rest = self._store.read(max(start, end - 2), 2).data
         line_end = 2 if rest == b"\r\n" else rest.endswith(b"\n")
+        line = text.partition("\n")[0].strip("\r")
         return Matched(beginning(line), self._name, start, end - line_end)
 
+    def _kept_from(self, offset: int) -> int:
+        return self._store.read(offset, 0).start
+
     def _line_start_within(self, start: int, end: int) -> int | None:
-        """Return the start of a line near the middle; None if there is only one line."""
+        """Return the start of a line near the middle; None if there is only one line.
+
+        A line end may belong to a control string.
+        """
         kept = self._store.read(start, end - start)
-        data = kept.data[: end - kept.start]
+        data = kept.data[: max(0, end - kept.start)]
         half = len(data) // 2
-        found = data.rfind(b"\n", 0, half) + 1 or data.find(b"\n", half) + 1
+        found = whole_lines(data[:half])
+        for _ in range(_LINE_ENDS):
+            if found:
+                break
+            half = data.find(b"\n", half) + 1
+            if not half:
+                return None
+            found = whole_lines(data[:half])
         return kept.start + found if 0 < found < len(data) else None
 
-    async def _matches(self, start: int, end: int) -> bool:
-        return bool(await self._filter.lines(await self._text(start, end)))
-
-    async def _text(self, start: int, end: int) -> str:
+    async def _lines(self, start: int, end: int) -> str:
+        """Return the matching lines of a range."""
         size, strip = end - start, self._strip
         piece = await read_in_steps(self._store, start, end, size, strip=strip, final=True)
-        return piece.text
+        return await self._filter.lines(piece.text)
 
 
 class Search:
@@ -126,6 +147,8 @@ class Search:
         Raises `RpcError` (invalid_params) if the pattern takes too long.
         """
         shell = self._shell
+        # What there is already gets some time in any case.
+        stop_at = max(give_up_at, anyio.current_time() + _LEAST_S)
         # When to search the lines that have not ended; infinite if that is done.
         written_at = max(shell.stdout.written_at, shell.stderr.written_at)
         rest_due = anyio.current_time() + _REST_OF_LINE_S - (time.monotonic() - written_at)
@@ -135,10 +158,10 @@ class Search:
             had_ended, before = shell.has_ended, shell.output.written
             with_rest = is_last or had_ended or now >= rest_due
             for search in self._searches:
-                found = await search.search(with_rest=with_rest)
+                found = await search.search(stop_at, with_rest=with_rest)
                 if found is not None:
                     return found
-            if had_ended or is_last:
+            if had_ended or is_last or anyio.current_time() >= stop_at:
                 return None
             if with_rest:
                 rest_due = math.inf

@@ -8,6 +8,7 @@ from typing import Final
 
 import anyio
 
+from shelld.eventloop.turns import Turns
 from shelld.output.excerpt import last_line
 from shelld.process.faults import answer_for
 from shelld.prompts import prompt
@@ -93,25 +94,25 @@ def takes_input(shell: Shell) -> bool:
     return _open_input(shell) is not None
 
 
-async def wait_for_prompt(shell: Shell, give_up_at: float) -> Prompt | None:
+async def wait_for_prompt(shell: Shell, give_up_at: float, looks: Turns) -> Prompt | None:
     """Return the prompt once a shell waits for input; None if it has ended, or takes no input.
 
     `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
     """
-    pauses = Pauses()
+    pauses = Pauses(looks)
     looked_at = anyio.current_time()
     while takes_input(shell):
         now = anyio.current_time()
         if now >= give_up_at:
             return prompt_of(shell)
         if not await shell.wait_for_news(min(now + pauses.next(shell), give_up_at)):
-            found = pauses.timed(settled_prompt_of, shell)
+            found = await pauses.look(settled_prompt_of, shell)
             if found is not None and (found.blocking or found.since_ms >= _TIMER_MS):
                 return found
         elif anyio.current_time() - looked_at > _LOOK_ANYWAY_S:
             # Another process of the command writes all the time.
             looked_at = anyio.current_time()
-            if (found := pauses.timed(prompt_of, shell)) is not None:
+            if (found := await pauses.look(prompt_of, shell)) is not None:
                 return found
     return None
 
@@ -122,7 +123,8 @@ class Pauses:
     So a program is found soon after its last output, and quiet ones cost little.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, looks: Turns) -> None:
+        self._looks = looks
         self._cost_s = 0.0
 
     def next(self, shell: Shell) -> float:
@@ -130,13 +132,13 @@ class Pauses:
         shortest = max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s)
         return min(max(shortest, shell.quiet_s / _QUIET_SHARE), _LAST_PAUSE_S)
 
-    def timed(self, look: Callable[[Shell], Prompt | None], shell: Shell) -> Prompt | None:
-        """Look, and note the processor time."""
-        began = time.thread_time()
-        try:
-            return look(shell)
-        finally:
-            self._cost_s = time.thread_time() - began
+    async def look(self, look: Callable[[Shell], Prompt | None], shell: Shell) -> Prompt | None:
+        """Look in turn, and note the processor time."""
+        async with self._looks.turn() as turn:
+            began = time.thread_time()
+            found = look(shell)
+            turn.cost_s = self._cost_s = time.thread_time() - began
+        return found
 
 
 def is_stopped(shell: Shell) -> bool:

@@ -14,9 +14,11 @@ from typing import Final, Literal, NamedTuple
 import anyio
 from anyio.lowlevel import checkpoint
 
-from shelld.filters.filter import Filters, LineFilter
+from shelld.eventloop.turns import Turn, Turns
+from shelld.filters.filter import LineFilter
 from shelld.output.retention import StreamName
 from shelld.prompts import ports, sockets
+from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld.waits.matches import Search
 from shelld.waits.prompts import takes_input, wait_for_prompt
@@ -48,8 +50,11 @@ class Reached(NamedTuple):
 class Waiting:
     """A wait whose params are valid. `line_filter` is the one of `pattern`."""
 
-    def __init__(self, params: BashOutputParams, line_filter: LineFilter | None) -> None:
+    def __init__(
+        self, params: BashOutputParams, line_filter: LineFilter | None, looks: Turns
+    ) -> None:
         self._params = params
+        self._looks = looks
         self._line_filter = line_filter
 
     @property
@@ -77,18 +82,18 @@ class Waiting:
             matched = await search.wait(give_up_at)
             return Reached(None if matched is None else "match", matched=matched)
         if params.until == "listening":
-            listening = await _wait_for_port(shell, params.port, give_up_at)
+            listening = await _wait_for_port(shell, params.port, give_up_at, self._looks)
             return Reached("listening" if listening else None, listening=listening or None)
         if params.until == "quiet":
             is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
             return Reached("quiet" if is_quiet else None)
-        if (prompt := await wait_for_prompt(shell, give_up_at)) is not None:
+        if (prompt := await wait_for_prompt(shell, give_up_at, self._looks)) is not None:
             return Reached("prompt", prompt=prompt)
         return Reached(reason=None if takes_input(shell) else "no_input")
 
 
 @asynccontextmanager
-async def preparing(params: BashOutputParams, filters: Filters) -> AsyncGenerator[Waiting]:
+async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerator[Waiting]:
     """Check the params of a wait, before anything else happens for its request.
 
     Raises `RpcError`: invalid_params; unavailable; resource_exhausted if the pattern needs a helper
@@ -104,8 +109,8 @@ async def preparing(params: BashOutputParams, filters: Filters) -> AsyncGenerato
             raise invalid_params(f'Invalid value for {name}: until is not "{until}"', name)
     if params.until == "listening" and not sockets.can_be_listed():
         raise unavailable("listening", "a list of listening sockets", "Mount /proc")
-    async with filters.open(params.pattern, "pattern") as line_filter:
-        yield Waiting(params, line_filter)
+    async with manager.filters.open(params.pattern, "pattern") as line_filter:
+        yield Waiting(params, line_filter, manager.looks)
 
 
 async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bool:
@@ -122,16 +127,19 @@ async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bo
     return False
 
 
-async def _wait_for_port(shell: Shell, port: int | None, give_up_at: float) -> list[Listener]:
+async def _wait_for_port(
+    shell: Shell, port: int | None, give_up_at: float, looks: Turns
+) -> list[Listener]:
     """Return the ports once there are any; none at `give_up_at`, or if the shell ends."""
     pause = _FIRST_PAUSE_S
     while not shell.has_ended:
-        found, cost_s = await _listening(shell, port)
+        async with looks.turn() as turn:
+            found = await _listening(shell, port, turn)
         now = anyio.current_time()
         if found or now >= give_up_at:
             return found
         # Output that does not stop must not cause one look after the other.
-        shortest = min(max(_FIRST_PAUSE_S, _PAUSE_SHARE * cost_s), _LONGEST_PAUSE_S)
+        shortest = min(max(_FIRST_PAUSE_S, _PAUSE_SHARE * turn.cost_s), _LONGEST_PAUSE_S)
         with anyio.CancelScope(deadline=min(now + shortest, give_up_at)):
             await shell.wait_until(lambda: shell.has_ended)
         if await shell.wait_for_news(min(now + max(shortest, pause), give_up_at)):
@@ -140,16 +148,16 @@ async def _wait_for_port(shell: Shell, port: int | None, give_up_at: float) -> l
     return []
 
 
-async def _listening(shell: Shell, port: int | None) -> tuple[list[Listener], float]:
-    """Return the ports of a command, and the processor time of the look."""
+async def _listening(shell: Shell, port: int | None, turn: Turn) -> list[Listener]:
+    """Return the ports of a command. Other requests run between slices of the look."""
     found: list[Listener] = []
-    cost_s, began = 0.0, time.thread_time()
+    began = time.thread_time()
     for each in () if shell.pid is None else ports.find(shell.pid, port):
         if each is not None:
             found.append(Listener(each.port, each.address, each.pid, each.program))
         if (spent := time.thread_time() - began) > _SLICE_S:
-            cost_s += spent
+            turn.cost_s += spent
             await checkpoint()
             began = time.thread_time()
-    cost_s += time.thread_time() - began
-    return sorted(found, key=lambda each: (each.port, each.address)), cost_s
+    turn.cost_s += time.thread_time() - began
+    return sorted(found, key=lambda each: (each.port, each.address))

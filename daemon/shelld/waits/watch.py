@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import anyio
 
+from shelld.eventloop.turns import Turns
 from shelld.shells.shell import Shell
 from shelld.waits.prompts import Pauses, settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
@@ -20,19 +21,21 @@ BLOCKING_AFTER_S: Final = 0.15
 OTHERS_AFTER_S: Final = 1.0
 
 
-async def watch(shell: Shell, on_prompt: Literal["background", "kill"], grace_ms: int) -> None:
+async def watch(
+    shell: Shell, on_prompt: Literal["background", "kill"], grace_ms: int, looks: Turns
+) -> None:
     """Wait for a proved prompt. Then move the command to the background, or kill it.
 
     Returns once that is done or cannot happen any more, as after a move to the background.
     `grace_ms` passes before SIGKILL.
     """
-    pauses = Pauses()
+    pauses = Pauses(looks)
     pause = BLOCKING_AFTER_S
     while takes_input(shell):
         has_news = await shell.wait_for_news(anyio.current_time() + pause)
         if shell.released:
             return
-        found = None if has_news else pauses.timed(settled_prompt_of, shell)
+        found = None if has_news else await pauses.look(settled_prompt_of, shell)
         if found is None or found.certainty != "proved":
             pause = max(BLOCKING_AFTER_S, pauses.next(shell))
         elif (pause := time_left(found)) <= 0:

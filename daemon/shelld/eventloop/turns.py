@@ -1,0 +1,40 @@
+"""Shares the event loop between tasks that each do some milliseconds of work again and again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+# After a turn, nobody has the next one for this many times as long as it has worked.
+_REST_SHARE: Final = 3
+
+
+class Turn:
+    """`cost_s`: the processor time that its owner has used."""
+
+    cost_s: float = 0.0
+
+
+class Turns:
+    """Lets one task at a time work, and leaves most of the time to others.
+
+    Without this, many such tasks at once would keep the event loop from everything else.
+    """
+
+    def __init__(self) -> None:
+        self._lock = anyio.Lock()
+        self._free_from = 0.0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[Turn]:
+        """Wait for a turn. Its owner sets `cost_s` before it leaves the block."""
+        async with self._lock:
+            await anyio.sleep_until(self._free_from)
+            turn = Turn()
+            try:
+                yield turn
+            finally:
+                self._free_from = anyio.current_time() + _REST_SHARE * turn.cost_s

@@ -1,0 +1,51 @@
+"""Turns: one task at a time, with a rest after each."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from shelld.eventloop.turns import Turns
+
+
+async def test_turns_follow_each_other() -> None:
+    turns, events = Turns(), list[str]()
+
+    async def work(name: str) -> None:
+        async with turns.turn():
+            events.append(f"{name} begins")
+            await checkpoint()
+            events.append(f"{name} ends")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work, "a")
+        tasks.start_soon(work, "b")
+    assert events == ["a begins", "a ends", "b begins", "b ends"]
+
+
+async def test_next_turn_waits_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, moments = Turns(), list[float]()
+
+    async def sleep_until(moment: float) -> None:
+        moments.append(moment)
+
+    monkeypatch.setattr(anyio, "sleep_until", sleep_until)
+    async with turns.turn() as turn:
+        turn.cost_s = 10
+    before = anyio.current_time()
+    async with turns.turn():
+        pass
+    assert moments[1] > before + 20
+
+
+async def test_failed_or_cancelled_owner_ends_its_turn() -> None:
+    turns = Turns()
+    with pytest.raises(ArithmeticError):
+        async with turns.turn():
+            raise ArithmeticError
+    with anyio.move_on_after(0):
+        async with turns.turn():
+            await anyio.sleep_forever()
+    async with turns.turn():
+        pass
