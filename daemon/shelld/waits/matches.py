@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint
 from shelld.filters.filter import LineFilter
 from shelld.output.reader import Read, StreamReader, read_in_steps
 from shelld.output.retention import OutputStream, StreamName
+from shelld.output.store import StreamStore
 from shelld.output.text import whole_lines
 from shelld.sessions.text import beginning
 from shelld.shells.shell import Shell
@@ -64,8 +65,8 @@ class _StreamSearch:
         written = self._store.written
         while self._position < written:
             read = await self._reader.look(final=False)
-            if read.text:
-                return await self._matched(read)
+            if read.text and (matched := await self._matched(read)) is not None:
+                return matched
             goes_on = self._reader.goes_on_after(read)
             self._reader.skip(read)
             self._position = read.end
@@ -79,48 +80,51 @@ class _StreamSearch:
         read = await self._reader.look(final=True)
         return await self._matched(read) if read.text else None
 
-    async def _matched(self, read: Read) -> Matched:
-        """Return the first matching line of a read that has one."""
-        start, end, text = max(self._position, self._kept_from(self._position)), read.end, read.text
-        while (middle := self._line_start_within(start, end)) is not None:
-            if found := await self._lines(start, middle):
-                end, text = middle, found
-            elif found := await self._lines(middle, end):
-                start, text = middle, found
+    async def _matched(self, read: Read) -> Matched | None:
+        """Return the first matching line of a read that has one; None if it was dropped since."""
+        kept = self._store.read(self._position, read.end - self._position)
+        # A copy: more may be dropped during the search.
+        data = kept.data[: max(0, read.end - kept.start)]
+        text = await self._lines(data)
+        while text:
+            middle = _line_start_near_middle(data)
+            if middle is None:
+                break
+            if found := await self._lines(data[:middle]):
+                data, text = data[:middle], found
             else:
-                # Output was dropped meanwhile.
-                break
-        rest = self._store.read(max(start, end - 2), 2).data
-        line_end = 2 if rest == b"\r\n" else rest.endswith(b"\n")
+                start = kept.start + middle
+                kept, data = kept._replace(start=start), data[middle:]
+                text = await self._lines(data)
+        if not text:
+            return None
+        size = len(data.removesuffix(b"\n").removesuffix(b"\r"))
         line = text.partition("\n")[0].strip("\r")
-        return Matched(beginning(line), self._name, start, end - line_end)
+        return Matched(beginning(line), self._name, kept.start, kept.start + size)
 
-    def _kept_from(self, offset: int) -> int:
-        return self._store.read(offset, 0).start
-
-    def _line_start_within(self, start: int, end: int) -> int | None:
-        """Return the start of a line near the middle; None if there is only one line.
-
-        A line end may belong to a control string.
-        """
-        kept = self._store.read(start, end - start)
-        data = kept.data[: max(0, end - kept.start)]
-        half = len(data) // 2
-        found = whole_lines(data[:half])
-        for _ in range(_LINE_ENDS):
-            if found:
-                break
-            half = data.find(b"\n", half) + 1
-            if not half:
-                return None
-            found = whole_lines(data[:half])
-        return kept.start + found if 0 < found < len(data) else None
-
-    async def _lines(self, start: int, end: int) -> str:
-        """Return the matching lines of a range."""
-        size, strip = end - start, self._strip
-        piece = await read_in_steps(self._store, start, end, size, strip=strip, final=True)
+    async def _lines(self, data: bytes) -> str:
+        """Return the matching lines among whole lines."""
+        store, size = StreamStore(len(data)), len(data)
+        store.append(data)
+        piece = await read_in_steps(store, 0, size, size, strip=self._strip, final=True)
         return await self._filter.lines(piece.text)
+
+
+def _line_start_near_middle(data: bytes) -> int | None:
+    """Return where a line begins, other than the first; None if there is only one line.
+
+    A line end may belong to a control string.
+    """
+    end = len(data) // 2
+    found = whole_lines(data[:end])
+    for _ in range(_LINE_ENDS):
+        if found:
+            break
+        end = data.find(b"\n", end) + 1
+        if not end:
+            return None
+        found = whole_lines(data[:end])
+    return found if 0 < found < len(data) else None
 
 
 class Search:
