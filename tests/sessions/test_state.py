@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shelld.sessions.calls import Told
 from shelld.sessions.dump import dump_program
 from shelld.sessions.dump_parser import MAX_DIRECTORIES, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
-from shelld.sessions.prelude import may_trap, prelude, startable
+from shelld.sessions.prelude import may_trap, prelude, startable, waiting_prelude
 from shelld.sessions.quoting import quote, unquote
 from shelld.sessions.session import Left, Session
 from shelld.sessions.side_effects import changes_nothing
@@ -260,6 +262,21 @@ def test_prelude_sets_withheld_variables() -> None:
     script = text.decode() + "printenv BASH_ENV POSIXLY_CORRECT; shopt -qo posix && echo posix"
     shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout == "x'y\n1\nposix\n"
+
+
+@pytest.mark.parametrize("line", ["if (", "f() { echo @(a); }", "x='"])
+def test_waiting_bash_with_broken_state_exits(line: str) -> None:
+    state = replace(BASE, definitions=line.encode() + b"\n")
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(waiting_prelude(state, 9, {}, b"bash"))
+        file.flush()
+        done = subprocess.run(
+            ["bash", "-c", 'eval "$BASH_EXECUTION_STRING"'],
+            env={**BASE.env, b"BASH_ENV": file.name.encode()},
+            capture_output=True,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (0, b"")
 
 
 def test_long_command_is_assumed_to_set_traps() -> None:

@@ -132,10 +132,12 @@ def waiting_prelude(
     return b"".join(
         (
             b"\\exec %d<&-\n" % descriptor,
+            # The placeholder runs this if there are no last lines: if the daemon has ended, or if
+            # bash has skipped the rest of the prelude at a syntax error. Bash then exits. With its
+            # first value, which is the placeholder, it would recurse without an end.
+            b"BASH_EXECUTION_STRING=\n",
             _first_lines(withheld),
             state.script,
-            # If the daemon has ended, there are no last lines, and the placeholder runs this.
-            b"BASH_EXECUTION_STRING=\n",
             b"\\builtin set -e\n",
             b"\\builtin . /proc/self/fd/%d %s\n" % (descriptor + 1, quote(last_word)),
         )
