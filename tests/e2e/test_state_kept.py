@@ -48,6 +48,9 @@ def reason_of(result: Json) -> str | None:
     return result.get("stateReason")
 
 
+# A function that bash can parse only with extglob, which it switches on in the line before.
+EXTENDED = "shopt -s extglob\nf() { echo @(a|b); }"
+
 KEPT = [
     ("X=1; enable -n printf", "echo $X", "1\n"),
     ("cd /usr; cd /tmp; export -n OLDPWD", "declare -p OLDPWD", 'declare -- OLDPWD="/usr"\n'),
@@ -99,6 +102,18 @@ KEPT = [
     ("eval 'function ~ { echo f; }'; readonly -f '~'", r"\~; readonly -f -p | tail -1", None),
     ("function if { echo f; }; X=1", r"\if; echo $X", "f\n1\n"),
     ("function é-ü { echo f; }", "é-ü", "f\n"),
+    (f"{EXTENDED}; shopt -u extglob", "f; shopt extglob", "@(a|b)\nextglob        \toff\n"),
+    (f"{EXTENDED}; readonly -f f; shopt -u extglob", "f; readonly -f -p | tail -1", None),
+    (f"{EXTENDED}; declare -ft f; shopt -u extglob", "f; declare -F", "@(a|b)\ndeclare -ft f\n"),
+    (f"{EXTENDED}; export -f f; shopt -u extglob", "f; declare -F", "@(a|b)\ndeclare -fx f\n"),
+    (f"{EXTENDED}; shopt -u extglob; set -o posix", "f; shopt -o posix", None),
+    (f"{EXTENDED}; shopt -u extglob; X=1; set -u", "f; echo $X $-", "@(a|b)\n1 huBc\n"),
+    (f"{EXTENDED}; g() {{ echo g; }}; X=1", "f; g; shopt extglob", None),
+    ("shopt -s extglob\ng() ( echo @(a) )\nshopt -u extglob", "g", "@(a)\n"),
+    ("shopt -s extglob\ntest() { echo +(a); }\nshopt -u extglob", "test", "+(a)\n"),
+    ("shopt -s extglob\nfunction a+b { echo ?(a); }\nshopt -u extglob", "a+b", "?(a)\n"),
+    (f"shopt -s extglob\nf() {{ echo @(a) {'x' * 70_000}; }}\nshopt -u extglob", "f | wc -c", None),
+    ("f() { ! (false) && echo $((2*(3))); }; shopt -s extglob", "f", "6\n"),
     ("LC_ALL=de 2>/dev/null", "echo $LC_ALL", "de\n"),
     ("export LC_CTYPE=de; unset LC_ALL", "printenv LC_CTYPE", "de\n"),
     ("X=äö; export LC_ALL=nope 2>/dev/null", "echo ${#X}", "2\n"),

@@ -187,15 +187,16 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     declarations.update((name, exported(name, env[name])) for name in missing)
     unset = [name for name in SET_AT_START if name not in seen]
     declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
-    is_usual = b"extglob" not in enabled and b"posix" not in enabled
     function_names = frozenset(name for _, name in names)
-    defined = definitions(names, functions.removesuffix(b"\n"), by_environment=is_usual)
+    by_environment = b"posix" not in enabled
+    defined = definitions(names, functions.removesuffix(b"\n"), by_environment=by_environment)
     directory, is_daemons = _directory(cwd)
     return ShellState(
         directory,
         env,
         inherits_cwd=is_daemons,
         declarations=declarations,
+        definitions=defined.script,
         switches=b"".join(
             (
                 _switches(options, enabled),
@@ -205,7 +206,7 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
             )
         ),
         # A function or another alias may be named "alias".
-        definitions=defined.script + _ALIAS.sub(rb"\\builtin alias -- \1", aliases),
+        aliases=_ALIAS.sub(rb"\\builtin alias -- \1", aliases),
         options=_set_options(flags, enabled),
         later=frozenset(later),
         names=function_names.union(found[2] for found in _ALIAS.finditer(aliases)),

@@ -2,7 +2,8 @@
 
 Pure. There are two ways. One is an environment entry, with which bash itself exports functions.
 Error messages then give "environment" as the function's place, as for any imported function. The
-other is a definition in the script that the next bash runs. It works for every function.
+other is a definition in the script that the next bash runs. It works for every function. There,
+`eval` runs each definition: if bash cannot parse one, it still runs the rest of the script.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ _HEAD: Final = re.compile(rb"^(?:function )?([^\n]*) \(\) \n", re.MULTILINE)
 # script or a pattern.
 _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
 _ENTRY: Final = re.compile(rb"BASH_FUNC_(.+)%%", re.DOTALL)
+# The beginning of an extended pattern. The option extglob decides how bash parses it. When bash
+# imports functions, that option is off.
+_EXTENDED: Final = re.compile(rb"[?*+@!]\(")
 
 
 class Definitions(NamedTuple):
@@ -47,13 +51,15 @@ def definitions(
 
     `names`: the attributes ("-f", perhaps with more letters) and the name of each function, in the
     same order, from `declare -F`. `by_environment`: whether bash imports functions unchanged.
+
+    The script leaves extglob on.
     """
     known = {name for _, name in names[1:]}
     # The first head is at the start of the text. Each other head must be found exactly once.
     found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
     if [head[1] for head in found] != [name for _, name in names]:
         # A line of a here-document looks like a head, so the ends of functions are unclear.
-        return Definitions({}, _with_keywords(text, found) + b"\n" if text else b"")
+        return Definitions({}, _script([_evaluated(_with_keywords(text, found))]) if text else b"")
     entries: dict[bytes, bytes] = {}
     script: list[bytes] = []
     private: list[bytes] = []
@@ -68,15 +74,16 @@ def definitions(
         is_plain = _PLAIN_NAME.fullmatch(name) and name.decode() not in BUILTINS
         is_short = len(body) <= MAX_ENV_VALUE_BYTES
         fits = is_short and size + len(key) + len(body) <= MAX_ENV_BYTES
+        is_usual = flags in {b"-f", b"-fx"} and body[:2] == b"{ " and not _EXTENDED.search(body)
         # A function with the name of a builtin would interfere with the script.
-        if by_environment and is_plain and fits and flags in {b"-f", b"-fx"} and body[:2] == b"{ ":
+        if by_environment and is_plain and fits and is_usual:
             entries[key] = b"() " + body
             size += len(key) + len(body)
             if flags == b"-f":
                 private.append(name)
         else:
-            script.append(_definition(flags, name, source, is_plain=bool(is_plain)))
-    return Definitions(entries, b"".join(script), tuple(private))
+            script.append(_definition(flags, name, source))
+    return Definitions(entries, _script(script) if script else b"", tuple(private))
 
 
 def entry_name(function: bytes) -> bytes:
@@ -119,14 +126,20 @@ def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
     return b"".join((*parts, text[position:]))
 
 
-def _definition(flags: bytes, name: bytes, source: bytes, *, is_plain: bool) -> bytes:
-    if is_plain:
-        text = source + b"\n"
-    else:
-        # Inside `eval`: whatever the name means to the parser, bash still runs the rest of the
-        # script.
-        head = b"" if source.startswith(b"function ") else b"function "
-        text = b"\\builtin eval %s 2>/dev/null\n" % quote(head + source)
+def _script(definitions: list[bytes]) -> bytes:
+    # With extglob, bash parses all functions that it prints, whether they were defined with it or
+    # not: in its own text, a parenthesis that begins no extended pattern follows a space.
+    return b"\\builtin shopt -s extglob\n{\n%s} 2>/dev/null\n" % b"".join(definitions)
+
+
+def _evaluated(text: bytes) -> bytes:
+    return b"\\builtin eval %s\n" % quote(text)
+
+
+def _definition(flags: bytes, name: bytes, source: bytes) -> bytes:
+    # With the keyword, the name means nothing to the parser.
+    head = b"" if source.startswith(b"function ") else b"function "
+    text = _evaluated(head + source)
     if b"=" in name:
         # `declare` would read such a name as an assignment, and `export` refuses it.
         if b"x" in flags:

@@ -35,11 +35,11 @@ class ShellState(Struct, frozen=True):
     env: dict[bytes, bytes]
     # For each variable, the line that sets it, or that unsets it if it is one of bash's own.
     declarations: dict[bytes, bytes] = {}
-    # The options of shopt, the umask and the directory stack. Without these options, bash cannot
-    # parse some functions.
-    switches: bytes = b""
-    # Functions and aliases.
+    # The functions that are not in `functions`. These lines may leave an option of shopt on.
     definitions: bytes = b""
+    # The options of shopt, the umask and the directory stack.
+    switches: bytes = b""
+    aliases: bytes = b""
     # The options of `set`, in one line. It runs last: a trace would show all lines after it.
     options: bytes = b""
     later: frozenset[bytes] = frozenset()
@@ -60,12 +60,12 @@ class ShellState(Struct, frozen=True):
 
     @property
     def script(self) -> bytes:
-        return self.variables + self.switches + self.definitions
+        return self.variables + self.definitions + self.switches + self.aliases
 
     @property
     def meanings(self) -> bytes:
         """The part of the script that gives words a meaning: functions and aliases."""
-        return self.variables + self.definitions
+        return self.variables + self.definitions + self.aliases
 
     def without(self, names: frozenset[bytes]) -> ShellState:
         """Return this state without the script's lines for these variables."""
