@@ -60,6 +60,11 @@ class Unkept(enum.StrEnum):
     TOO_LARGE = ("too_large", "it is more than 4 MiB")
     UNREADABLE = ("unreadable", "the daemon does not know its form")
     LOCAL_OPTIONS = ("local_options", "a function with local - has called exit")
+    FUNCTIONS = (
+        "functions",
+        "bash has printed a function with a here-document in a form that it cannot read, and "
+        "everything else is kept",
+    )
     SIGNAL = ("signal", "a signal ended the command")
     UNAVAILABLE = (
         "unavailable",

@@ -113,6 +113,7 @@ KEPT = [
     ("shopt -s extglob\ntest() { echo +(a); }\nshopt -u extglob", "test", "+(a)\n"),
     ("shopt -s extglob\nfunction a+b { echo ?(a); }\nshopt -u extglob", "a+b", "?(a)\n"),
     (f"shopt -s extglob\nf() {{ echo @(a) {'x' * 70_000}; }}\nshopt -u extglob", "f | wc -c", None),
+    (f"{EXTENDED}; g() {{ cat <<E\nX\nE\n}}; shopt -u extglob", "f; g", "@(a|b)\nX\n"),
     ("f() { ! (false) && echo $((2*(3))); }; shopt -s extglob", "f", "6\n"),
     ("LC_ALL=de 2>/dev/null", "echo $LC_ALL", "de\n"),
     ("export LC_CTYPE=de; unset LC_ALL", "printenv LC_CTYPE", "de\n"),
@@ -214,6 +215,42 @@ def test_answer_reports_state_not_kept(
     assert reason_of(result) == reason
     assert result["sessionCwd"] == "/usr"
     assert daemon.bash("echo $X; pwd", session=session)["stdout"] == "before\n/usr\n"
+
+
+# Bash 5.2 prints this function in a form that it cannot parse.
+UNPARSABLE = "f() {\n  true && cat <<X && echo b\ntext\nX\n}"
+
+
+@pytest.mark.parametrize(
+    ("definition", "name"),
+    [
+        (UNPARSABLE, "f"),
+        (f"{UNPARSABLE}; readonly -f f", "f"),
+        (f"{UNPARSABLE}; export -f f", "f"),
+        (f"{UNPARSABLE}; set -o posix", "f"),
+        (f"{UNPARSABLE}; set -eu; trap 'echo bye' EXIT", "f"),
+        (f"{UNPARSABLE}; trap : DEBUG RETURN", "f"),
+        (f"{UNPARSABLE}; shopt -s expand_aliases; alias cat=if", "f"),
+        (f"last() {{ f; exit; }}; {UNPARSABLE}; cd /usr; last", "f"),
+        (f"eval '{UNPARSABLE}'", "f"),
+        (f"echo '{UNPARSABLE}' >f; . ./f", "f"),
+        (f"function {UNPARSABLE[3:].replace('{', 'f-2 {', 1)}", "f-2"),
+        ("f() (\n  true && cat <<X && echo b\ntext\nX\n)", "f"),
+        ("f() {\nfalse || if cat <<X; then echo b; else :; fi\ntext\nX\n}", "f"),
+    ],
+)
+def test_session_loses_only_the_function_bash_cannot_read(
+    daemon: RawDaemon, session: str, definition: str, name: str
+) -> None:
+    others = f"long() {{ : {'x' * 70_000}; }}\nhere() {{ cat <<E\nhere\nE\n}}; last() {{ :; }}"
+    result = daemon.bash(f"X=1; {others}\n{definition}\n{name}; cd /usr", session=session)
+    assert "text\nb\n" in result["stdout"]
+    assert (result["stderr"], reason_of(result)) == ("", "functions")
+    for number in range(3):
+        command = f"Y={number}; here; echo $X; declare -F"
+        result = daemon.bash(command, session=session)
+        assert result["stdout"] == "here\n1\ndeclare -f here\ndeclare -f last\ndeclare -f long\n"
+        assert (result["stderr"], result["cwd"], reason_of(result)) == ("", "/usr", None)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ __shelld_options=$BASHOPTS:$SHELLOPTS${DIRSTACK+};
 __shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=};
 \unset -f builtin; \builtin set +x;
 \unset -v "${__shelld_posix:-POSIXLY_CORRECT}";
-\builtin enable alias builtin declare dirs eval local printf pwd set shopt test trap ulimit umask unset;
+\builtin enable alias builtin declare dirs eval local mapfile printf pwd set shopt test trap ulimit umask unset;
 \builtin trap - CHLD DEBUG ERR RETURN; \builtin trap "" XFSZ;
 \builtin ulimit -S -f hard;
 \builtin printf "\0";
@@ -37,6 +37,7 @@ BEFORE_FUNCTIONS
 \builtin printf "\0";
 
 \builtin declare -f;
+CHECK_FUNCTIONS
 \builtin printf "\0";
 
 \builtin alias -p;

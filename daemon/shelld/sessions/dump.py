@@ -2,7 +2,7 @@
 
 A dump holds the variables (exported or not) with their attributes, the functions, the aliases, the
 options of `shopt` and `set`, the umask, the directory stack and the working directory. `dump.bash`
-is the program.
+is the program, with two parts in `globals.bash` and `functions.bash`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
 _DUMP: Final = b" ".join(lines_of("dump.bash"))
+_CHECK: Final = b" ".join(lines_of("functions.bash")) + b" "
 
 
 # `GLOBALS` as one word of bash.
@@ -31,15 +32,21 @@ GLOBALS_WORD: Final = quote(GLOBALS)
 
 
 def dump_program(
-    own_directory: bytes, *, globals_word: bytes = GLOBALS_WORD, before_functions: bytes = b""
+    own_directory: bytes,
+    *,
+    globals_word: bytes = GLOBALS_WORD,
+    before_functions: bytes = b"",
+    checks_functions: bool = False,
 ) -> bytes:
     """Return the program, in one line.
 
     `own_directory`: a path to the daemon's directory. `globals_word` replaces `GLOBALS`.
     `before_functions`: commands that run before bash reports its functions, when the command can no
     longer interfere. Each ends with "; ". Bash has left posix mode by then: in posix mode, it would
-    exit if `eval` defined a function whose name is not an identifier.
+    exit if `eval` defined a function whose name is not an identifier. `checks_functions`: whether
+    bash checks that it can parse what it has printed. Its standard output must then be a file.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
+    program = program.replace(b"CHECK_FUNCTIONS ", _CHECK if checks_functions else b"")
     # Replaced last, because these commands may contain anything.
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)

@@ -30,11 +30,14 @@ from shelld.sessions.variables import (
 _PARTS: Final = 9
 # The part with the output of `shopt -p`, counted from the end. A dump ends with two more NULs.
 _SHOPT: Final = 2 - _PARTS - 2
+_FUNCTIONS_PART: Final = 4
 _DOTGLOB: Final = b"shopt -s dotglob\n"
 # Only the newest entries of the directory stack are kept: bash prints the whole stack for each
 # entry that it adds.
 MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
+# Follows functions that bash cannot parse. Otherwise their text ends with a newline.
+_UNPARSABLE: Final = b"!"
 
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
 # sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. It also
@@ -121,6 +124,15 @@ def hides_options(dump: bytes) -> bool:
     return LOCAL_OPTIONS in dump
 
 
+def has_lost_functions(dump: bytes) -> bool:
+    """Whether bash has found that it cannot parse a function in a readable dump.
+
+    `parse_dump` does not know which function that is. The next bash defines the others.
+    """
+    parts = _parts(dump)
+    return parts is not None and parts[_FUNCTIONS_PART].endswith(_UNPARSABLE)
+
+
 def directory_of(dump: bytes) -> tuple[bytes, bool]:
     """Return the working directory in a readable dump, and whether it is the daemon's own.
 
@@ -188,8 +200,12 @@ def parse_readable_dump(dump: bytes) -> ShellState | None:
     unset = [name for name in SET_AT_START if name not in seen]
     declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
     function_names = frozenset(name for _, name in names)
-    by_environment = b"posix" not in enabled
-    defined = definitions(names, functions.removesuffix(b"\n"), by_environment=by_environment)
+    is_parsable = not functions.endswith(_UNPARSABLE)
+    defined = definitions(
+        names,
+        functions.removesuffix(_UNPARSABLE).removesuffix(b"\n"),
+        by_environment=is_parsable and b"posix" not in enabled,
+    )
     directory, is_daemons = _directory(cwd)
     return ShellState(
         directory,

@@ -20,6 +20,8 @@ from shelld.sessions.state import ShellState
 
 # Matches every command that may set a trap. Other commands have no word that can stand for `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
+# Matches every command with the definition of a function in it.
+_DEFINES: Final = re.compile(rb"\([\s\\]*\)|function")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 # Splitting a longer command into words would delay other requests.
 _MAX_WORDS_BYTES: Final = 64 * 1024
@@ -46,14 +48,25 @@ def may_trap(command: bytes, state: ShellState) -> bool:
     return len(command) > _MAX_WORDS_BYTES or not state.names.isdisjoint(_WORD.findall(command))
 
 
+def may_define_here_document(command: bytes) -> bool:
+    """Whether the text of a command may define a function that contains a here-document."""
+    return b"<<" in command and _DEFINES.search(command) is not None
+
+
 def dump_at_exit(
-    path: str, own_directory: str, mark: bytes, *, shares_trap: bool, before_dump: bytes = b""
+    path: str,
+    own_directory: str,
+    mark: bytes,
+    *,
+    shares_trap: bool,
+    checks_functions: bool = False,
+    before_dump: bytes = b"",
 ) -> bytes:
     """Return the lines that make bash write its state to `path` after its command.
 
     `own_directory` is a path to the daemon's directory. Bash writes `mark`, of letters and digits,
-    after its state. `shares_trap`: the command may set a trap on EXIT, too. `before_dump`: see
-    `before_functions` of `dump_program`.
+    after its state. `shares_trap`: the command may set a trap on EXIT, too. `checks_functions`: see
+    `dump_program`. `before_dump`: see `before_functions` there.
     """
     # `set -e` and a trap on ERR also apply to the text of a trap. So this text is one command,
     # which both of them ignore. A restricted shell cannot write to a file; its error message goes
@@ -68,7 +81,9 @@ def dump_at_exit(
     file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
     redirections = rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
     end = rb"; \builtin printf " + mark
-    program = dump_program(own_directory.encode(), before_functions=before_dump)
+    program = dump_program(
+        own_directory.encode(), before_functions=before_dump, checks_functions=checks_functions
+    )
     if not shares_trap:
         return _trap(program + end, redirections)
     begin = rb"\builtin unset -f trap; "
@@ -79,6 +94,7 @@ def dump_at_exit(
         own_directory.encode(),
         globals_word=_in_table(b"GLOBALS"),
         before_functions=rb"\builtin eval %s; " % _in_table(b"BEFORE") if before_dump else b"",
+        checks_functions=checks_functions,
     )
     dump = begin + program + end
     wrapper = _WRAPPER.replace(b"REDIRECTIONS", quote(redirections))

@@ -19,6 +19,7 @@ from shelld.process import faults
 from shelld.sessions.calls import Told, untouched, without_options_of_call
 from shelld.sessions.dump_parser import (
     directory_of,
+    has_lost_functions,
     hides_options,
     is_readable,
     is_whole,
@@ -211,9 +212,9 @@ class Session:
     def keep(self, left: Left) -> Left | Unkept | None:
         """Keep the state that a command has left.
 
-        Returns None if the state is kept, the reason if it cannot be kept, or a long dump that
-        `settle` must parse. The answer waits for this method, so this method does not parse a short
-        dump but only checks it. That takes a fifth of the time.
+        Returns None if the state is kept, the reason if it or a part of it cannot be kept, or a
+        long dump that `settle` must parse. The answer waits for this method, so this method does
+        not parse a short dump but only checks it. That takes a fifth of the time.
         """
         if not is_whole(left.dump):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
@@ -231,11 +232,11 @@ class Session:
         # Parse the dump of an earlier command before this one replaces it.
         _ = self.state
         self._unread, self._kept = left, left.number
-        return None
+        return _what_is_lost(left.dump)
 
     async def settle(self, left: Left) -> Unkept | None:
-        """Parse a long dump in a thread; return why it cannot be kept, or None."""
-        reason: Unkept | None = None
+        """Parse a long dump in a thread; return why it or a part of it cannot be kept, or None."""
+        reason = _what_is_lost(left.dump)
         try:
             state, names = await _parsed(left)
             if state is None:
@@ -305,6 +306,11 @@ async def _parsed(left: Left) -> tuple[ShellState | None, list[bytes]]:
             raise
         # If no thread can start, parse it here, so that the state is not lost.
         return _parse(left)
+
+
+def _what_is_lost(dump: bytes) -> Unkept | None:
+    """Return the reason why a part of a readable dump cannot be kept, or None."""
+    return Unkept.FUNCTIONS if has_lost_functions(dump) else None
 
 
 def _why_unreadable(dump: bytes) -> Unkept:

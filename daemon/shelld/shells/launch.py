@@ -15,7 +15,13 @@ from msgspec.structs import replace
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.sessions.calls import functions_again, lines_of_call, state_of_call, withhold
-from shelld.sessions.prelude import dump_at_exit, may_trap, prelude, startable
+from shelld.sessions.prelude import (
+    dump_at_exit,
+    may_define_here_document,
+    may_trap,
+    prelude,
+    startable,
+)
 from shelld.sessions.recorder import Recorder
 from shelld.sessions.session import Session
 from shelld.sessions.side_effects import changes_nothing
@@ -200,13 +206,16 @@ class Launch:
         recorder = self.recorder = Recorder(session, cwd, request.env)
         if not recorder.is_open:
             return b""
-        shares_trap = has_startup_file or may_trap(to_bytes(request.command), state)
+        command = to_bytes(request.command)
+        shares_trap = has_startup_file or may_trap(command, state)
         again = functions_again(request.env, session.state) if request.env else b""
         return dump_at_exit(
             recorder.path,
             recorder.own_directory,
             recorder.mark,
             shares_trap=shares_trap,
+            # What may set a trap may also run text from elsewhere.
+            checks_functions=shares_trap or may_define_here_document(command),
             before_dump=again,
         )
 
