@@ -65,6 +65,13 @@ KEPT = [
     ("pushd -n $'/a\\nb' >/dev/null; pushd -n /c >/dev/null", "cd /; dirs -l -p", "/\n/c\n/a\nb\n"),
     ("pushd -n $'/a\\nb' >/dev/null", "cd /; popd -n +0 >/dev/null; dirs -l -p", "/\n"),
     ("unset DIRSTACK; DIRSTACK=(a b); pushd -n /c >/dev/null", "cd /; dirs -l -p", "/\n/c\n"),
+    (
+        "unset DIRSTACK; pushd -n /c >/dev/null",
+        "cd /; dirs -l -p; echo ${DIRSTACK-no}",
+        "/\n/c\nno\n",
+    ),
+    ("f() { exit; }; cd /usr; f", "echo $DIRSTACK", "/usr\n"),
+    ("f() { unset DIRSTACK; exit; }; cd /usr; f", "echo ${DIRSTACK-no}", "no\n"),
     ("alias() { echo no; }; builtin alias b=c", "builtin alias; alias", "alias b='c'\nno\n"),
     ("shopt -s expand_aliases; alias alias='echo no' b=c", r"\alias b", "alias b='c'\n"),
     ("alias a=\\' b=\"it's\" c= d=\"''\"", "alias", None),
@@ -342,7 +349,7 @@ def test_directory_with_invalid_utf8_is_reported(
 UNSET = (
     "HOSTNAME HOSTTYPE IFS MACHTYPE OLDPWD OPTERR OPTIND OSTYPE PATH PS4 PWD RANDOM SECONDS SHELL"
     " GROUPS SHLVL SRANDOM TERM LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME COMP_WORDBREAKS"
-    " BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID"
+    " DIRSTACK BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID"
 )
 
 
