@@ -175,6 +175,21 @@ async def test_unreadable_long_dump_is_not_kept() -> None:
     assert session.state is BASE
 
 
+@pytest.mark.parametrize("count", [1, 5_000])
+async def test_unparsable_function_costs_no_other_state(count: int) -> None:
+    parts = functions_dump(count).split(b"\0")
+    parts[5] += b"!"
+    session = new_session(BASE)
+    result = session.keep(Left(b"\0".join(parts)))
+    if isinstance(result, Left):
+        result = await session.settle(result)
+    assert result == Unkept.FUNCTIONS
+    assert session.state.cwd == b"/usr"
+    # Bash would report an error if it could not import a function from its environment.
+    assert session.state.functions == {}
+    assert session.state.definitions.count(b"\\builtin eval 'function ") == count + 1
+
+
 async def test_later_command_wins_over_long_dump() -> None:
     session = new_session(BASE)
     left = session.keep(Left(functions_dump(5_000)))

@@ -16,7 +16,13 @@ from shelld.sessions.dump import dump_program
 from shelld.sessions.dump_parser import MAX_DIRECTORIES, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
-from shelld.sessions.prelude import may_trap, prelude, startable, waiting_prelude
+from shelld.sessions.prelude import (
+    may_define_here_document,
+    may_trap,
+    prelude,
+    startable,
+    waiting_prelude,
+)
 from shelld.sessions.quoting import quote, unquote
 from shelld.sessions.session import Left, Session
 from shelld.sessions.side_effects import changes_nothing
@@ -277,6 +283,13 @@ def test_waiting_bash_with_broken_state_exits(line: str) -> None:
             check=False,
         )
     assert (done.returncode, done.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize("start", ["f() {", "f ( ) {", "f(\\\n) {", "function f {", "f() ("])
+def test_definitions_with_here_documents_are_recognised(start: str) -> None:
+    assert may_define_here_document(start.encode() + b" cat <<X\nx\nX\n}")
+    assert not may_define_here_document(start.encode() + b" cat; }")
+    assert not may_define_here_document(b"cat <<X\nx\nX")
 
 
 def test_long_command_is_assumed_to_set_traps() -> None:
