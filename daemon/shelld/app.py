@@ -33,6 +33,7 @@ from shelld.methods.guard import load_soon
 from shelld.process import faults
 from shelld.process.logs import write_without_waiting
 from shelld.process.options import Options
+from shelld.process.stack import with_room_for_frames
 from shelld.routes import routes
 from shelld.server.serve import Server
 from shelld.server.startup import StartupError, hint_for
@@ -82,7 +83,8 @@ def run(
     """
     try:
         _try_descriptors()
-        exit_code = anyio.run(_run, options, streams, pool, audit, policy)
+        start = with_room_for_frames(anyio.run)
+        exit_code: int = start(_run, options, streams, pool, audit, policy)
         _ignore_signals()
     except OSError as error:
         # Only the start of the event loop raises a bare OSError. Tasks raise exception groups, or

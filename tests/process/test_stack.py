@@ -1,0 +1,43 @@
+"""A call needs no new memory for its frames."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from shelld.process.stack import with_room_for_frames
+
+# Deep calls, with and without room, while the process may map no more memory. Without room, Python
+# may crash.
+PROGRAM = """
+import resource, sys
+from shelld.process.stack import with_room_for_frames
+
+def deep(level):
+    return deep(level - 1) + 1 if level else 0
+
+def short():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (1, hard))
+    return deep(500)
+
+print(with_room_for_frames(short)() if sys.argv[1] == "room" else short())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not count mapped memory")
+@pytest.mark.parametrize(("room", "works"), [("room", True), ("none", False)])
+def test_deep_calls_work_without_memory(room: str, works: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, room], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout == "500\n") is works
+
+
+def test_arguments_results_and_errors_pass_through() -> None:
+    assert with_room_for_frames(divmod)(7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        with_room_for_frames(divmod)(7, 0)
