@@ -7,7 +7,6 @@ finish the job: they see end of file when the daemon ends, and kill their comman
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 import selectors
@@ -31,7 +30,7 @@ from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon, manager_options
 from shelld.methods.guard import load_soon
 from shelld.process import faults
-from shelld.process.logs import write_without_waiting
+from shelld.process.logs import Log, write_without_waiting
 from shelld.process.options import Options
 from shelld.process.stack import with_room_for_frames
 from shelld.routes import routes
@@ -41,7 +40,7 @@ from shelld.server.stdio import Input, Output
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 
-logger = logging.getLogger("shelld.app")
+logger = Log("shelld.app")
 
 # The signals that stop the daemon. A second one cuts the stop short.
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import logging
 import os
 import stat
 import time
@@ -24,13 +23,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from shelld.process.logs import open_log
+from shelld.process.logs import Log, open_log
 from shelld.shells.shell import Shell
 from shelld_protocol.encoding import encode
 
 OLD_FILES: Final = 3
 
-logger = logging.getLogger("shelld.audit")
+logger = Log("shelld.audit")
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ command.
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,7 @@ from shelld.methods.context import RequestContext
 from shelld.methods.guard import admit
 from shelld.output.reader import STEP_BYTES, read_head
 from shelld.output.retention import OutputStream
+from shelld.process.logs import Log
 from shelld.sessions.text import check_text, shown, to_bytes
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
@@ -40,7 +40,7 @@ from shelld_protocol.shell_methods import (
 )
 from shelld_protocol.structs import GuardVerdict
 
-logger = logging.getLogger("shelld.guard")
+logger = Log("shelld.guard")
 
 T = TypeVar("T")
 

@@ -8,20 +8,22 @@ counts it for ``server_info``.
 A *shortage* is no fault: the system has no thread, descriptor, memory or disk for one request, and
 the answer to that request is ``resource_exhausted``.
 
-This module holds one counter for the process. Reporting never raises.
+This module holds one counter for the process. Reporting never raises, and neither does finding the
+answer: after a shortage, both may lack memory.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
+import sys
+import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Final
 
 import anyio
 
+from shelld.process.logs import Log
 from shelld_protocol.errors import (
     RpcError,
     exhausted_limit,
@@ -29,10 +31,13 @@ from shelld_protocol.errors import (
     resource_exhausted,
 )
 
-logger = logging.getLogger("shelld")
+logger = Log("shelld")
 
 # A background task restarts at once after its first failure, and after this pause from then on.
 RESTART_PAUSE_S: Final = 1.0
+
+# What Python says if it cannot start a thread.
+NO_THREAD: Final = "can't start new thread"
 
 # What dlopen(3) reports, in an ImportError, when the system is short of a resource.
 _IMPORT_FAILURES: Final = (
@@ -41,6 +46,9 @@ _IMPORT_FAILURES: Final = (
     (os.strerror(errno.ENOMEM), "memory"),
     ("failed to map segment", "memory"),
 )
+
+# For when there is no memory for another one.
+_NO_MEMORY: Final = resource_exhausted("memory", "The daemon is short of memory")
 
 _count = 0
 
@@ -51,28 +59,47 @@ def count() -> int:
 
 
 def report(where: str) -> None:
-    """Log and count the current exception; `where` names the work it ended."""
+    """Log the current exception, and count it unless it is a shortage.
+
+    `where` names the work that the exception ended.
+    """
     global _count  # noqa: PLW0603 - one counter for the process
+    error = sys.exc_info()[1]
+    if error is not None and (limit := _limit_of(error)) is not None:
+        logger.warning("%s: The daemon is short of %s", where, limit)
+        return
     _count += 1
-    # The traceback names code, not the command or its environment. Logging may fail too.
-    with suppress(Exception):
-        logger.exception("unexpected error in %s", where)
+    # The traceback names code, not the command or its environment.
+    logger.exception("unexpected error in %s", where)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Return whether an exception means a shortage."""
+    return _limit_of(error) is not None
 
 
 def shortage(error: BaseException) -> RpcError | None:
     """Return the ``resource_exhausted`` error for a shortage; None for any other exception."""
-    limit: str | None = None
-    if isinstance(error, MemoryError):
-        limit = "memory"
-    elif isinstance(error, OSError):
-        limit = exhausted_limit(error.errno or 0)
-    elif isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-        limit = "threads"
-    elif isinstance(error, ImportError):
-        limit = next((limit for text, limit in _IMPORT_FAILURES if text in str(error)), None)
+    limit = _limit_of(error)
     if limit is None:
         return None
-    return resource_exhausted(limit, f"The daemon is short of {limit}")
+    try:
+        return resource_exhausted(limit, f"The daemon is short of {limit}")
+    except MemoryError:
+        # Otherwise, this traceback would grow with each use.
+        return _NO_MEMORY.with_traceback(None)
+
+
+def _limit_of(error: BaseException) -> str | None:
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, OSError):
+        return exhausted_limit(error.errno or 0)
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        return "threads"
+    if isinstance(error, ImportError):
+        return next((limit for text, limit in _IMPORT_FAILURES if text in str(error)), None)
+    return None
 
 
 def answer_for(error: BaseException, where: str) -> RpcError:
@@ -89,6 +116,17 @@ def answer_for(error: BaseException, where: str) -> RpcError:
     return internal_error()
 
 
+async def pause(seconds: float) -> None:
+    """Sleep. If there is no memory even for that, block the event loop for that time.
+
+    So a loop of attempts always takes its time, and its bound means what it says.
+    """
+    try:
+        await anyio.sleep(seconds)
+    except MemoryError:
+        time.sleep(seconds)  # noqa: ASYNC251 - nothing else is possible
+
+
 async def keep_running(task: Callable[[], Awaitable[None]], where: str) -> None:
     """Run a background task to its end; restart it if it fails."""
     failed_before = False
@@ -100,7 +138,7 @@ async def keep_running(task: Callable[[], Awaitable[None]], where: str) -> None:
         else:
             return
         if failed_before:
-            await anyio.sleep(RESTART_PAUSE_S)
+            await pause(RESTART_PAUSE_S)
         failed_before = True
 
 

@@ -1,8 +1,11 @@
-"""Writes log lines without ever waiting for a reader.
+"""Writes log lines without ever waiting for a reader, and without ever raising an error.
 
 Hosts often pass a pipe as stderr and never read it. So this module writes a line only if the log
 accepts it at once, and drops it otherwise. Before the next line that fits, it writes how many lines
 were dropped. It never changes a flag of stderr, because the parent shares it.
+
+A line may concern a shortage of memory, and then there may be none for the line either. No work may
+fail for want of a line, so modules log through a `Log`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import select
 import socket
 import stat
 from contextlib import suppress
+from typing import Any
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -35,6 +39,20 @@ def open_log(path: str, mode: int, flags: int = 0) -> int:
     return os.open(path, flags, mode)
 
 
+class Log(logging.LoggerAdapter[logging.Logger]):
+    """A logger that loses a line rather than raising an error. `name`: as for `getLogger`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(name))
+
+    def log(self, level: int, msg: object, *args: Any, **options: Any) -> None:
+        try:
+            if self.logger.isEnabledFor(level):
+                self.logger.log(level, msg, *args, **options)
+        except Exception:
+            pass
+
+
 class DescriptorHandler(logging.Handler):
     """Writes to a descriptor that it does not own.
 
@@ -49,6 +67,13 @@ class DescriptorHandler(logging.Handler):
         self._is_cut = False
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._write(record)
+        except Exception:
+            # The line cannot be made: there is no memory for it, or its arguments do not fit.
+            self.dropped += 1
+
+    def _write(self, record: logging.LogRecord) -> None:
         lines = [self.format(record)]
         if self.dropped:
             lines.insert(0, f"{self.dropped} log lines were dropped: the log did not accept them")
@@ -65,9 +90,12 @@ class DescriptorHandler(logging.Handler):
 
 
 def write_without_waiting(descriptor: int, data: bytes) -> int:
-    """Write what the descriptor accepts at once; return the byte count. Never raises OSError."""
+    """Write what the descriptor accepts at once; return the byte count.
+
+    Raises nothing once it has begun to write.
+    """
     view = memoryview(data)
-    with suppress(OSError):
+    with suppress(OSError, MemoryError):
         mode = os.fstat(descriptor).st_mode
         write = _write_some
         if stat.S_ISSOCK(mode):

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from shelld.process.faults import answer_for
+from shelld.process.logs import Log
 from shelld_protocol.errors import RpcError, internal_error, method_not_found
 from shelld_protocol.params import decode_params
 from shelld_protocol.structs import Params
 
-logger = logging.getLogger("shelld.dispatch")
+logger = Log("shelld.dispatch")
 
 C = TypeVar("C")
 P = TypeVar("P", bound=Params)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
@@ -32,7 +31,7 @@ from shelld.eventloop.workers import Worker, Workers, scope_is_cancelled
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
 from shelld.process import faults
 from shelld.process.faults import answer_for, shortage
-from shelld.process.logs import write_without_waiting
+from shelld.process.logs import Log, write_without_waiting
 from shelld.server.dispatch import Method, dispatch
 from shelld.server.stdio import Input, Output
 from shelld_protocol.encoding import decode
@@ -64,7 +63,7 @@ from shelld_protocol.jsonrpc import (
 from shelld_protocol.params import decode_params
 from shelld_protocol.structs import NoParams
 
-logger = logging.getLogger("shelld.serve")
+logger = Log("shelld.serve")
 
 # With more unread answers than this, the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024

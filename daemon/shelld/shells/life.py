@@ -7,13 +7,13 @@ performs them. Nothing here waits: `supervisor` notices events and reports them.
 from __future__ import annotations
 
 import errno
-import logging
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 from shelld.keeper.channel import FILE_LOST, LOST, RETIRES, Message
+from shelld.process.logs import Log
 from shelld.shells.course import DEADLINES, Action, Event, State, next_step
 from shelld.shells.deadlines import KILL_TIMEOUT_S, OUTPUT_GRACE_S, START_TIMEOUT_S, Deadlines
 from shelld.shells.launch import Launch, StartRequest
@@ -26,7 +26,7 @@ from shelld.shells.outcome import Outcome
 from shelld.shells.shell import Shell
 from shelld_protocol.structs import EndReason
 
-logger = logging.getLogger("shelld.shells")
+logger = Log("shelld.shells")
 
 
 class Life:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,11 +16,12 @@ from shelld.keeper.channel import (
     SURVIVORS,
     Message,
 )
+from shelld.process.logs import Log
 from shelld.shells.course import Event
 from shelld.shells.outcome import Outcome
 from shelld.shells.shell import CommandUsage, Shell
 
-logger = logging.getLogger("shelld.shells")
+logger = Log("shelld.shells")
 
 _EVENTS: Final[Mapping[int, Event]] = {
     STARTED: Event.STARTED,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import Mapping
 from typing import Final
 
 from shelld.process import faults
+from shelld.process.logs import Log
 from shelld.sessions.recorder import Recorder
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.oom import OomKills
 from shelld.shells.shell import Shell
 from shelld_protocol.structs import EndReason
 
-logger = logging.getLogger("shelld.shells")
+logger = Log("shelld.shells")
 
 # How a command ends if the kernel kills it because memory is short: by SIGKILL, or with bash's exit
 # code if SIGKILL has ended the process that it last waited for.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import abc
 import asyncio
 import copy
-import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 import anyio
 import msgspec
 
+from shelld.process.logs import Log
 from shelld_protocol.schemas import anthropic_tool, mcp_tool, openai_tool
 from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import (
@@ -33,7 +33,7 @@ from shelld_protocol.tools import (
 if TYPE_CHECKING:
     from langchain_core.tools import StructuredTool
 
-logger = logging.getLogger("shelld.tools")
+logger = Log("shelld.tools")
 
 
 class BaseTool(abc.ABC):

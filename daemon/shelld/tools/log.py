@@ -10,9 +10,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from shelld.process.logs import Log
 from shelld_protocol.tools import ToolResult
 
-logger = logging.getLogger("shelld.tools")
+logger = Log("shelld.tools")
 
 _MAX_CHARACTERS: Final = 500
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 # moment, another thread may import the package itself for the guard. Python would then refuse one
 # of the two imports, to prevent a deadlock.
 import importlib.resources  # noqa: F401  # pyright: ignore[reportUnusedImport]
-import logging
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -20,12 +19,13 @@ from itertools import islice
 from typing import Any, Final, TypeAlias, get_args
 
 from shelld.process import faults
+from shelld.process.logs import Log
 from shelld.tools.base import BaseTool
 from shelld.tools.registry import ToolRegistry
 from shelld_protocol.encoding import PLAIN, decode, encode
 from shelld_protocol.tool_methods import ToolFormat
 
-logger = logging.getLogger("shelld.plugins")
+logger = Log("shelld.plugins")
 
 GROUP: Final = "shelld.tools"
 

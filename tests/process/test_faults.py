@@ -1,0 +1,122 @@
+"""Reports of failures: they never fail themselves, and a shortage is no fault."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from shelld.process import faults
+from shelld.process.logs import DescriptorHandler, Log
+from shelld_protocol.errors import ErrorKind, RpcError
+
+
+def no_memory(*_args: object, **_options: object) -> Any:
+    raise MemoryError
+
+
+@pytest.fixture(params=["format", "makeRecord"])
+def log_without_memory(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DescriptorHandler]:
+    """A log in which every line fails, in the handler or before it."""
+    read, write = os.pipe()
+    handler = DescriptorHandler(write)
+    owner = DescriptorHandler if request.param == "format" else logging.Logger
+    monkeypatch.setattr(owner, request.param, no_memory)
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logging.getLogger("shelld").addHandler(handler)
+    yield handler
+    logging.getLogger("shelld").removeHandler(handler)
+    os.close(read)
+    os.close(write)
+
+
+def test_report_is_counted_without_memory_for_its_line(
+    log_without_memory: DescriptorHandler,
+) -> None:
+    before = faults.count()
+    try:
+        raise ValueError("unforeseen")
+    except ValueError:
+        faults.report("a test")
+    assert faults.count() == before + 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, ""), ValueError()])
+def test_answer_is_found_without_memory_for_its_line(
+    log_without_memory: DescriptorHandler, error: Exception
+) -> None:
+    expected = "internal_error" if isinstance(error, ValueError) else "resource_exhausted"
+    assert faults.answer_for(error, "a test").kind.value == expected
+
+
+async def test_preload_without_memory_ends_nothing(log_without_memory: DescriptorHandler) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def preload() -> None:
+            raise MemoryError
+
+        tasks.start_soon(faults.run_once, preload, "the preload")
+
+
+def test_line_without_memory_is_counted_as_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    handler = DescriptorHandler(write)
+    record = logging.LogRecord("shelld", logging.INFO, "", 0, "text", None, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(DescriptorHandler, "format", no_memory)
+        handler.emit(record)
+    handler.emit(record)
+    lines = os.read(read, 1000).decode().splitlines()
+    assert lines == ["1 log lines were dropped: the log did not accept them", "text"]
+    os.close(read)
+    os.close(write)
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "exception"])
+def test_log_raises_nothing(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    log = Log("shelld.test")
+    log.logger.setLevel(logging.DEBUG)
+    monkeypatch.setattr(logging.Logger, "_log", no_memory)
+    getattr(log, level)("a line with %s", "an argument")
+
+
+def test_shortage_is_not_counted_as_fault(caplog: pytest.LogCaptureFixture) -> None:
+    before = faults.count()
+    for error in (MemoryError(), OSError(errno.ENOMEM, ""), RuntimeError(faults.NO_THREAD)):
+        try:
+            raise error
+        except Exception:
+            faults.report("a test")
+    assert faults.count() == before
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    assert caplog.messages[0] == "a test: The daemon is short of memory"
+
+
+def test_shortage_has_an_answer_without_memory_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "resource_exhausted", no_memory)
+    tracebacks = []
+    for _ in range(2):
+        answer = faults.answer_for(MemoryError(), "a test")
+        assert answer.kind is ErrorKind.RESOURCE_EXHAUSTED
+        assert answer.data["limit"] == "memory"
+        with pytest.raises(RpcError) as raised:
+            raise answer
+        tracebacks.append(len(raised.traceback))
+    # Otherwise the one answer would keep the frames of all whom it has ended.
+    assert tracebacks[0] == tracebacks[1]
+
+
+async def test_a_pause_takes_its_time_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(anyio, "sleep", no_memory)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    await faults.pause(0.1)
+    assert slept == [0.1]
