@@ -109,27 +109,54 @@ class FrameReader:
         """Take the next bytes of the stream, any number of them.
 
         If memory is short, drop the unfinished message to free some. If there is none to drop, take
-        nothing and raise MemoryError.
+        nothing and raise MemoryError. Another call with the same data may then succeed.
         """
         try:
-            self._buffer += data
+            self._store(data)
         except MemoryError:
-            if self._body_length is None and self.framing is not Framing.LINES:
-                # Without the header, the start of the next message is unknown.
+            if not self._give_up_message(data):
                 raise
-            self._give_up_message()
-            self._buffer += data
+            self._store(data)
 
-    def _give_up_message(self) -> None:
-        """Drop the unfinished message, and skip the rest when it arrives."""
+    def _store(self, data: bytes) -> None:
+        """Add to the buffer what does not belong to a skipped message. Raises MemoryError."""
+        if self._buffer or not (self._skipping_line or self._skip_bytes):
+            # While a line is skipped, a buffer that is not empty begins with its end.
+            self._buffer += data
+        elif self._skipping_line:
+            end = data.find(b"\n")
+            if end >= 0:
+                self._buffer += data[end:]
+        else:
+            dropped = min(self._skip_bytes, len(data))
+            left = self._skip_bytes - dropped
+            self._buffer += data[dropped:]
+            self._skip_bytes = left
+
+    def _give_up_message(self, data: bytes) -> bool:
+        """Drop the unfinished message, and skip the rest when it arrives.
+
+        `data` follows what was received. Returns False if there is no such message. Raises
+        MemoryError, and has then changed nothing.
+        """
+        if self._skipping_line or self._skip_bytes:
+            # It was dropped before, and `refused_head` has its beginning.
+            return False
+        head = bytes(self._buffer[:_HEAD_BYTES])
+        head += data[: _HEAD_BYTES - len(head)]
         if self._body_length is not None:
             self._skip_bytes = self._body_length - len(self._buffer)
             self._body_length = None
-        else:
+        elif self.framing is Framing.LINES and head.lstrip(b" \t\r")[:1] not in (b"", b"\n"):
             self._skipping_line = True
-        self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
+            head = head.partition(b"\n")[0]
+        else:
+            # Without the header, or before a blank line, the start of the next message is unknown.
+            return False
+        self.refused_head = head
         self._drop_buffer()
         self._out_of_memory = True
+        return True
 
     def receive_eof(self) -> None:
         """Mark the end of the stream. An unfinished last line then counts as a message."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from hypothesis import given
@@ -16,8 +16,10 @@ from shelld_protocol.framing import (
     FrameError,
     FrameReader,
     Framing,
+    NeedData,
     encode_frame,
 )
+from shelld_protocol.jsonrpc import id_at_start
 
 LIMIT = 64
 TOO_LARGE = FrameError.TOO_LARGE
@@ -295,3 +297,89 @@ def test_failed_copy_costs_at_most_one_message(
         [],
         [FrameError.NO_MEMORY],
     )
+
+
+class ShortBuffer(bytearray):
+    """Fails to grow as often as `failures` says."""
+
+    failures = 0
+
+    def __iadd__(self, data: Any) -> Self:  # type: ignore[misc]
+        if self.failures:
+            self.failures -= 1
+            raise MemoryError
+        return super().__iadd__(data)
+
+
+def short_reader() -> tuple[FrameReader, ShortBuffer]:
+    reader, buffer = FrameReader(), ShortBuffer()
+    reader._buffer = buffer  # pyright: ignore[reportPrivateUsage]
+    return reader, buffer
+
+
+def waiting_events(reader: FrameReader) -> list[bytes | FrameError]:
+    events: list[bytes | FrameError] = []
+    while not isinstance(event := reader.next_event(), NeedData):
+        events.append(event)
+    return events
+
+
+@pytest.mark.parametrize("framing", Framing)
+@pytest.mark.parametrize("failures", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("cut", [0, 1, 60, 150])
+def test_repeated_shortage_refuses_one_message_with_its_id(
+    framing: Framing, failures: int, cut: int
+) -> None:
+    messages = [
+        b'{"jsonrpc": "2.0", "id": %d, "method": "m", "x": "%b"}' % (number, b"x" * 200)
+        for number in range(3)
+    ]
+    data = b"".join(encode_frame(message, framing) for message in messages)
+    first = len(encode_frame(messages[0], framing))
+    # A shortage in the middle of the second message, or where it begins.
+    cut += first + data[first:].index(b"{")
+    reader, buffer = short_reader()
+    reader.receive_data(data[:cut])
+    assert waiting_events(reader) == messages[:1]
+    buffer.failures = failures
+    # The server tries again with the same bytes.
+    for _ in range(failures):
+        try:
+            reader.receive_data(data[cut:])
+        except MemoryError:
+            continue
+        break
+    else:
+        reader.receive_data(data[cut:])
+    events = waiting_events(reader)
+    assert events == [FrameError.NO_MEMORY, messages[2]]
+    assert id_at_start(reader.refused_head) == b"1"
+
+
+@pytest.mark.parametrize("framing", Framing)
+def test_bytes_of_a_refused_message_need_no_memory(framing: Framing) -> None:
+    message = b'{"jsonrpc": "2.0", "id": 7, "method": "m", "x": "%b"}' % (b"x" * 1000)
+    data = encode_frame(message, framing)
+    end = len(data) - 10
+    reader, buffer = short_reader()
+    reader.receive_data(data[:200])
+    assert waiting_events(reader) == []
+    buffer.failures = 1
+    for start in range(200, end, 100):
+        reader.receive_data(data[start : min(start + 100, end)])
+    assert buffer == b""
+    reader.receive_data(data[end:] + encode_frame(b'{"id": 8}', framing))
+    assert waiting_events(reader) == [FrameError.NO_MEMORY, b'{"id": 8}']
+    assert id_at_start(reader.refused_head) == b"7"
+
+
+@pytest.mark.parametrize("start", [b"", b"\n", b' \r\n{"id": 2}\n'])
+def test_shortage_before_a_message_takes_nothing(start: bytes) -> None:
+    reader, buffer = short_reader()
+    reader.receive_data(b'{"id": 1}\n')
+    assert waiting_events(reader) == [b'{"id": 1}']
+    buffer.failures = 1
+    with pytest.raises(MemoryError):
+        reader.receive_data(start)
+    reader.receive_data(start)
+    assert waiting_events(reader) == ([b'{"id": 2}'] if start.strip() else [])
