@@ -59,8 +59,10 @@ STOP_S: Final = 1.6
 # Time for threads to end after the event loop has ended. Some, such as a search by RE2, cannot be
 # stopped.
 THREADS_S: Final = 0.3
-# The exit code if answers could not be written, although the client may still be there.
+# The exit codes if answers could not be written, or requests could not be read, although the client
+# may still be there.
 STDOUT_FAILED: Final = 3
+STDIN_FAILED: Final = 4
 # The exit code if the event loop itself has failed.
 LOOP_FAILED: Final = 1
 # Poll this often if the system cannot wait for a process that is not a child.
@@ -195,11 +197,15 @@ def _exit_code(server: Server, output: Output) -> int:
     failure = output.failure
     if output.backlog and not output.is_broken:
         failure = "the client has not read all answers in time"
-    if failure is None:
-        return server.exit_code or 0
     # To stderr rather than the log file: a user who redirected stdout looks there.
-    write_without_waiting(2, f"shelld: cannot write to stdout: {failure}\n".encode())
-    return STDOUT_FAILED
+    if failure is not None:
+        write_without_waiting(2, f"shelld: cannot write to stdout: {failure}\n".encode())
+        return STDOUT_FAILED
+    if server.read_failure is not None:
+        text = f"shelld: cannot read requests from stdin: {server.read_failure}\n"
+        write_without_waiting(2, text.encode())
+        return STDIN_FAILED
+    return server.exit_code or 0
 
 
 def _flush_until(stop_at: float) -> float:

@@ -19,7 +19,7 @@ import anyio
 import pytest
 
 from shelld import __version__, app
-from shelld.app import STDOUT_FAILED
+from shelld.app import STDIN_FAILED, STDOUT_FAILED
 from support import (
     DAEMON_COMMAND,
     PATIENT_DAEMON,
@@ -533,3 +533,35 @@ def test_log_names_shells_but_not_commands(tmp_path: Path) -> None:
     with raw_daemon("--log-file", str(log)) as daemon:
         daemon.bash("true")
     assert log.read_text() == text
+
+
+# A daemon that fails to frame a certain message.
+DEAF_DAEMON = """
+import sys
+from shelld.__main__ import main
+from shelld_protocol.framing import FrameReader
+
+receive_data = FrameReader.receive_data
+
+def fail(frames, data):
+    if b"unreadable" in data:
+        raise ValueError
+    receive_data(frames, data)
+
+FrameReader.receive_data = fail
+sys.exit(main())
+"""
+
+
+def test_daemon_that_cannot_read_says_so() -> None:
+    command = [sys.executable, "-c", DEAF_DAEMON]
+    with raw_daemon(command=command, stderr_is_silent=False) as daemon:
+        request_id = daemon.request("bash", {"command": "sleep 300"})
+        daemon.call("ping")
+        daemon.request("unreadable")
+        # As at any other end, the requests in flight are answered.
+        answer = daemon.receive()
+        assert answer["id"] == request_id
+        assert answer["error"]["data"]["kind"] == "shutting_down"
+        assert daemon.wait() == STDIN_FAILED
+    assert daemon.stderr.endswith(b"shelld: cannot read requests from stdin: an unexpected error\n")

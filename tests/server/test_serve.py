@@ -28,14 +28,16 @@ from shelld.server.dispatch import as_method
 from shelld.server.serve import (
     MAX_BACKLOG_BYTES,
     MAX_READ_FAULTS,
+    MAX_READ_SHORTAGES,
     MAX_STARTED_IN_A_ROW,
+    READ_PAUSE_S,
     InFlight,
     Server,
 )
 from shelld.server.stdio import Input, Output
 from shelld.shells.manager import Manager
 from shelld_protocol.errors import ErrorKind, RpcError
-from shelld_protocol.framing import FrameReader
+from shelld_protocol.framing import FrameError, FrameReader
 from shelld_protocol.jsonrpc import decode_message, encode_batch
 from shelld_protocol.structs import NoParams
 
@@ -117,15 +119,18 @@ class Peer:
     """The client's ends of the pipes."""
 
     def __init__(self, stdin: int, stdout: int) -> None:
+        # Set by `served`.
+        self.server: Server
         self._stdin: int | None = stdin
         self._stdout = stdout
         self._data = b""
 
     def send(self, *messages: Any) -> None:
+        self.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+    def write(self, data: bytes) -> None:
         assert self._stdin is not None
-        os.write(
-            self._stdin, b"".join(json.dumps(message).encode() + b"\n" for message in messages)
-        )
+        os.write(self._stdin, data)
 
     def end(self) -> None:
         if self._stdin is not None:
@@ -163,7 +168,7 @@ async def served(
                 methods = METHODS | {name: as_method(NoParams, body) for name, body in more.items()}
                 daemon = Daemon(Options(max_in_flight=max_in_flight), Manager())
                 output = Output(stdout_end)
-                server = Server(daemon, methods, Input(stdin), output, tasks)
+                peer.server = server = Server(daemon, methods, Input(stdin), output, tasks)
 
                 async def serve() -> None:
                     await server.read_requests()
@@ -456,12 +461,93 @@ async def test_last_message_is_answered_after_memory_shortage(
         assert (await peer.receive())["id"] == 1
 
 
-async def test_a_reader_that_always_fails_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_always_fails_gives_the_stream_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(FrameReader, "receive_data", failing(FrameReader.receive_data, math.inf))
     before = faults.count()
     async with served() as peer:
         peer.send(request("nothing", 1))
     assert faults.count() == before + 1
+    assert peer.server.read_failure == "an unexpected error"
+
+
+async def test_requests_in_flight_are_answered_when_the_stream_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served() as peer:
+        peer.send(request("forever", 1), request("nothing", 2))
+        assert (await peer.receive())["id"] == 2
+        always = failing(FrameReader.receive_data, math.inf)
+        monkeypatch.setattr(FrameReader, "receive_data", always)
+        peer.send(request("nothing", 3))
+        refused = await peer.receive()
+        assert (refused["id"], refused["error"]["code"]) == (1, 1006)
+
+
+async def test_a_shortage_is_no_fault_and_each_attempt_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(faults, "pause", pause)
+    always = failing(FrameReader.receive_data, math.inf, MemoryError)
+    monkeypatch.setattr(FrameReader, "receive_data", always)
+    before = faults.count()
+    async with served() as peer:
+        peer.send(request("nothing", 1))
+        with anyio.fail_after(10):
+            while peer.server.read_failure is None:
+                await anyio.lowlevel.checkpoint()
+    assert peer.server.read_failure == "the system is short of memory or another resource"
+    assert pauses == [READ_PAUSE_S] * (MAX_READ_SHORTAGES - 1)
+    assert faults.count() == before
+    assert caplog.messages == ["the reader of requests: The daemon is short of memory"]
+
+
+async def test_requests_before_the_end_are_answered_after_a_shortage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shelld.server.serve.READ_PAUSE_S", 0.001)
+    receive_eof = vars(FrameReader)["receive_eof"]
+
+    def end_without_memory(frames: FrameReader) -> None:
+        receive_eof(frames)
+        monkeypatch.setattr(
+            FrameReader, "next_event", failing(FrameReader.next_event, 1, MemoryError)
+        )
+
+    monkeypatch.setattr(FrameReader, "receive_eof", end_without_memory)
+    async with served(drain_s=5) as peer:
+        # Without a newline, only the end makes this a message.
+        peer.write(json.dumps(request("nothing", 1)).encode())
+        peer.end()
+        assert (await peer.receive())["id"] == 1
+    assert peer.server.read_failure is None
+
+
+async def test_a_refused_message_keeps_its_id_when_its_answer_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frame_error = vars(Server)["_frame_error"]
+    monkeypatch.setattr(Server, "_frame_error", failing(frame_error, 1, MemoryError))
+    events: list[bytes | FrameError] = [FrameError.NO_MEMORY]
+    next_event = FrameReader.next_event
+
+    def without_memory(frames: FrameReader) -> Any:
+        frames.refused_head = json.dumps(request("nothing", 7)).encode()
+        return events.pop() if events else next_event(frames)
+
+    monkeypatch.setattr(FrameReader, "next_event", without_memory)
+    async with served() as peer:
+        peer.send(request("nothing", 8))
+        answers = [await peer.receive(), await peer.receive()]
+        assert [answer["id"] for answer in answers] == [7, 8]
+        assert answers[0]["error"]["data"]["limit"] == "memory"
 
 
 async def test_message_failing_in_server_is_answered(

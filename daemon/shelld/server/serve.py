@@ -30,7 +30,7 @@ import msgspec
 from shelld.eventloop.workers import Worker, Workers, scope_is_cancelled
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
 from shelld.process import faults
-from shelld.process.faults import answer_for, shortage
+from shelld.process.faults import answer_for
 from shelld.process.logs import Log, write_without_waiting
 from shelld.server.dispatch import Method, dispatch
 from shelld.server.stdio import Input, Output
@@ -71,8 +71,8 @@ MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 # Once a batch has collected this much, its other members' answers must be small.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
-# If the code that reads requests fails, it tries again after a pause. The stream counts as ended
-# after this many failures in a row: few faults, or many shortages. A shortage may last a minute.
+# If the code that reads requests fails, it tries again after a pause. The server gives the stream
+# up after this many failures in a row: few faults, or many shortages. A shortage may last a minute.
 READ_PAUSE_S: Final = 0.1
 MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
@@ -204,7 +204,10 @@ class BatchReply:
 
 
 class Server:
-    """Serves one client. `exit_code` is None until the client sends `exit`."""
+    """Serves one client. `exit_code` is None until the client sends `exit`.
+
+    `read_failure` says why the stream of requests was given up, although it has not ended.
+    """
 
     def __init__(
         self,
@@ -218,6 +221,7 @@ class Server:
     ) -> None:
         """`hint` goes to stderr after a message that is no request: a person may have typed it."""
         self.exit_code: int | None = None
+        self.read_failure: str | None = None
         self._daemon = daemon
         self._methods = methods
         self._source = source
@@ -246,37 +250,51 @@ class Server:
     # -- reading ----------------------------------------------------------------------------
 
     async def read_requests(self) -> None:
-        """Start a task for every request, until the stream ends or `exit` arrives."""
+        """Start a task for every request, until the stream ends or `exit` arrives.
+
+        Sets `read_failure` if it gives the stream up.
+        """
         try:
             while not self._is_over:
                 try:
                     if self._read_failures:
-                        await anyio.sleep(READ_PAUSE_S)
+                        await faults.pause(READ_PAUSE_S)
                     await self._read()
                 except Exception as error:
-                    if not self._read_failures:
-                        faults.report("the reader of requests")
-                    self._read_failures += 1
-                    self._read_faults += shortage(error) is None
-                    self._at_end = (
-                        self._at_end
-                        or self._read_failures >= MAX_READ_SHORTAGES
-                        or self._read_faults >= MAX_READ_FAULTS
-                    )
+                    self._note_failed_read(error)
         finally:
             self._workers.close()
+
+    def _note_failed_read(self, error: Exception) -> None:
+        is_fault = not faults.is_shortage(error)
+        if not self._read_failures or (is_fault and not self._read_faults):
+            faults.report("the reader of requests")
+        self._read_failures += 1
+        self._read_faults += is_fault
+        if self._read_faults >= MAX_READ_FAULTS:
+            self.read_failure = "an unexpected error"
+        elif self._read_failures >= MAX_READ_SHORTAGES:
+            self.read_failure = "the system is short of memory or another resource"
 
     async def _read(self) -> None:
         # After a failed attempt, process the bytes that it has read.
         self._frame_received()
         while not (self._is_over or self._start_requests()):
             await self._wait_for_room()
+        if self._at_end:
+            self._read_failures = self._read_faults = 0
         if not self._is_over:
             await self._source.watch(self._receive)
 
     @property
     def _is_over(self) -> bool:
-        return self._at_end or self.exit_code is not None or self._output.is_broken
+        return (
+            # If the last attempt has failed, it has not started all requests.
+            (self._at_end and not self._read_failures)
+            or self.read_failure is not None
+            or self.exit_code is not None
+            or self._output.is_broken
+        )
 
     def _receive(self) -> bool:
         """Read, and start the requests that have arrived. Return True to stop reading for now."""
@@ -311,8 +329,7 @@ class Server:
             try:
                 self._take(event)
             except Exception as error:
-                raw_id = id_at_start(event) if isinstance(event, bytes) else NULL_ID
-                self._write(encode_error(raw_id, answer_for(error, "a message")))
+                self._write(encode_error(self._id_of(event), answer_for(error, "a message")))
         return True
 
     @property
@@ -329,9 +346,7 @@ class Server:
 
     def _take(self, event: bytes | FrameError) -> None:
         if isinstance(event, FrameError):
-            is_short = event is FrameError.NO_MEMORY
-            raw_id = id_at_start(self._frames.refused_head) if is_short else NULL_ID
-            self._write(encode_error(raw_id, self._frame_error(event)))
+            self._write(encode_error(self._id_of(event), self._frame_error(event)))
             return
         message = decode_message(event)
         if isinstance(message, Batch):
@@ -341,6 +356,12 @@ class Server:
                 self._members.append((member, partial(batch.take, position), batch))
         else:
             self._accept(message, self._write)
+
+    def _id_of(self, event: bytes | FrameError) -> bytes:
+        """Return the id that begins a message, as JSON text; null if there is none."""
+        if event is FrameError.NO_MEMORY:
+            event = self._frames.refused_head
+        return id_at_start(event) if isinstance(event, bytes) else NULL_ID
 
     def _frame_error(self, event: FrameError) -> RpcError:
         if event is FrameError.TOO_LARGE:
