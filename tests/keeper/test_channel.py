@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import marshal
 import os
 import resource
 import socket
 import threading
+from typing import Any, Self
 
 import pytest
 
@@ -150,4 +152,67 @@ def test_message_without_room_leaves_channel_usable(
     ours.send((KILL, 9))
     assert other.receive() == [((KILL, 9), [])]
     ours.close()
+    other.close()
+
+
+class _ShortBuffer(bytearray):
+    """Has no memory for its first `failures` operations of one kind."""
+
+    failures = 1
+
+    def __init__(self, operation: str) -> None:
+        super().__init__()
+        self._operation = operation
+
+    def _fail(self, operation: str) -> None:
+        if operation == self._operation and self.failures:
+            self.failures -= 1
+            raise MemoryError
+
+    def __iadd__(self, data: Any) -> Self:  # type: ignore[misc]
+        self._fail("add")
+        return super().__iadd__(data)
+
+    def __getitem__(self, key: Any) -> Any:
+        self._fail("get")
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("operation", ["add", "get", "loads", "recvmsg"])
+def test_shortage_of_memory_loses_no_message(
+    monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    ours, theirs = Channel.pair()
+    theirs.setblocking(False)
+    other = Channel(theirs)
+    other._buffer = _ShortBuffer(operation)  # pyright: ignore[reportPrivateUsage]
+    for number in range(3):
+        ours.send((KILL, number))
+    with open(os.devnull, "rb") as null:
+        ours.send((RUN, 3), (null.fileno(),))
+    loads, calls = marshal.loads, iter(range(10))
+
+    def load(data: bytes) -> object:
+        # The second message fails.
+        if operation == "loads" and next(calls) == 1:
+            raise MemoryError
+        return loads(data)
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(marshal, "loads", load)
+    with monkeypatch.context() as patch:
+        if operation == "recvmsg":
+            patch.setattr("socket.socket.recvmsg", no_memory)
+        with pytest.raises(MemoryError):
+            other.receive()
+    received = other.receive()
+    assert received is not None
+    assert [message for message, _ in received] == [*((KILL, n) for n in range(3)), (RUN, 3)]
+    assert [len(descriptors) for _, descriptors in received] == [0, 0, 0, 1]
+    os.close(received[-1][1][0])
+    assert other.receive() == []
+    ours.close()
+    assert other.receive() is None
     other.close()

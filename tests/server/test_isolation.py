@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import select
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from shelld.keeper.channel import Channel
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon
 from shelld.process import faults
@@ -17,6 +21,7 @@ from shelld.process.options import Options
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.life import Life
 from shelld.shells.lifecycle import ShellStatus
+from shelld.shells.links import MAX_SHORTAGES, SHORTAGE_PAUSE_S
 from shelld.shells.manager import Manager
 from shelld.shells.pipe import Pipe
 from shelld.shells.shell import Shell
@@ -26,7 +31,7 @@ from shelld.tools.bash import BashTool
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.tools import ExecutionContext
 from shells import start_shell
-from support import is_alive
+from support import Gate, is_alive
 
 
 def fails_once(
@@ -123,6 +128,82 @@ async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
             await shell.end_tree(15, 300)
         assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
         assert not is_alive(pid)
+
+
+class _ShortEpoll:
+    """An epoll without memory for as many polls as `left` says."""
+
+    left = 0
+    make = select.epoll
+
+    def __init__(self) -> None:
+        self._epoll = _ShortEpoll.make()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._epoll, name)
+
+    def poll(self, *args: Any) -> Any:
+        if _ShortEpoll.left:
+            _ShortEpoll.left -= 1
+            raise MemoryError
+        return self._epoll.poll(*args)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses after shortages, which take no time."""
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(faults, "pause", pause)
+    return pauses
+
+
+@pytest.mark.parametrize("failures", [1, MAX_SHORTAGES - 1, MAX_SHORTAGES])
+async def test_shell_outlives_a_shortage_of_memory_for_its_messages(
+    monkeypatch: pytest.MonkeyPatch, pauses: list[float], tmp_path: Path, failures: int
+) -> None:
+    next_message = vars(Channel)["_next_message"]
+    left = 0
+
+    def fail(channel: Channel) -> Any:
+        # The message has been read, so the channel is not readable any more.
+        nonlocal left
+        if left:
+            left -= 1
+            raise MemoryError
+        return next_message(channel)
+
+    monkeypatch.setattr(Channel, "_next_message", fail)
+    gate = Gate(tmp_path / "gate")
+    async with Manager() as manager:
+        shell = await start_shell(manager, f"{gate.wait}; exit 3", "/")
+        left = failures
+        gate.open()
+        await end_of(shell)
+    if failures < MAX_SHORTAGES:
+        assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)
+    else:
+        assert (shell.status, shell.reason) == (ShellStatus.KILLED, "lost")
+    assert pauses == [SHORTAGE_PAUSE_S] * min(failures, MAX_SHORTAGES - 1)
+
+
+async def test_shell_outlives_a_shortage_of_memory_for_its_events(
+    monkeypatch: pytest.MonkeyPatch, pauses: list[float], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(select, "epoll", _ShortEpoll)
+    gate = Gate(tmp_path / "gate")
+    async with Manager() as manager:
+        shell = await start_shell(manager, f"{gate.wait}; echo out; exit 3", "/")
+        monkeypatch.setattr(_ShortEpoll, "left", MAX_SHORTAGES - 1)
+        gate.open()
+        await end_of(shell)
+        assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)
+        assert shell.stdout.store.read(0, 100).data == b"out\n"
+    assert pauses
 
 
 async def test_failed_audit_record_does_not_fail_the_command() -> None:

@@ -48,6 +48,9 @@ _INT_SIZE: Final = array.array("i").itemsize
 
 Message = tuple[Any, ...]
 
+# What recvmsg(2) returns: the data, and ancillary data as (level, type, content).
+_Read = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
+
 
 class RunnerInfo(NamedTuple):
     """`subreaper`, `cgroup`: whether the runner became a subreaper and has its own cgroup."""
@@ -84,7 +87,7 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 class Channel:
-    """One end. Owns its socket, and the descriptors received but not yet returned.
+    """One end. Owns its socket, and the data and descriptors received but not yet returned.
 
     `peer`: what the runner at the other end reported with READY. `keeper`: the pid of the keeper
     that the daemon asked for this runner.
@@ -94,6 +97,11 @@ class Channel:
         self._socket = sock
         self._buffer = bytearray()
         self._descriptors: list[int] = []
+        # What `receive` has got so far, until it returns: the last read, and messages. After a
+        # shortage of memory, the next call goes on from there.
+        self._read: _Read | None = None
+        self._messages: list[tuple[Message, list[int]]] = []
+        self._is_behind = False
         self.peer: RunnerInfo | None = None
         self.keeper: int | None = None
 
@@ -152,51 +160,68 @@ class Channel:
         Reads once: on a blocking socket, call it only when the socket is readable. The kernel drops
         descriptors that this process has no room for. A message whose file was dropped becomes
         `FILE_LOST`.
+
+        Raises MemoryError. Then call it again, even if the socket is not readable: nothing is lost,
+        and what was read before comes first.
         """
-        try:
-            data, ancillary, _flags, _address = self._socket.recvmsg(
-                65536, socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_SIZE), _CLOEXEC
-            )
-        except OSError as error:
-            # After a transient error, the data can still be read.
-            return [] if error.errno in TRANSIENT else None
-        for level, kind, content in ancillary:
+        if self._read is None and not self._is_behind:
+            try:
+                self._read = self._socket.recvmsg(
+                    65536, socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_SIZE), _CLOEXEC
+                )
+            except OSError as error:
+                # After a transient error, the data can still be read.
+                return [] if error.errno in TRANSIENT else None
+        if self._read is not None:
+            if not self._read[0]:
+                self._read = None
+                return None
+            self._store(self._read)
+        # Each step below is repeated, or has an effect that the next call sees.
+        while self._buffer and (found := self._next_message()) is not None:
+            message, size = found
+            if message[0] == READY:
+                self.peer = RunnerInfo(*message[1:])
+            else:
+                self._messages.append((message, []))
+            del self._buffer[:size]
+        messages = self._messages
+        if messages and self._descriptors:
+            # The kernel ends a read after data that came with descriptors, so they belong to the
+            # last frame of the read.
+            messages[-1][1].extend(self._descriptors)
+            self._descriptors.clear()
+        self._messages = []
+        self._is_behind = False
+        return messages
+
+    def _store(self, read: _Read) -> None:
+        """Store what was read. Raises MemoryError, and has then stored nothing."""
+        descriptors = self._descriptors.copy()
+        for level, kind, content in read[1]:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")
                 received.frombytes(content[: len(content) - len(content) % _INT_SIZE])
                 if not _CLOEXEC:
                     for descriptor in received:
                         os.set_inheritable(descriptor, False)
-                self._descriptors.extend(received)
-        if not data:
-            return None
-        self._buffer += data
-        messages: list[tuple[Message, list[int]]] = []
-        while self._buffer and (message := self._next_message()) is not None:
-            if message[0] == READY:
-                self.peer = RunnerInfo(*message[1:])
-                continue
-            # The kernel ends a read after data that came with descriptors, so they belong to the
-            # last frame of the read.
-            messages.append((message, []))
-        if messages and self._descriptors:
-            messages[-1][1].extend(self._descriptors)
-            self._descriptors.clear()
-        return messages
+                descriptors.extend(received)
+        self._buffer += read[0]
+        self._descriptors = descriptors
+        self._read = None
+        self._is_behind = True
 
-    def _next_message(self) -> Message | None:
+    def _next_message(self) -> tuple[Message, int] | None:
+        """Return the first message in the buffer and its size there; None if it is not complete."""
         buffer = self._buffer
         if len(buffer) < 4:
             return None
         length = int.from_bytes(buffer[:4], "little")
         if length == _FILE_FRAME:
-            del buffer[:4]
-            return self._read_spilled()
+            return self._read_spilled(), 4
         if len(buffer) < 4 + length:
             return None
-        body = bytes(buffer[4 : 4 + length])
-        del buffer[: 4 + length]
-        return _tuple(marshal.loads(body))
+        return _tuple(marshal.loads(buffer[4 : 4 + length])), 4 + length
 
     def _read_spilled(self) -> Message:
         if not self._descriptors:

@@ -21,6 +21,15 @@ from shelld.terminals.input import TerminalInput
 # How many times a command is handed over, if no runner comes.
 MAX_LAUNCHES: Final = 3
 
+# How many times in a row the messages cannot be read for want of memory, before that is a failure.
+# The supervisor pauses for `SHORTAGE_PAUSE_S` after each, so a shortage may last a minute.
+MAX_SHORTAGES: Final = 600
+SHORTAGE_PAUSE_S: Final = 0.1
+
+# The descriptors of a command: its channel, two pipes and its input. By default, each poll would
+# take memory for a thousand.
+_MAX_EVENTS: Final = 4
+
 
 class Links:
     """Registers the pipes at once, before the command is handed over."""
@@ -37,6 +46,7 @@ class Links:
         self.channel = channel
         self._pool = pool
         self._launches_left = MAX_LAUNCHES - 1
+        self._shortages = 0
         # The open pipes, by descriptor.
         self._pipes: dict[int, Pipe]
         if launch.stderr is None:
@@ -76,25 +86,59 @@ class Links:
     def read(self) -> Iterator[Message | None]:
         """Store the output that has arrived, and yield the messages.
 
-        None means the end of the channel.
+        None means the end of the channel. If there `is_shortage` afterwards, call this again after
+        a pause.
         """
-        for descriptor, events in self._poller.poll(0):
+        before = self._shortages
+        if before:
+            # The channel may hold messages that it could not return, and need not be readable.
+            yield from self._read_channel()
+            if self._shortages > before:
+                return
+        for descriptor, events in self._ready():
             pipe = self._pipes.get(descriptor)
             if self._input is not None and descriptor == self._input.descriptor:
                 self._input.flush()
                 if pipe is None or not events & ~WRITABLE:
                     continue
             if pipe is None:
-                messages = self.channel.receive()
-                for message, _ in messages or ():
-                    yield message
-                if messages is None:
-                    self._poller.unregister(descriptor)
-                    yield None
+                yield from self._read_channel()
             elif not pipe.pump():
                 self._end_input_of(descriptor)
                 self._poller.unregister(descriptor)
                 self._pipes.pop(descriptor).close()
+        if self._shortages == before:
+            self._shortages = 0
+
+    def _ready(self) -> list[tuple[int, int]]:
+        try:
+            return self._poller.poll(0, _MAX_EVENTS)
+        except MemoryError as error:
+            self._note_shortage(error)
+            return []
+
+    def _read_channel(self) -> Iterator[Message | None]:
+        try:
+            messages = self.channel.receive()
+        except MemoryError as error:
+            self._note_shortage(error)
+            return
+        for message, _ in messages or ():
+            yield message
+        if messages is None:
+            self._poller.unregister(self.channel.fileno())
+            yield None
+
+    @property
+    def is_shortage(self) -> bool:
+        """Whether there was no memory for the last read."""
+        return self._shortages > 0
+
+    def _note_shortage(self, error: MemoryError) -> None:
+        """Count a shortage. Raises `error` if it has lasted too long."""
+        self._shortages += 1
+        if self._shortages >= MAX_SHORTAGES:
+            raise error
 
     def _watch_input(self, is_full: bool) -> None:
         """If `is_full`, let `read` pass on queued input once there is room; otherwise stop that."""
@@ -123,7 +167,12 @@ class Links:
 
     def drain(self) -> None:
         """Store all output that was written by now."""
-        for descriptor, events in self._poller.poll(0):
+        try:
+            ready = self._poller.poll(0, _MAX_EVENTS)
+        except MemoryError:
+            # An empty pipe does no harm.
+            ready = [(descriptor, READABLE) for descriptor in self._pipes]
+        for descriptor, events in ready:
             if events & READABLE and descriptor in self._pipes:
                 self._pipes[descriptor].drain()
         for pipe in self._pipes.values():

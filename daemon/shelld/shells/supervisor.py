@@ -17,6 +17,7 @@ from shelld.process import faults
 from shelld.shells.course import Event
 from shelld.shells.deadlines import KILL_TIMEOUT_S, LAST_KILL_S
 from shelld.shells.life import Life
+from shelld.shells.links import SHORTAGE_PAUSE_S
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
@@ -68,9 +69,12 @@ class Supervisor:
     async def _supervise(self) -> None:
         life = self.life
         while not life.is_over:
-            if not life.has_orphans:
+            if not (life.has_orphans or self._links.is_shortage):
                 # `_advance` wakes waiters first, so the answer goes out before the clean-up.
                 await self._links.wait(self._advance, life.deadlines.next)
+            if self._links.is_shortage:
+                # Not a failure of this command. What has arrived can be read later.
+                await faults.pause(SHORTAGE_PAUSE_S)
             if life.has_orphans:
                 shell = life.shell
                 peer = self._links.channel.peer
@@ -97,7 +101,7 @@ class Supervisor:
         if life.shell.failure is None:
             # If the start failed, wake waiters only once nobody can look the shell up.
             life.shell.notify()
-        return life.is_over or life.has_orphans
+        return life.is_over or life.has_orphans or self._links.is_shortage
 
     def _read(self) -> None:
         for message in self._links.read():
