@@ -24,6 +24,7 @@ from shelld import __version__
 from shelld.audit import AuditLog, AuditRecord
 from shelld.eventloop.memory import collect_rarely, give_back_regularly
 from shelld.eventloop.signals import received
+from shelld.eventloop.threads import wait_for_work
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
 from shelld.mcp.toolbox import Toolbox
@@ -98,12 +99,13 @@ def run(
         # any more.
         faults.report("the event loop")
         _end_process(pool, LOOP_FAILED)
-    # The interpreter does not wait for daemon threads.
-    threads = [thread for thread in threading.enumerate()[1:] if not thread.daemon]
     give_up_at = time.monotonic() + THREADS_S
+    is_idle = wait_for_work(THREADS_S)
+    # Plug-ins may have threads. The interpreter does not wait for daemon threads.
+    threads = [thread for thread in threading.enumerate()[1:] if not thread.daemon]
     for thread in threads:
         thread.join(max(0, give_up_at - time.monotonic()))
-    if any(thread.is_alive() for thread in threads):
+    if not is_idle or any(thread.is_alive() for thread in threads):
         logger.info("the daemon ends although threads of it are busy")
         _end_process(pool, exit_code)
     return exit_code

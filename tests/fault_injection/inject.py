@@ -10,6 +10,7 @@ This module imports nothing but the standard library, as the keeper does.
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import errno
 import fcntl
@@ -75,6 +76,7 @@ COLLECT: Final = signal.SIGURG
 
 # The originals, before any replacement.
 _open, _write = os.open, os.write
+_start_new_thread = _thread.start_new_thread
 
 
 class InjectedError(Exception):
@@ -216,8 +218,15 @@ class Injector:
 
     def start_tracing(self) -> None:
         signal.signal(COLLECT, self._on_signal)
-        threading.settrace(self.trace)
+        setattr(_thread, "start_new_thread", self._start_traced)  # noqa: B010
         sys.settrace(self.trace)
+
+    def _start_traced(self, function: Callable[..., object], args: tuple[Any, ...]) -> int:
+        def run() -> None:
+            sys.settrace(self.trace)
+            function(*args)
+
+        return _start_new_thread(run, ())
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         sys.settrace(self.trace)

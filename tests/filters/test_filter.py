@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 import pytest
+from anyio.lowlevel import current_token
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld.eventloop.threadsafe import call_threadsafe
 from shelld.filters import filter as filter_module
 from shelld.filters import process
 from shelld.filters.filter import MAX_PATTERN_CHARACTERS, Filters
@@ -364,8 +365,10 @@ async def test_cancelled_search_is_stopped(
 ) -> None:
     has_begun, may_end, ended = anyio.Event(), threading.Event(), threading.Event()
 
+    loop = current_token()
+
     def search(_pattern: LinearPattern, _text: str) -> str:
-        anyio.from_thread.run_sync(has_begun.set)
+        call_threadsafe(loop, has_begun.set)
         may_end.wait(DEADLINE_S)
         ended.set()
         return ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import select
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from shelld.eventloop.threads import Thread
 from shelld.keeper.channel import Channel
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon
@@ -228,32 +229,44 @@ async def test_a_command_does_not_depend_on_spares(
             assert (shell.status, shell.exit_code) == (ShellStatus.FAILED, 3)
 
 
-class _NoThread(threading.Thread):
-    def start(self) -> None:
-        raise RuntimeError("can't start new thread")
+def _refuse_thread(*_: object) -> int:
+    raise RuntimeError(faults.NO_THREAD)
 
 
-class _ThreadWithoutMemory(threading.Thread):
-    def run(self) -> None:
-        pass
+def _lose_thread(*_: object) -> int:
+    return 0
+
+
+def _fail_in_thread(_function: object, args: tuple[Thread[Any]]) -> int:
+    """Start a thread that ends without an outcome."""
+    vars(args[0])["_function"] = no_memory
+    args[0].run()
+    return 0
+
+
+def no_memory(*_: object) -> Any:
+    raise MemoryError
 
 
 @pytest.mark.parametrize(
-    ("thread", "kind"),
+    ("start", "kind"),
     [
-        (_NoThread, ErrorKind.RESOURCE_EXHAUSTED),
-        (_ThreadWithoutMemory, ErrorKind.RESOURCE_EXHAUSTED),
-        (threading.Thread, ErrorKind.INTERNAL_ERROR),
+        (_refuse_thread, ErrorKind.RESOURCE_EXHAUSTED),
+        (_lose_thread, ErrorKind.RESOURCE_EXHAUSTED),
+        (_fail_in_thread, ErrorKind.RESOURCE_EXHAUSTED),
+        (_thread.start_new_thread, ErrorKind.INTERNAL_ERROR),
     ],
 )
 async def test_failed_loading_of_tools_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, thread: type[threading.Thread], kind: ErrorKind
+    monkeypatch: pytest.MonkeyPatch, start: Callable[..., int], kind: ErrorKind
 ) -> None:
     monkeypatch.setattr(Toolbox, "_load", fails_once(vars(Toolbox)["_load"]))
     async with Manager() as manager:
         toolbox = Toolbox(Daemon(Options(), manager))
         with monkeypatch.context() as patch:
-            patch.setattr(threading, "Thread", thread)
+            patch.setattr(_thread, "start_new_thread", start)
+            if start is _lose_thread:
+                patch.setattr("shelld.eventloop.threads.LOOK_INTERVAL_S", 0.001)
             errors: list[ErrorKind] = []
 
             async def ask() -> None:
@@ -261,7 +274,7 @@ async def test_failed_loading_of_tools_is_tried_again(
                     await toolbox.ready()
                 except RpcError as error:
                     errors.append(error.kind)
-                except RuntimeError as error:
+                except (RuntimeError, MemoryError) as error:
                     failure = faults.shortage(error)
                     assert failure is not None
                     errors.append(failure.kind)

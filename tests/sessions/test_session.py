@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import subprocess
@@ -9,11 +10,11 @@ import threading
 import time
 from pathlib import Path
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld.process import faults
 from shelld.sessions import session as module
 from shelld.sessions.dump import dump_program
 from shelld.sessions.dump_parser import is_readable, is_whole, parse_dump
@@ -156,10 +157,10 @@ async def test_a_long_dump_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_long_dump_is_read_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no_thread(*_args: object) -> None:
-        raise RuntimeError("can't start new thread")
+    def no_thread(*_args: object) -> None:
+        raise RuntimeError(faults.NO_THREAD)
 
-    monkeypatch.setattr(anyio.to_thread, "run_sync", no_thread)
+    monkeypatch.setattr(_thread, "start_new_thread", no_thread)
     session = new_session(BASE)
     left = session.keep(Left(functions_dump(5_000)))
     assert isinstance(left, Left)

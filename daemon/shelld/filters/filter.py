@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 from typing import Final, Protocol
 
 import anyio
-import anyio.to_thread
 
+from shelld.eventloop.threads import run_in_thread
 from shelld.filters.linear import LinearPattern, compile_linear, split_lines
 from shelld.filters.process import FilterProcess, refused_pattern
 from shelld.keeper.pool import RunnerPool
@@ -211,7 +211,7 @@ class _LinearFilter:
             return await self._process.lines(text)
         if len(text) <= _INLINE_CHARACTERS and work <= _INLINE_WORK:
             return search(text)
-        return await anyio.to_thread.run_sync(search, text, limiter=self._threads)
+        return await run_in_thread(search, text, limiter=self._threads)
 
 
 @lru_cache(maxsize=_CACHED_PATTERNS)

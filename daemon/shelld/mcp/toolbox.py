@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -20,6 +19,7 @@ import msgspec
 from anyio import get_cancelled_exc_class
 from anyio.lowlevel import EventLoopToken, current_token
 
+from shelld.eventloop.threads import Thread
 from shelld.eventloop.threadsafe import call_threadsafe
 from shelld.eventloop.workers import scope_is_cancelled
 from shelld.methods.context import Daemon, RequestContext, ToolContext
@@ -45,9 +45,6 @@ T = TypeVar("T")
 # nothing. A host that uses the tools lists them at once, which loads them without this delay.
 LOAD_DELAY_S: Final = 1.0
 
-# How often a waiting request checks that the loading thread still runs.
-_LOOK_INTERVAL_S: Final = 1.0
-
 
 class _Stage(Generic[T]):
     """One stage of the loading. `outcome` is set before `is_over`."""
@@ -70,7 +67,7 @@ class _Stage(Generic[T]):
 class _Loading:
     """One attempt to load the tools: the daemon's own first, then those of plug-ins."""
 
-    thread: threading.Thread
+    thread: Thread[None]
 
     def __init__(self) -> None:
         self.own: _Stage[ToolRegistry] = _Stage()
@@ -91,7 +88,8 @@ class Toolbox:
     async def ready(self) -> ToolRegistry:
         """Return the tools, once the daemon's own are loaded.
 
-        Raises `RpcError` (resource_exhausted, internal_error) if they cannot be loaded now.
+        Raises `RpcError` (resource_exhausted, internal_error) if they cannot be loaded now, and
+        RuntimeError or MemoryError if that needs a thread and there is none.
         """
         loading = self._loading or self._start_loading()
         return await self._outcome_of(loading, loading.own)
@@ -112,19 +110,17 @@ class Toolbox:
         return registry.get(name)
 
     async def _outcome_of(self, loading: _Loading, stage: _Stage[T]) -> T:
-        while not stage.is_over.is_set():
-            is_alive = loading.thread.is_alive()
-            if not is_alive and not stage.outcome.done():
-                # A thread without memory for its first lines ends without an outcome.
-                stage.outcome.set_exception(
-                    faults.answer_for(MemoryError(), "the loading of the tools")
-                )
-                stage.is_over.set()
-            with anyio.move_on_after(_LOOK_INTERVAL_S):
-                await stage.is_over.wait()
-        if stage.outcome.exception() is not None and self._loading is loading:
-            self._loading = None
-        return stage.outcome.result()
+        try:
+            while not stage.outcome.done():
+                if loading.thread.has_ended:
+                    # It had no memory even for the outcome.
+                    raise MemoryError
+                await loading.thread.wait(stage.is_over)
+            return stage.outcome.result()
+        except Exception:
+            if self._loading is loading:
+                self._loading = None
+            raise
 
     def _start_loading(self) -> _Loading:
         from shelld.embed import ShellManager  # noqa: PLC0415
@@ -137,8 +133,7 @@ class Toolbox:
             loading.own.end(loop, self._load)
             loading.all.end(loop, lambda: self._load_plugins(loading.own.outcome.result()))
 
-        # A daemon thread: a plug-in that hangs must not delay the exit.
-        loading.thread = threading.Thread(target=load, name="shelld-tools", daemon=True)
+        loading.thread = Thread(load)
         loading.thread.start()
         self._loading = loading
         return loading

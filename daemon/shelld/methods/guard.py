@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
+from shelld.eventloop.threads import run_in_thread
 from shelld.guard import StartState
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
@@ -51,7 +51,7 @@ async def verdict_on(
         return verdict
     # Judge in a thread: otherwise, other requests would wait for this one.
     judgement = partial(judge, command, start, daemon.policy, traces=traces)
-    return await anyio.to_thread.run_sync(judgement, abandon_on_cancel=True)
+    return await run_in_thread(judgement, abandon_on_cancel=True)
 
 
 def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> bool:
@@ -80,7 +80,7 @@ async def admit(context: RequestContext, params: BashParams | ExplainCommandPara
 async def load_soon() -> None:
     """Import the rest of the guard, if possible before the first command that needs it."""
     await anyio.sleep(LOAD_DELAY_S)
-    await anyio.to_thread.run_sync(_load, abandon_on_cancel=True)
+    await run_in_thread(_load, abandon_on_cancel=True)
 
 
 def _load() -> None:

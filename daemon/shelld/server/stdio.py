@@ -24,12 +24,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import anyio
 import anyio.lowlevel
 
 from shelld.eventloop.readiness import Watch
+from shelld.eventloop.threads import Thread
 from shelld.eventloop.threadsafe import call_threadsafe
 from shelld.keeper.transient import TRANSIENT
 from shelld.process import faults
@@ -47,6 +49,9 @@ _WRITE_BYTES: Final = 1024 * 1024
 # If the thread cannot wait for the client, it tries again after this pause. poll(2) fails if it is
 # given more descriptors than the limit on open files, which may be 0.
 _RETRY_S: Final = 0.01
+
+# Time for the thread to start.
+_START_S: Final = 5.0
 
 
 class Input:
@@ -132,12 +137,14 @@ class Output:
         self._closed = False
         self._progress = anyio.Event()
         self._token = anyio.lowlevel.current_token()
-        thread = threading.Thread(target=self._run, name="shelld-stdout", daemon=True)
+        begun = threading.Event()
         try:
-            thread.start()
+            Thread(partial(self._run, begun)).start()
         except RuntimeError:
             # Python hides the errno of pthread_create; it is always this one.
             raise StartupError(f"cannot start a thread: {os.strerror(errno.EAGAIN)}") from None
+        if not begun.wait(_START_S):
+            raise StartupError(f"cannot start a thread: {os.strerror(errno.ENOMEM)}")
 
     def write(self, data: bytes) -> None:
         """Write `data` in one piece, now or once the client reads. Never raises."""
@@ -199,9 +206,10 @@ class Output:
             self._queued.notify()
         self._signal_progress()
 
-    def _run(self) -> None:
+    def _run(self, begun: threading.Event) -> None:
         # Hold no data in this frame: it would stay alive during the wait.
         try:
+            begun.set()
             while self._wait_for_queue():
                 self._write_queued()
         except Exception:

@@ -11,10 +11,9 @@ import os
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-import anyio
-import anyio.to_thread
 from msgspec.structs import replace
 
+from shelld.eventloop.threads import run_in_thread
 from shelld.process import faults
 from shelld.sessions.calls import Told, untouched, without_options_of_call
 from shelld.sessions.dump_parser import (
@@ -300,7 +299,7 @@ def _parse(left: Left) -> tuple[ShellState | None, list[bytes]]:
 
 async def _parsed(left: Left) -> tuple[ShellState | None, list[bytes]]:
     try:
-        return await anyio.to_thread.run_sync(_parse, left)
+        return await run_in_thread(_parse, left)
     except RuntimeError as error:
         if faults.shortage(error) is None:
             raise

@@ -11,13 +11,13 @@ from __future__ import annotations
 # moment, another thread may import the package itself for the guard. Python would then refuse one
 # of the two imports, to prevent a deadlock.
 import importlib.resources  # noqa: F401  # pyright: ignore[reportUnusedImport]
-import threading
 from collections.abc import Iterable
-from concurrent.futures import Future
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from typing import Any, Final, TypeAlias, get_args
 
+from shelld.eventloop.threads import Thread
 from shelld.process import faults
 from shelld.process.logs import Log
 from shelld.tools.base import BaseTool
@@ -77,23 +77,18 @@ def schemas_of(tool: BaseTool) -> Schemas | None:
 
 
 def _load(entry_point: EntryPoint) -> list[BaseTool]:
-    """Let a plug-in make its tools. Raises the plug-in's errors, and TimeoutError."""
-    made: Future[list[BaseTool]] = Future()
+    """Let a plug-in make its tools.
 
-    def make() -> None:
-        try:
-            made.set_result(_tools_of(entry_point))
-        except BaseException as error:
-            made.set_exception(error)
-
-    # A daemon thread: nothing can stop a function that never returns, and the exit must not wait.
-    threading.Thread(target=make, name="shelld-plugin", daemon=True).start()
-    try:
-        return made.result(LOAD_TIMEOUT_S)
-    except TimeoutError:
-        if made.done():
-            raise
-        raise TimeoutError(f"it takes more than {LOAD_TIMEOUT_S:g} s") from None
+    Raises the plug-in's errors, TimeoutError, and RuntimeError ("can't start new thread").
+    """
+    # Nothing can stop a function that never returns.
+    thread = Thread(partial(_tools_of, entry_point))
+    thread.start()
+    if not thread.join(LOAD_TIMEOUT_S):
+        if thread.give_up():
+            raise RuntimeError(faults.NO_THREAD)
+        raise TimeoutError(f"it takes more than {LOAD_TIMEOUT_S:g} s")
+    return thread.result()
 
 
 def _tools_of(entry_point: EntryPoint) -> list[BaseTool]:

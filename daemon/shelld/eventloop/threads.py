@@ -1,0 +1,174 @@
+"""Work in threads, for an event loop that never waits for a thread to start.
+
+`threading.Thread.start` waits until the new thread runs. If that thread has no memory for its first
+call, it ends at once, nobody is told, and Python 3.11 waits for ever. So a thread here is started
+without waiting, and whoever needs it looks at it regularly. A look also finds what a thread without
+memory could not report.
+
+This is the only place in the daemon that starts threads. There is one for each function: starting
+it costs no more than handing the function to an idle thread.
+
+Invariants:
+
+* A function begins at most once, and never after somebody has given it up.
+* An exception from a function goes to whoever asks for its result, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import current_token
+
+from shelld.eventloop.threadsafe import call_threadsafe
+from shelld.process import faults
+from shelld.process.stack import with_room_for_frames
+
+T = TypeVar("T")
+
+# How often a waiting task looks at a thread, and how many looks the thread has to begin. Counting
+# looks rather than seconds is fair to a daemon that was stopped meanwhile.
+LOOK_INTERVAL_S: Final = 1.0
+MAX_LOOKS: Final = 5
+
+# The threads that `run_in_thread` has started and that have not ended.
+_at_work: set[Thread[Any]] = set()
+
+
+class Thread(Generic[T]):
+    """A thread that calls a function. `on_end` is called in the thread afterwards.
+
+    `on_end` may fail, for want of memory. So whoever waits for it must look at `has_ended`, too.
+    """
+
+    def __init__(
+        self, function: Callable[[], T], on_end: Callable[[], object] | None = None
+    ) -> None:
+        self._function = function
+        self._on_end = on_end
+        # Acquired once, by the thread when it begins, or by `give_up`; never released.
+        self._owner = _thread.allocate_lock()
+        # Held until the function has ended.
+        self._running = _thread.allocate_lock()
+        self._running.acquire()
+        self._is_given_up = False
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Start the thread, without waiting for it.
+
+        Raises RuntimeError ("can't start new thread") or MemoryError.
+        """
+        _thread.start_new_thread(_run, (self,))
+
+    def run(self) -> None:
+        """Call the function, unless somebody has given it up. For the thread itself."""
+        if not self._owner.acquire(blocking=False):
+            return
+        try:
+            self._result = self._function()
+        except BaseException as error:
+            self._error = error
+        _forget_thread()
+        self._running.release()
+        _at_work.discard(self)
+        try:
+            if self._on_end is not None:
+                self._on_end()
+        except Exception:
+            pass
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the function has returned or raised."""
+        return not self._running.locked()
+
+    def give_up(self) -> bool:
+        """Keep the function from running. Return False if it has begun."""
+        self._is_given_up = self._is_given_up or self._owner.acquire(blocking=False)
+        return self._is_given_up
+
+    def join(self, seconds: float) -> bool:
+        """Block until the function has ended; return False if it takes longer."""
+        if not self._running.acquire(timeout=max(0.0, seconds)):
+            return False
+        self._running.release()
+        return True
+
+    async def wait(self, event: anyio.Event) -> None:
+        """Wait for an event that the thread sets, or for the end of the function.
+
+        Raises RuntimeError ("can't start new thread") if the function does not begin in time.
+        """
+        looks = 0
+        while not (event.is_set() or self.has_ended):
+            if self._is_given_up or (looks >= MAX_LOOKS and self.give_up()):
+                raise RuntimeError(faults.NO_THREAD)
+            with anyio.move_on_after(LOOK_INTERVAL_S):
+                await event.wait()
+            looks += 1
+
+    def result(self) -> T:
+        """Return what the function returned, or raise what it raised. Call this once."""
+        error, self._error = self._error, None
+        if error is None:
+            return cast("T", self._result)
+        try:
+            raise error
+        finally:
+            # This frame is in the traceback.
+            del error
+
+
+async def run_in_thread(
+    function: Callable[..., T],
+    *args: object,
+    limiter: anyio.CapacityLimiter | None = None,
+    abandon_on_cancel: bool = False,
+) -> T:
+    """Return the result of ``function(*args)``, called in a thread.
+
+    A cancellation waits for the thread, unless `abandon_on_cancel`. The default limiter is that of
+    anyio. Raises RuntimeError ("can't start new thread") and MemoryError if there is no thread.
+    """
+    async with limiter or anyio.to_thread.current_default_thread_limiter():
+        over, loop = anyio.Event(), current_token()
+        # If the event loop has ended by then, nobody waits any more.
+        thread = Thread(partial(function, *args), partial(call_threadsafe, loop, over.set))
+        _at_work.add(thread)
+        try:
+            thread.start()
+            with anyio.CancelScope(shield=not abandon_on_cancel):
+                await thread.wait(over)
+        finally:
+            if thread.give_up():
+                _at_work.discard(thread)
+        return thread.result()
+
+
+def wait_for_work(seconds: float) -> bool:
+    """Block until no `run_in_thread` is at work; return False if that takes longer."""
+    end_at = time.monotonic() + seconds
+    return all(
+        thread.give_up() or thread.join(end_at - time.monotonic()) for thread in tuple(_at_work)
+    )
+
+
+# The first call in a thread. It gets all the memory for further calls, or none.
+_run: Final = with_room_for_frames(Thread[Any].run)
+
+
+def _forget_thread() -> None:
+    """Remove the entry that `threading.current_thread` made for this thread, as logging does.
+
+    Before Python 3.13, `threading` keeps it after the end of the thread.
+    """
+    threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
