@@ -189,6 +189,37 @@ async def test_limiter_bounds_the_threads() -> None:
     assert most == 1
 
 
+@pytest.mark.parametrize("place", ["run", "_function", "end", "_on_end"])
+@pytest.mark.parametrize("error", [MemoryError, OwnError])
+def test_thread_that_fails_anywhere_has_a_result(
+    monkeypatch: pytest.MonkeyPatch, place: str, error: type[Exception]
+) -> None:
+    failures = [error]
+
+    def fail_once() -> None:
+        if failures:
+            raise failures.pop()
+
+    thread = Thread(int, fail_once if place == "_on_end" else None)
+    work = getattr(thread, place)
+
+    def failing() -> Any:
+        fail_once()
+        return work() if callable(work) else None
+
+    if place != "_on_end":
+        monkeypatch.setattr(thread, place, failing)
+    thread.start()
+    assert thread.join(DEADLINE_S)
+    assert thread.has_ended
+    if place in ("end", "_on_end"):
+        assert thread.result() == 0
+    else:
+        # Whatever kept the function from running, the request can be sent again.
+        with pytest.raises(error if place == "_function" else MemoryError):
+            thread.result()
+
+
 def test_joining_takes_no_longer_than_allowed() -> None:
     go_on = threading.Event()
     thread = Thread(lambda: go_on.wait(DEADLINE_S))

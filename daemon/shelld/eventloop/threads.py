@@ -55,12 +55,13 @@ class Thread(Generic[T]):
         self._on_end = on_end
         # Acquired once, by the thread when it begins, or by `give_up`; never released.
         self._owner = _thread.allocate_lock()
-        # Held until the function has ended.
+        # Held until the thread has called the function, or has failed to.
         self._running = _thread.allocate_lock()
         self._running.acquire()
         self._is_given_up = False
         self._result: T | None = None
-        self._error: BaseException | None = None
+        # The outcome, if there is no memory for another one.
+        self._error: BaseException | None = MemoryError()
 
     def start(self) -> None:
         """Start the thread, without waiting for it.
@@ -75,20 +76,25 @@ class Thread(Generic[T]):
             return
         try:
             self._result = self._function()
+            self._error = None
         except BaseException as error:
             self._error = error
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Note that the thread has ended. Only the first call that succeeds has an effect."""
+        if not self._running.locked():
+            return
         _forget_thread()
         self._running.release()
         _at_work.discard(self)
-        try:
-            if self._on_end is not None:
-                self._on_end()
-        except Exception:
-            pass
+        if self._on_end is not None:
+            self._on_end()
 
     @property
     def has_ended(self) -> bool:
-        """Whether the function has returned or raised."""
+        """Whether there is a result."""
         return not self._running.locked()
 
     def give_up(self) -> bool:
@@ -162,8 +168,18 @@ def wait_for_work(seconds: float) -> bool:
     )
 
 
+def _run_to_the_end(thread: Thread[Any]) -> None:
+    try:
+        thread.run()
+    except Exception:
+        pass
+    finally:
+        # Whatever has failed above, nobody may wait for ever.
+        thread.end()
+
+
 # The first call in a thread. It gets all the memory for further calls, or none.
-_run: Final = with_room_for_frames(Thread[Any].run)
+_run: Final = with_room_for_frames(_run_to_the_end)
 
 
 def _forget_thread() -> None:
