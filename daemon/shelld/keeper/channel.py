@@ -164,19 +164,25 @@ class Channel:
         Raises MemoryError. Then call it again, even if the socket is not readable: nothing is lost,
         and what was read before comes first.
         """
-        if self._read is None and not self._is_behind:
+        read = self._read
+        if read is None and not self._is_behind:
             try:
-                self._read = self._socket.recvmsg(
+                read = self._read = self._socket.recvmsg(
                     65536, socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_SIZE), _CLOEXEC
                 )
             except OSError as error:
                 # After a transient error, the data can still be read.
                 return [] if error.errno in TRANSIENT else None
-        if self._read is not None:
-            if not self._read[0]:
+        if read is not None:
+            data, ancillary, _flags, _address = read
+            if not data:
                 self._read = None
                 return None
-            self._store(self._read)
+            descriptors = self._with_received(ancillary) if ancillary else self._descriptors
+            self._buffer += data
+            self._descriptors = descriptors
+            self._read = None
+            self._is_behind = True
         # Each step below is repeated, or has an effect that the next call sees.
         while self._buffer and (found := self._next_message()) is not None:
             message, size = found
@@ -195,10 +201,10 @@ class Channel:
         self._is_behind = False
         return messages
 
-    def _store(self, read: _Read) -> None:
-        """Store what was read. Raises MemoryError, and has then stored nothing."""
+    def _with_received(self, ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+        """Return the descriptors that wait for their message, and those just received."""
         descriptors = self._descriptors.copy()
-        for level, kind, content in read[1]:
+        for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")
                 received.frombytes(content[: len(content) - len(content) % _INT_SIZE])
@@ -206,10 +212,7 @@ class Channel:
                     for descriptor in received:
                         os.set_inheritable(descriptor, False)
                 descriptors.extend(received)
-        self._buffer += read[0]
-        self._descriptors = descriptors
-        self._read = None
-        self._is_behind = True
+        return descriptors
 
     def _next_message(self) -> tuple[Message, int] | None:
         """Return the first message in the buffer and its size there; None if it is not complete."""

@@ -46,6 +46,9 @@ class Links:
         self.channel = channel
         self._pool = pool
         self._launches_left = MAX_LAUNCHES - 1
+        # Until it has ended.
+        self._channel_is_watched = True
+        # In a row, in `read`.
         self._shortages = 0
         # The open pipes, by descriptor.
         self._pipes: dict[int, Pipe]
@@ -90,44 +93,39 @@ class Links:
         a pause.
         """
         before = self._shortages
-        if before:
+        try:
+            ready = self._poller.poll(0, _MAX_EVENTS)
+        except MemoryError as error:
+            self._note_shortage(error)
+            ready = []
+        if before and self._channel_is_watched:
             # The channel may hold messages that it could not return, and need not be readable.
-            yield from self._read_channel()
-            if self._shortages > before:
-                return
-        for descriptor, events in self._ready():
+            channel = self.channel.fileno()
+            ready = [(channel, READABLE), *(each for each in ready if each[0] != channel)]
+        for descriptor, events in ready:
             pipe = self._pipes.get(descriptor)
             if self._input is not None and descriptor == self._input.descriptor:
                 self._input.flush()
                 if pipe is None or not events & ~WRITABLE:
                     continue
             if pipe is None:
-                yield from self._read_channel()
+                try:
+                    messages = self.channel.receive()
+                except MemoryError as error:
+                    self._note_shortage(error)
+                    continue
+                for message, _ in messages or ():
+                    yield message
+                if messages is None:
+                    self._poller.unregister(descriptor)
+                    self._channel_is_watched = False
+                    yield None
             elif not pipe.pump():
                 self._end_input_of(descriptor)
                 self._poller.unregister(descriptor)
                 self._pipes.pop(descriptor).close()
         if self._shortages == before:
             self._shortages = 0
-
-    def _ready(self) -> list[tuple[int, int]]:
-        try:
-            return self._poller.poll(0, _MAX_EVENTS)
-        except MemoryError as error:
-            self._note_shortage(error)
-            return []
-
-    def _read_channel(self) -> Iterator[Message | None]:
-        try:
-            messages = self.channel.receive()
-        except MemoryError as error:
-            self._note_shortage(error)
-            return
-        for message, _ in messages or ():
-            yield message
-        if messages is None:
-            self._poller.unregister(self.channel.fileno())
-            yield None
 
     @property
     def is_shortage(self) -> bool:
@@ -198,6 +196,7 @@ class Links:
         self.channel.close()
         self.channel = channel
         self._poller.register(channel.fileno(), READABLE)
+        self._channel_is_watched = True
         return True
 
     def send_kill(self, number: int, grace_ms: int) -> None:
