@@ -135,17 +135,8 @@ async def _wait_until_quiet(shell: Shell, before: int, seconds: float) -> None:
 
     `before`: how much was written before the wait.
     """
-    give_up_at = anyio.current_time() + seconds
-    deadline = give_up_at
-
-    def has_news() -> bool:
-        return shell.has_ended or shell.output.written != before
-
-    while not shell.has_ended:
-        with anyio.CancelScope(deadline=deadline):
-            await shell.wait_until(has_news)
-        if not has_news():
-            return
+    give_up_at = deadline = anyio.current_time() + seconds
+    while not shell.has_ended and await shell.wait_for_news(deadline, before):
         before = shell.output.written
         deadline = min(give_up_at, anyio.current_time() + QUIET_MS / 1000)
 
