@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from shelld.server.stdio import Input, Output
+from shelld.server.stdio import LITTLE_BYTES, Input, Output
 
 
 def pipe_pair(_path: Path) -> tuple[int, int]:
@@ -218,6 +218,26 @@ async def test_nothing_follows_a_cut_answer(
     output.close()
     os.close(read)
     os.close(write)
+
+
+def test_short_of_memory_a_source_reads_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    data = os.urandom(LITTLE_BYTES + 1)
+    os.write(write, data)
+    real = os.read
+
+    def no_memory_for(descriptor: int, size: int) -> bytes:
+        if size > LITTLE_BYTES:
+            raise MemoryError
+        return real(descriptor, size)
+
+    source = Input(read)
+    monkeypatch.setattr(os, "read", no_memory_for)
+    assert source.read() == data[:LITTLE_BYTES]
+    assert source.read() == data[LITTLE_BYTES:]
+    os.close(write)
+    assert source.read() == b""
+    os.close(read)
 
 
 def test_a_nonblocking_source_without_data_has_not_ended() -> None:

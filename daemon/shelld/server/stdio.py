@@ -40,6 +40,9 @@ from shelld.server.startup import StartupError
 # The capacity of a pipe. A larger size would mean a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
 
+# The size of a read if there is no memory for a larger one. The client still gets answers then.
+LITTLE_BYTES: Final = 4 * 1024
+
 # The errors of a write after the reader has closed its end.
 _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
@@ -84,10 +87,13 @@ class Input:
         """Return the next bytes, b"" at end of file or if the stream is broken, None for "later".
 
         Does not block, even on a blocking stream: this process is its only reader and reads only
-        when the stream is readable.
+        when the stream is readable. Raises MemoryError, and has then read nothing.
         """
         try:
-            return os.read(self._descriptor, READ_BYTES)
+            try:
+                return os.read(self._descriptor, READ_BYTES)
+            except MemoryError:
+                return os.read(self._descriptor, LITTLE_BYTES)
         except OSError as error:
             return None if error.errno in TRANSIENT else b""
 
