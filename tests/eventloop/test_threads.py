@@ -104,8 +104,8 @@ async def test_a_thread_that_never_begins_blocks_nothing(lost_threads: LostThrea
         tasks.start_soon(count)
         with pytest.raises(RuntimeError) as raised:
             await run_in_thread(called.append, True)
+        shortage = faults.shortage(raised.value)
         tasks.cancel_scope.cancel()
-    shortage = faults.shortage(raised.value)
     assert shortage is not None
     assert shortage.data["limit"] == "threads"
     assert turns > MAX_LOOKS

@@ -173,7 +173,7 @@ class _ShortBuffer(bytearray):
         self._fail("add")
         return super().__iadd__(data)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: slice) -> bytearray:  # type: ignore[override]  # pyright: ignore
         self._fail("get")
         return super().__getitem__(key)
 

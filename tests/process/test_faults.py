@@ -102,7 +102,7 @@ def test_shortage_is_not_counted_as_fault(caplog: pytest.LogCaptureFixture) -> N
 
 def test_shortage_has_an_answer_without_memory_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "resource_exhausted", no_memory)
-    tracebacks = []
+    tracebacks: list[int] = []
     for _ in range(2):
         answer = faults.answer_for(MemoryError(), "a test")
         assert answer.kind is ErrorKind.RESOURCE_EXHAUSTED
