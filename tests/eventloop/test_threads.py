@@ -92,7 +92,7 @@ async def test_error_is_raised_and_leaves_no_cycle() -> None:
 
 async def test_a_thread_that_never_begins_blocks_nothing(lost_threads: LostThreads) -> None:
     called: list[bool] = []
-    turns = 0
+    turns, shortage = 0, None
 
     async def count() -> None:
         nonlocal turns
