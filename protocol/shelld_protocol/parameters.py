@@ -106,5 +106,6 @@ def _literal_choices(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Annotated:
         return _literal_choices(get_args(annotation)[0])
     if get_origin(annotation) is Union:
-        return next(filter(None, map(_literal_choices, get_args(annotation))), ())
+        choices = [_literal_choices(each) for each in get_args(annotation)]
+        return next((each for each in choices if each), ())
     return ()

@@ -51,15 +51,15 @@ async def test_foreground_call_is_handed_over(spawn: Spawn) -> None:
         async def run() -> None:
             results.append(await shell.bash("echo started; sleep 300"))
 
+        bash_id = ""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
-            running = await foreground(shell)
-            handed = await shell.background(running.bash_id)
-            assert handed.bash_id == running.bash_id
+            bash_id = (await foreground(shell)).bash_id
+            assert (await shell.background(bash_id)).bash_id == bash_id
         assert isinstance(results[0], BackgroundResult)
-        assert (results[0].bash_id, results[0].prompt) == (running.bash_id, None)
+        assert (results[0].bash_id, results[0].prompt) == (bash_id, None)
         with pytest.raises(InvalidParams):
-            await shell.background(running.bash_id)
+            await shell.background(bash_id)
         with pytest.raises(ShellNotFound):
             await shell.background("shell_unknown")
 

@@ -89,5 +89,5 @@ threading.Thread(target=exec, args=({LISTENS!r}, {{}})).start()
 ctypes.CDLL(None).pthread_exit(0)
 """
     with listening(1, script) as (pid, numbers):
-        wait_for(lambda: f"/proc/{pid}/task/" in ports._living_thread(pid))
+        wait_for(lambda: f"/proc/{pid}/task/" in ports.living_thread(pid))
         assert [each.port for each in found(pid)] == numbers

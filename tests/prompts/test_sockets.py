@@ -25,11 +25,11 @@ def place_of(server: socket.socket) -> Socket:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let the kernel answer in only one of the two ways."""
 
-    def refuse(_: object) -> list[Socket]:
+    def refuse(*_: object) -> list[Socket]:
         raise OSError
 
-    name = {"netlink": "_read", "proc": "_asked"}[request.param]
-    monkeypatch.setattr(sockets, name, lambda *_: refuse(None))
+    name = {"netlink": "read_table", "proc": "_asked"}[request.param]
+    monkeypatch.setattr(sockets, name, refuse)
     sockets.can_be_listed.cache_clear()
     return str(request.param)
 
@@ -77,7 +77,7 @@ def test_system_that_tells_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         raise OSError
 
     monkeypatch.setattr(sockets, "_asked", refuse)
-    monkeypatch.setattr(sockets, "_read", refuse)
+    monkeypatch.setattr(sockets, "read_table", refuse)
     sockets.can_be_listed.cache_clear()
     assert not sockets.can_be_listed()
     sockets.can_be_listed.cache_clear()
@@ -97,7 +97,7 @@ def test_system_that_tells_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 def test_address_has_its_usual_form(
     family: socket.AddressFamily, words: bytes, address: str
 ) -> None:
-    assert sockets._address(family, words) == address
+    assert sockets.address_of(family, words) == address
 
 
 def test_table_ends_with_its_listening_sockets(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_table_ends_with_its_listening_sockets(tmp_path: Path) -> None:
         "garbage\n" * 100_000,
     ]
     table.write_text(HEAD + "".join(lines))
-    assert [each.inode for each in sockets._read(socket.AF_INET, str(table))] == [11, 12]
+    assert [each.inode for each in sockets.read_table(socket.AF_INET, str(table))] == [11, 12]
 
 
 def test_empty_table_has_no_sockets(tmp_path: Path) -> None:
     (tmp_path / "tcp").write_text("")
-    assert sockets._read(socket.AF_INET, str(tmp_path / "tcp")) == []
+    assert sockets.read_table(socket.AF_INET, str(tmp_path / "tcp")) == []

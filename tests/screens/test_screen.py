@@ -383,7 +383,11 @@ async def test_answers_to_questions_take_turns_with_looks(
     monkeypatch.setattr(screen_module, "_STEP_BYTES", 5)
     monkeypatch.setattr(screen_module, "_TURN_S", -1.0)
     terminal = Terminal(screens)
-    monkeypatch.setattr(terminal.input, "_answer", lambda _report: None)
+
+    def ignore(_report: bytes) -> None:
+        pass
+
+    monkeypatch.setattr(terminal.input, "_answer", ignore)
     terminal.input.ask_position = lambda: None
     terminal.write(b"01234567\x1b[6n")
     for count in (1, 2):

@@ -94,7 +94,7 @@ async def wait_then_read(
     See `wait_and_read`.
     """
     if not waiting.is_for_reading:
-        starts = {name: reader.start for name, reader in readers.items()}
+        starts: dict[StreamName, int] = {name: reader.start for name, reader in readers.items()}
         reached = await waiting.wait(shell, starts)
         return await wait_and_read(shell, replace(params, wait=0), readers, context), reached
     reads = await wait_and_read(shell, params, readers, context)

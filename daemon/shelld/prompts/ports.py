@@ -47,7 +47,7 @@ def find(top: int, port: int | None) -> Iterator[Listening | None]:
     for pid in members(top):
         if pid is not None:
             with contextlib.suppress(OSError, ValueError):
-                place = _living_thread(pid)
+                place = living_thread(pid)
                 namespace = os.stat(f"{place}/ns/net").st_ino
                 if namespace not in namespaces:
                     namespaces.add(namespace)
@@ -61,7 +61,7 @@ def find(top: int, port: int | None) -> Iterator[Listening | None]:
         yield None
 
 
-def _living_thread(pid: int) -> str:
+def living_thread(pid: int) -> str:
     """Return the directory of a process, or that of a thread if the first one has ended."""
     place = f"/proc/{pid}"
     with contextlib.suppress(OSError):

@@ -67,10 +67,10 @@ def listening(place: str) -> list[Socket]:
     if os.stat(f"{place}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
         with contextlib.suppress(OSError):
             return [each for family in _FAMILIES for each in _asked(family)]
-    found = _read(socket.AF_INET, f"{place}/net/tcp")
+    found = read_table(socket.AF_INET, f"{place}/net/tcp")
     with contextlib.suppress(FileNotFoundError):
         # There may be no IPv6.
-        found += _read(socket.AF_INET6, f"{place}/net/tcp6")
+        found += read_table(socket.AF_INET6, f"{place}/net/tcp6")
     return found
 
 
@@ -108,7 +108,7 @@ def _answered(family: int, body: memoryview) -> Socket:
 # -- /proc ------------------------------------------------------------------------------------
 
 
-def _read(family: int, path: str) -> list[Socket]:
+def read_table(family: int, path: str) -> list[Socket]:
     found: list[Socket] = []
     with open(path, "rb", buffering=_PIECE_BYTES) as file:
         next(file, None)
@@ -117,11 +117,11 @@ def _read(family: int, path: str) -> list[Socket]:
             if fields[3] != _LISTENS:
                 break
             host, _, port = fields[1].partition(b":")
-            found.append(Socket(int(fields[9]), int(port, 16), _address(family, host)))
+            found.append(Socket(int(fields[9]), int(port, 16), address_of(family, host)))
     return found
 
 
-def _address(family: int, words: bytes) -> str:
+def address_of(family: int, words: bytes) -> str:
     """Return the address in its usual form. The kernel writes words in the order of the machine."""
     parts = [int(words[at : at + 8], 16) for at in range(0, len(words), 8)]
     return socket.inet_ntop(family, b"".join(part.to_bytes(4, sys.byteorder) for part in parts))

@@ -64,7 +64,7 @@ class Emulator:
 
         Return the row and column of the cursor at each of `stops`: offsets in `data`, in order.
         """
-        positions = []
+        positions: list[tuple[int, int]] = []
         start = 0
         for stop in stops:
             self._feed(data[start:stop])

@@ -11,7 +11,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -171,7 +171,7 @@ class Screen:
             self._terminal.tell_position(done, None)
 
     @contextlib.asynccontextmanager
-    async def _use(self) -> AsyncIterator[None]:
+    async def _use(self) -> AsyncGenerator[None]:
         """Use the process. Nobody else does so meanwhile."""
         async with self._looks, self._lock:
             self.used_at = time.monotonic()

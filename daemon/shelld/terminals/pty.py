@@ -14,7 +14,7 @@ import select
 import struct
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from shelld_protocol.errors import RpcError, resource_exhausted, unavailable
@@ -230,7 +230,7 @@ def left_bytes(master: int) -> int | None:
 
 
 @contextlib.contextmanager
-def _opened_slave(master: int) -> Iterator[int]:
+def _opened_slave(master: int) -> Generator[int]:
     slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         yield slave

@@ -223,13 +223,14 @@ read it. Prefer commands that print little."""
 
 def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutputParams:
     """Take the parameters of the wait out of `params`. Raises `RpcError` (invalid_params)."""
-    given = {name: params.pop(name) for name in _WAIT_PARAMS if name in params}
+    given: dict[str, Any] = {name: params.pop(name) for name in _WAIT_PARAMS if name in params}
     if not given:
         return BashOutputParams("")
     if not params.get("run_in_background"):
         name = next(iter(given))
         raise invalid_params(f"Invalid value for {name}: needs run_in_background=true", name)
-    read_params = BashOutputParams("", **{"wait": DEFAULT_START_WAIT_MS, **given})
+    given.setdefault("wait", DEFAULT_START_WAIT_MS)
+    read_params = BashOutputParams("", **given)
     read_params.wait = round(min(read_params.wait, context.timeout * 1000))
     return read_params
 
