@@ -410,7 +410,7 @@ select x in a b; do echo $x; break; done
 { echo a; }
 ! true; echo $?
 ! false
-time true 2>/dev/null
+TIMEFORMAT=took; time true 2>/dev/null
 true && echo yes || echo no
 false && echo yes || echo no
 true; false
