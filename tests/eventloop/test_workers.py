@@ -283,3 +283,23 @@ async def test_cancelled_idle_task_is_not_used_again() -> None:
         workers.close()
     assert not tasks.cancel_scope.cancel_called
     assert not job.was_cancelled
+
+
+async def test_failure_without_memory_for_a_report_ends_one_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async def work(job: Callable[[], None]) -> None:
+        job()
+
+    done: list[bool] = []
+    monkeypatch.setattr(faults, "report", fail)
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, work, fail)
+        workers.start(fail)
+        await anyio.lowlevel.checkpoint()
+        workers.start(lambda: done.append(True))
+        workers.close()
+    assert done == [True]

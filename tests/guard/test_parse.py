@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from shelld.guard import parse
+from shelld.guard import StartState, parse
+from shelld.guard.judgement import judge
 
 
 @pytest.mark.parametrize(
@@ -103,3 +106,16 @@ def test_body_of_here_document_is_found(script: str, body: str) -> None:
 def test_endless_loop_without_wait_is_found(loop: str, expected: bool) -> None:
     (statement,) = parse.parse(loop).named_children
     assert parse.only_starts(statement.named_children[-1]) is expected
+
+
+@pytest.mark.parametrize("error", [ImportError("no sha512"), AttributeError("no Parser")])
+def test_parser_that_cannot_be_loaded_judges_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(parse, "_language", fail)
+    # Each thread loads a parser of its own. No verdict: the command must not run.
+    with ThreadPoolExecutor(1) as thread, pytest.raises(MemoryError):
+        thread.submit(judge, "rm -rf /", StartState("/", {})).result()

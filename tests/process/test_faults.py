@@ -120,3 +120,17 @@ async def test_a_pause_takes_its_time_without_memory(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(time, "sleep", slept.append)
     await faults.pause(0.1)
     assert slept == [0.1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "error return without exception set",
+        "<functools._lru_cache_wrapper object> returned NULL without setting an exception",
+    ],
+)
+def test_lost_error_is_a_shortage_of_memory(text: str) -> None:
+    shortage = faults.shortage(SystemError(text))
+    assert shortage is not None
+    assert shortage.data["limit"] == "memory"
+    assert faults.shortage(SystemError("bad argument")) is None

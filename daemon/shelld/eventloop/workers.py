@@ -101,6 +101,12 @@ class Workers(Generic[J]):
             self._idle.pop().arrived.set()
 
     async def _run(self, worker: Worker[J]) -> None:
+        # Without memory, not even the failure of a job can be reported. The task group must not end
+        # because of that.
+        with suppress(MemoryError):
+            await self._do_jobs(worker)
+
+    async def _do_jobs(self, worker: Worker[J]) -> None:
         task: asyncio.Task[object] | None = None
         try:
             task = _current_task()
@@ -121,8 +127,8 @@ class Workers(Generic[J]):
         finally:
             # A cancelled task keeps the error, whose traceback references this frame.
             worker.task = worker.job = None
-        with suppress(Exception, anyio.get_cancelled_exc_class()):
-            if _has_cancelled_itself(task):
+        if _has_cancelled_itself(task):
+            with suppress(Exception, anyio.get_cancelled_exc_class()):
                 # asyncio may not have delivered the cancellation yet. A task that ends before that
                 # counts as cancelled, and its task group then cancels all its other tasks.
                 await anyio.lowlevel.checkpoint()

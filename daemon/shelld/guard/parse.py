@@ -35,9 +35,15 @@ class _Parsers(threading.local):
     """One parser per thread: several threads cannot share one."""
 
     def __init__(self) -> None:
-        import tree_sitter  # noqa: PLC0415
+        try:
+            import tree_sitter  # noqa: PLC0415
 
-        self.parser: Any = tree_sitter.Parser(_language())
+            self.parser: Any = tree_sitter.Parser(_language())
+        except ModuleNotFoundError:
+            raise
+        except Exception as error:
+            # Without memory, an import fails in many ways, and in other threads at the same time.
+            raise MemoryError from error
 
 
 @cache

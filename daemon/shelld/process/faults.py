@@ -39,6 +39,9 @@ RESTART_PAUSE_S: Final = 1.0
 # What Python says if it cannot start a thread.
 NO_THREAD: Final = "can't start new thread"
 
+# What Python 3.11 says if it has no memory for the frame of a call.
+_LOST_ERRORS: Final = ("error return without exception set", "returned NULL without setting")
+
 # What dlopen(3) reports, in an ImportError, when the system is short of a resource.
 _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
@@ -97,6 +100,8 @@ def _limit_of(error: BaseException) -> str | None:
         return exhausted_limit(error.errno or 0)
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         return "threads"
+    if isinstance(error, SystemError) and any(text in str(error) for text in _LOST_ERRORS):
+        return "memory"
     if isinstance(error, ImportError):
         return next((limit for text, limit in _IMPORT_FAILURES if text in str(error)), None)
     return None
