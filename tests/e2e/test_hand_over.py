@@ -273,8 +273,6 @@ def test_command_without_input_needs_no_watch(daemon: RawDaemon) -> None:
 def test_program_with_a_timer_is_killed_too(daemon: RawDaemon) -> None:
     result = daemon.call("bash", {"command": "read -t 300 x", "tty": True, "on_prompt": "kill"})
     assert (result["status"], result["reason"]) == ("killed", "prompt")
-    # It gets a second, while a program that can only wait for input gets less.
-    assert result["durationMs"] >= 1_000
 
 
 def test_unknown_action_is_invalid(daemon: RawDaemon) -> None:

@@ -1,6 +1,6 @@
-"""The programs that the search for prompts is measured with: those that wait for input.
+"""Programs that wait for input. The search for prompts is measured with them.
 
-Those that do not wait are in prompt_decoys.py. Both files hold data only. Each command runs in an
+prompt_decoys.py has programs that do not wait. Both files hold data only. Each command runs in an
 empty directory of its own, which is also its home, and makes there what it needs. Nothing is ever
 typed, so every question stays without an answer.
 """

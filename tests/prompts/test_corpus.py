@@ -1,4 +1,4 @@
-"""Programs of many kinds: those that wait for input are found, and those that do not are not."""
+"""The search for prompts finds programs that wait for input, and no others."""
 
 from __future__ import annotations
 

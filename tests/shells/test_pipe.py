@@ -12,7 +12,9 @@ import pytest
 
 from shelld.keeper.transient import TRANSIENT
 from shelld.output.retention import ShellOutput
-from shelld.shells.pipe import MAX_ATTEMPTS, PUMP_BYTES, Pipe
+from shelld.output.store import MemoryBlocks
+from shelld.shells import pipe as pipe_module
+from shelld.shells.pipe import MAX_ATTEMPTS, MAX_SHORTAGES, PUMP_BYTES, Pipe
 
 USUAL = 65_536
 
@@ -193,3 +195,48 @@ def test_draining_ends_after_competing_read(
     monkeypatch.setattr("fcntl.ioctl", ioctl)
     piped.pipe.drain()
     assert piped.received == b"ef"
+
+
+class ShortBlocks(MemoryBlocks):
+    """Blocks for which there is no memory at the first attempts."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+
+    def put(self, data: bytes | bytearray | memoryview) -> int | None:
+        if self.failures:
+            self.failures -= 1
+            raise MemoryError
+        return super().put(data)
+
+
+@pytest.mark.parametrize("first", [0, 1, USUAL - 1])
+def test_shortage_of_memory_loses_no_output(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    monkeypatch.setattr(pipe_module, "SHORTAGE_PAUSE_S", 0)
+    piped = Piped()
+    fcntl.fcntl(piped.write_end, fcntl.F_SETPIPE_SZ, 1 << 20)
+    piped.output = ShellOutput(blocks=ShortBlocks(3))
+    piped.pipe = Pipe(piped.pipe.descriptor, piped.output, piped.output.stdout)
+    data = bytes(range(251)) * 1_500
+    for part in (data[:first], data[first:]):
+        if part:
+            assert os.write(piped.write_end, part) == len(part)
+            assert piped.pipe.pump()
+    assert piped.received == data
+    assert piped.output.written == len(data)
+    piped.close()
+
+
+def test_shortage_of_memory_without_an_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipe_module, "SHORTAGE_PAUSE_S", 0)
+    piped = Piped()
+    fcntl.fcntl(piped.write_end, fcntl.F_SETPIPE_SZ, 1 << 20)
+    blocks = ShortBlocks(10**9)
+    piped.output = ShellOutput(blocks=blocks)
+    piped.pipe = Pipe(piped.pipe.descriptor, piped.output, piped.output.stdout)
+    os.write(piped.write_end, bytes(2 * USUAL))
+    with pytest.raises(MemoryError):
+        piped.pipe.pump()
+    assert blocks.failures == 10**9 - MAX_SHORTAGES
+    piped.close()

@@ -114,13 +114,18 @@ class StreamStore:
     # -- writing ----------------------------------------------------------------------------
 
     def append(self, data: bytes | memoryview) -> None:
+        """Add bytes. After a MemoryError, `written` tells how many of them were added."""
         view = memoryview(data)
         while view:
             room = BLOCK_BYTES - len(self._window)
             if room == BLOCK_BYTES and len(view) >= room:
                 # Without a copy.
                 self.written += room
-                self._store(self.written // BLOCK_BYTES - 1, view[:room])
+                try:
+                    self._store(self.written // BLOCK_BYTES - 1, view[:room])
+                except MemoryError:
+                    self.written -= room
+                    raise
             else:
                 self._window += view[:room]
                 self.written += min(room, len(view))

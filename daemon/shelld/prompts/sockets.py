@@ -1,9 +1,9 @@
 """Lists the TCP sockets that listen in the network namespace of a process.
 
 The kernel answers a question about sockets (sock_diag(7)) a hundred times faster than it writes
-/proc/net/tcp, for which it looks through all connections of the machine. But it answers only about
-the namespace of the one who asks. For other namespaces, and for kernels without this interface,
-there is /proc.
+/proc/net/tcp, for which it looks through all connections of the machine. But it answers only
+about the namespace of the caller. Other namespaces are read from /proc, and so are all of them if
+the kernel lacks this interface.
 """
 
 from __future__ import annotations

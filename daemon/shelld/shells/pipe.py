@@ -8,6 +8,7 @@ import fcntl
 import os
 import sys
 import termios
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -31,6 +32,11 @@ MAX_ATTEMPTS: Final = 3
 # One read of a terminal returns at most 4 KiB. One pump reads this much before others have their
 # turn. A terminal holds more only if its command goes on writing.
 _TERMINAL_BYTES: Final = 128 * 1024
+
+# How often, and after which pause, a pump tries again to store what it has read, if there is no
+# memory for it.
+MAX_SHORTAGES: Final = 40
+SHORTAGE_PAUSE_S: Final = 0.05
 
 # All pipes read into this buffer, one after the other.
 _buffer: Final = memoryview(bytearray(PUMP_BYTES))
@@ -57,10 +63,28 @@ class Pipe:
             # The rest of the pipe is lost, and the result of the command says so.
             self._stream.store.error = errno.errorcode.get(error.errno or 0, "EIO")
             return False
-        self._output.append(self._stream, _buffer[:count])
+        self._keep(count)
         if count >= _USUAL_PIPE_BYTES and not self._is_large:
             self._enlarge()
         return count > 0
+
+    def _keep(self, size: int) -> None:
+        """Store the first bytes of the buffer.
+
+        Only the buffer has them. So if there is no memory, block the event loop for up to two
+        seconds: otherwise they would be lost, and the next pump would overwrite them. Raises
+        MemoryError after that.
+        """
+        store = self._stream.store
+        start = store.written
+        for _ in range(MAX_SHORTAGES):
+            try:
+                self._output.append(self._stream, _buffer[store.written - start : size])
+            except MemoryError:
+                time.sleep(SHORTAGE_PAUSE_S)
+            else:
+                return
+        raise MemoryError
 
     def _enlarge(self) -> None:
         if Pipe._large_pipes < _MAX_LARGE_PIPES and hasattr(fcntl, "F_SETPIPE_SZ"):
@@ -111,7 +135,7 @@ class Terminal(Pipe):
             if not is_open and error.errno != errno.EIO:
                 self._stream.store.error = errno.errorcode.get(error.errno or 0, "EIO")
         if end:
-            self._output.append(self._stream, _buffer[:end])
+            self._keep(end)
             self.listen(_buffer[:end])
         return is_open
 

@@ -138,7 +138,12 @@ class Supervisor:
             is_empty = self.life.is_over
             while not is_empty:
                 await anyio.wait_readable(channel)
-                messages = channel.receive()
+                try:
+                    messages = channel.receive()
+                except MemoryError:
+                    # The channel keeps what it cannot return.
+                    await faults.pause(SHORTAGE_PAUSE_S)
+                    continue
                 if messages is None:
                     shell = self.life.shell
                     shell.survivors = await kill_orphans(self._pool, channel.peer, shell.pid)

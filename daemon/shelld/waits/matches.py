@@ -85,22 +85,19 @@ class _StreamSearch:
         kept = self._store.read(self._position, read.end - self._position)
         # A copy: more may be dropped during the search.
         data = kept.data[: max(0, read.end - kept.start)]
-        text = await self._lines(data)
-        while text:
-            middle = _line_start_near_middle(data)
-            if middle is None:
-                break
-            if found := await self._lines(data[:middle]):
-                data, text = data[:middle], found
-            else:
-                start = kept.start + middle
-                kept, data = kept._replace(start=start), data[middle:]
-                text = await self._lines(data)
+        start, text = kept.start, await self._lines(data)
         if not text:
             return None
+        while (middle := _line_start_near_middle(data)) is not None:
+            if found := await self._lines(data[:middle]):
+                data, text = data[:middle], found
+            elif found := await self._lines(data[middle:]):
+                start, data, text = start + middle, data[middle:], found
+            else:
+                break
         size = len(data.removesuffix(b"\n").removesuffix(b"\r"))
         line = text.partition("\n")[0].strip("\r")
-        return Matched(beginning(line), self._name, kept.start, kept.start + size)
+        return Matched(beginning(line), self._name, start, start + size)
 
     async def _lines(self, data: bytes) -> str:
         """Return the matching lines among whole lines."""
@@ -169,6 +166,5 @@ class Search:
                 return None
             if with_rest:
                 rest_due = math.inf
-
             if await shell.wait_for_news(min(rest_due, give_up_at), before):
                 rest_due = min(rest_due, anyio.current_time() + _REST_OF_LINE_S)
