@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import asyncio
 import errno
 import select
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -260,7 +262,14 @@ def no_memory(*_: object) -> Any:
 async def test_failed_loading_of_tools_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, start: Callable[..., int], kind: ErrorKind
 ) -> None:
-    monkeypatch.setattr(Toolbox, "_load", fails_once(vars(Toolbox)["_load"]))
+    both_have_asked = threading.Event()
+    load = fails_once(vars(Toolbox)["_load"])
+
+    def load_later(*args: object) -> object:
+        assert both_have_asked.wait(20)
+        return load(*args)
+
+    monkeypatch.setattr(Toolbox, "_load", load_later)
     async with Manager() as manager:
         toolbox = Toolbox(Daemon(Options(), manager))
         with monkeypatch.context() as patch:
@@ -268,8 +277,14 @@ async def test_failed_loading_of_tools_is_tried_again(
             if start is _lose_thread:
                 patch.setattr("shelld.eventloop.threads.LOOK_INTERVAL_S", 0.001)
             errors: list[ErrorKind] = []
+            asked = 0
 
             async def ask() -> None:
+                nonlocal asked
+                asked += 1
+                if asked == 2:
+                    # The call below looks for the attempt of the first before it waits.
+                    asyncio.get_running_loop().call_soon(both_have_asked.set)
                 try:
                     await toolbox.ready()
                 except RpcError as error:
