@@ -31,6 +31,7 @@ DAEMON_ROOMS = [
     "methods",
     "audit",
     "embed",
+    "events",
     "waits",
     "shells",
     "sessions",

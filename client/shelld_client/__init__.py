@@ -42,9 +42,8 @@ from shelld_protocol.shell_methods import (
     KillShellResult,
     OutputRange,
     ShellInfo,
-    Usage,
 )
-from shelld_protocol.structs import Listener, Matched, Prompt
+from shelld_protocol.structs import Listener, Matched, Prompt, Usage
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 __version__: Final = "0.1.0"

@@ -11,7 +11,8 @@ from typing import Any, Final, cast
 
 from shelld_client.results import from_members
 from shelld_protocol.errors import ErrorKind, RpcError
-from shelld_protocol.shell_methods import BashResult, Usage
+from shelld_protocol.shell_methods import BashResult
+from shelld_protocol.structs import Usage
 
 
 class ShellError(Exception):

@@ -182,7 +182,7 @@ async def _run(
             daemon.draining = True
             logger.info("stopping: %d shells are running", len(manager.list_running()))
             stop_at = anyio.current_time() + STOP_S
-            await _stop(server, manager, output, second_signal, stop_at)
+            await _stop(server, daemon, output, second_signal, stop_at)
             output.close()
             exit_code = _exit_code(server, output)
             # asyncio waits for all tasks, and a task may ignore its cancellation.
@@ -215,8 +215,10 @@ def _flush_until(stop_at: float) -> float:
 
 
 async def _stop(
-    server: Server, manager: Manager, output: Output, second_signal: anyio.Event, stop_at: float
+    server: Server, daemon: Daemon, output: Output, second_signal: anyio.Event, stop_at: float
 ) -> None:
+    manager = daemon.manager
+
     async def drain() -> None:
         async with anyio.create_task_group() as stage:
 
@@ -236,6 +238,7 @@ async def _stop(
 
     async def flush() -> None:
         with anyio.CancelScope(deadline=_flush_until(stop_at)):
+            await daemon.subscriptions.settle()
             await output.wait_empty()
 
     for stage in (drain, kill_all, flush):

@@ -10,6 +10,7 @@ from shelld.mcp.toolbox import Toolbox
 from shelld.methods.about import discover, server_info
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
+from shelld.methods.events import subscribe, unsubscribe
 from shelld.methods.guard import explain_command
 from shelld.methods.input import resize_shell, write_stdin
 from shelld.methods.screen import read_screen
@@ -37,6 +38,8 @@ def routes(toolbox: Toolbox) -> Mapping[str, Method]:
         "kill_shell": as_method(wire.KillShellParams, kill_shell),
         "background": as_method(wire.BackgroundParams, background),
         "list_shells": as_method(wire.ListShellsParams, list_shells),
+        "subscribe": as_method(wire.SubscribeParams, subscribe),
+        "unsubscribe": as_method(wire.UnsubscribeParams, unsubscribe),
         "get_session": as_method(wire.GetSessionParams, get_session),
         "list_sessions": as_method(wire.NoParams, list_sessions),
         "close_session": as_method(wire.CloseSessionParams, close_session),

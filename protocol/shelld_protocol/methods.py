@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.event_methods import SubscribeParams, SubscribeResult, UnsubscribeParams
 from shelld_protocol.input_methods import (
     ResizeShellParams,
     ResizeShellResult,
@@ -81,6 +82,10 @@ METHODS: Final[dict[str, MethodTypes]] = {
         (HandOverResult,),
         "Answer a foreground call now, and let its command continue in the background.",
     ),
+    "subscribe": MethodTypes(
+        SubscribeParams, (SubscribeResult,), "Send events of shells, or continue to send them."
+    ),
+    "unsubscribe": MethodTypes(UnsubscribeParams, (Empty,), "Send no more of these events."),
     "get_session": MethodTypes(
         GetSessionParams,
         (GetSessionResult,),

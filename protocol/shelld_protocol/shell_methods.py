@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
 
+from shelld_protocol.event_methods import EventName
 from shelld_protocol.structs import (
     DEFAULT_COLS,
     DEFAULT_QUIET_MS,
@@ -51,6 +52,7 @@ from shelld_protocol.structs import (
     StripAnsi,
     Survivors,
     Until,
+    Usage,
     Wait,
 )
 
@@ -154,16 +156,17 @@ class BashParams(Params):
             "answer now, like a background start; or kill the command. Needs tty or open_stdin."
         ),
     ] = "wait"
-
-
-class Usage(Result):
-    """Resources used by the command and the children that it waited for, from wait4(2)."""
-
-    user_ms: Annotated[int, Meta(description="User CPU time in milliseconds.")]
-    system_ms: Annotated[int, Meta(description="System CPU time in milliseconds.")]
-    max_rss_bytes: Annotated[
-        int, Meta(description="Peak resident set size of the largest process.")
-    ]
+    notify: (
+        Annotated[
+            list[EventName],
+            Meta(
+                min_length=1,
+                description="Send these events of this command, as subscribe does, with the id of "
+                "this request.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class BashResult(Result):
@@ -206,6 +209,9 @@ class BashResult(Result):
     warning: GuardWarning = None
     reason: Reason = None
     spool_error: SpoolError = None
+    subscription: Annotated[
+        str | None, Meta(description="The name of its subscription, with notify.")
+    ] = None
 
 
 class BackgroundResult(Result):
@@ -220,6 +226,9 @@ class BackgroundResult(Result):
     description: Description = None
     warning: GuardWarning = None
     reason: Reason = None
+    subscription: Annotated[
+        str | None, Meta(description="The name of its subscription, with notify.")
+    ] = None
 
 
 class DryRunResult(Result):

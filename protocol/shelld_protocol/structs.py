@@ -210,6 +210,16 @@ class Result(Struct, rename=_wire_name, omit_defaults=True):
     """Base of all results. A member equal to its default is left out."""
 
 
+class Usage(Result):
+    """Resources used by the command and the children that it waited for, from wait4(2)."""
+
+    user_ms: Annotated[int, Meta(description="User CPU time in milliseconds.")]
+    system_ms: Annotated[int, Meta(description="System CPU time in milliseconds.")]
+    max_rss_bytes: Annotated[
+        int, Meta(description="Peak resident set size of the largest process.")
+    ]
+
+
 class Prompt(Result):
     """A running command waits for input. The kernel says so, and not the text of its output."""
 

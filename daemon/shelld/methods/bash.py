@@ -17,6 +17,7 @@ import msgspec
 from shelld.audit import AuditRecord, timestamp
 from shelld.guard.verdict import Verdict
 from shelld.methods.context import RequestContext
+from shelld.methods.events import notifying
 from shelld.methods.guard import admit
 from shelld.output.reader import STEP_BYTES, read_head
 from shelld.output.retention import OutputStream
@@ -36,7 +37,6 @@ from shelld_protocol.shell_methods import (
     BashParams,
     BashResult,
     DryRunResult,
-    Usage,
 )
 from shelld_protocol.structs import GuardVerdict
 
@@ -91,14 +91,31 @@ async def run_for_answer(
         warning=verdict.reason if verdict.verdict == "block" else None,
     )
     manager = context.daemon.manager
-    shell = await manager.start(request)
+    with notifying(context, params) as notify:
+        shell = await manager.start(request)
+        return await _answer(context, params, shell, notify, make_answer)
+
+
+async def _answer(
+    context: RequestContext,
+    params: BashParams,
+    shell: Shell,
+    notify: Callable[[Shell], None],
+    make_answer: Callable[[Shell], Awaitable[T]],
+) -> T:
+    """Wait until a command that was just started can be answered, and answer.
+
+    `notify` begins its events: those of a background command follow the answer.
+    """
     context.runs(shell)
-    with manager.reading(shell):
+    with context.daemon.manager.reading(shell):
         try:
             _watch_prompts(context, shell, params)
             if params.run_in_background:
                 await wait_for_start(shell)
+                notify(shell)
             else:
+                notify(shell)
                 await shell.wait_until(partial(is_answerable, shell))
                 raise_failure(shell)
             if shell.recorder is not None:
@@ -175,7 +192,7 @@ async def _result(
     context: RequestContext, params: BashParams, shell: Shell
 ) -> BashResult | BackgroundResult:
     if params.run_in_background or (shell.released and not shell.has_ended):
-        return _background_result(shell, params)
+        return _background_result(context, shell, params)
     result = await _foreground_result(context, shell, params)
     timeout_ms = shell.idle_timeout_ms if shell.reason == "idle" else shell.timeout_ms
     if shell.status is ShellStatus.TIMEOUT and timeout_ms is not None:
@@ -207,7 +224,6 @@ async def _foreground_result(
     nothing = "", False
     stdout, stdout_cut = await head(shell.stdout) if shell.stdout.store.written else nothing
     stderr, stderr_cut = await head(shell.stderr) if shell.stderr.store.written else nothing
-    usage = shell.usage
     session_cwd: str | None = None
     if shell.session is not None:
         session_cwd = shown(context.daemon.manager.sessions.look_at(shell.session).next_cwd)
@@ -229,19 +245,18 @@ async def _foreground_result(
         state_kept=None if state_reason is None else False,
         state_reason=state_reason,
         leftover=shell.leftover,
-        usage=Usage(
-            user_ms=round(usage.user_us / 1000),
-            system_ms=round(usage.system_us / 1000),
-            max_rss_bytes=usage.max_rss_bytes,
-        ),
+        usage=shell.usage.in_milliseconds(),
         description=params.description,
         warning=shell.warning,
         reason=shell.reason,
         spool_error=shell.output.error,
+        subscription=context.subscription,
     )
 
 
-def _background_result(shell: Shell, params: BashParams) -> BackgroundResult:
+def _background_result(
+    context: RequestContext, shell: Shell, params: BashParams
+) -> BackgroundResult:
     return BackgroundResult(
         bash_id=shell.id,
         command=params.command,
@@ -252,6 +267,7 @@ def _background_result(shell: Shell, params: BashParams) -> BackgroundResult:
         description=params.description,
         warning=shell.warning,
         reason=shell.reason,
+        subscription=context.subscription,
     )
 
 

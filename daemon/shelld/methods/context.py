@@ -10,6 +10,8 @@ import anyio
 from msgspec import Struct, field
 
 from shelld.audit import AuditLog
+from shelld.events.subscription import NOBODY, Recipient
+from shelld.events.subscriptions import Subscriptions
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.process.options import Options
 from shelld.shells.manager import Manager
@@ -29,6 +31,11 @@ class Daemon(Struct, eq=False):
     started_at: float = field(default_factory=time.monotonic)
     requests: int = 0
     draining: bool = False
+    # The subscriptions of its client.
+    subscriptions: Subscriptions = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.subscriptions = Subscriptions(self.manager)
 
 
 Notify = Callable[[str, Mapping[str, Any]], None]
@@ -98,7 +105,8 @@ class RequestContext(Struct, eq=False):
     cancelled or answered, so nothing more may be sent about it. `large_answers` is None without a
     client. `has_room` tells whether its batch may hold another large answer. `is_notification`:
     nobody gets the result. `find_requests` returns the requests in flight that have an id and may
-    start a command.
+    start a command. `recipient` gets events, which may come after the answer. `raw_id` is the
+    request's id as JSON text. `subscription` is the one that it has begun.
     """
 
     daemon: Daemon
@@ -111,6 +119,9 @@ class RequestContext(Struct, eq=False):
     has_room: Callable[[], bool] = _always
     is_notification: bool = False
     find_requests: Callable[[int | str], Sequence[RequestContext]] = _no_requests
+    recipient: Recipient = NOBODY
+    raw_id: bytes | None = None
+    subscription: str | None = None
     _progress: anyio.Event | None = None
 
     def runs(self, shell: Shell) -> None:

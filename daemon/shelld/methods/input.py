@@ -102,6 +102,8 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
     if isinstance(target, TerminalInput):
         target.line, target.in_line_mode = typing.line, typing.in_line_mode
     target.write(typing.data)
+    # Who follows the prompts of this shell looks again.
+    shell.notify()
     if target.closed is not None:
         # Nobody can read this input, or the rest of it.
         raise stdin_closed(shell.id, target.closed)

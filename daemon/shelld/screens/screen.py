@@ -328,14 +328,18 @@ class Screens:
 
     def of(self, terminal: TerminalInput, output: StreamStore) -> Screen:
         """Return the screen of a terminal. Raises `RpcError` (unavailable)."""
-        if not _directory_of_avt():
-            raise unavailable("read_screen", "pyavt", "pip install 'shelld[screen]'")
+        self.check()
         screen = self._screens.get(terminal)
         if screen is None:
             screen = self._screens[terminal] = Screen(
                 self._pool, output, terminal, looks=self._looks, make_room=self._make_room
             )
         return screen
+
+    def check(self) -> None:
+        """Raise `RpcError` (unavailable) if no screen can be shown."""
+        if not _directory_of_avt():
+            raise unavailable("read_screen", "pyavt", "pip install 'shelld[screen]'")
 
     def forget(self, terminal: TerminalInput) -> None:
         """End the terminal's process for good."""

@@ -43,6 +43,7 @@ from shelld_protocol.errors import (
     resource_exhausted,
     shutting_down,
 )
+from shelld_protocol.event_methods import Event
 from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing, encode_frame
 from shelld_protocol.jsonrpc import (
     NULL_ID,
@@ -387,6 +388,8 @@ class Server:
                     large_answers=self._large_answers,
                     is_notification=message.id is None,
                     find_requests=self._contexts_of,
+                    recipient=self,
+                    raw_id=message.id,
                 )
                 if batch is not None:
                     context.has_room = batch.has_room
@@ -569,6 +572,21 @@ class Server:
         """Send a notification, unless the client does not even read its answers."""
         if self._output.backlog < MAX_BACKLOG_BYTES:
             self._write(encode_request(method, params))
+
+    # -- events -----------------------------------------------------------------------------
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes wait until the client reads."""
+        return self._output.backlog
+
+    def send(self, method: str, params: Event) -> None:
+        """Send an event, now or once the client reads. Raises MemoryError."""
+        self._write(encode_request(method, params))
+
+    async def wait_until_read(self) -> None:
+        """Wait until the client has read everything, or is gone."""
+        await self._output.wait_empty()
 
     # -- stopping ---------------------------------------------------------------------------
 

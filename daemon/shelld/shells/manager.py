@@ -46,7 +46,9 @@ _TURNS_TO_RELEASE: Final = 4
 
 
 class Manager:
-    """Calls `on_end` with every shell that has ended, and `on_close` before it kills the rest."""
+    """Calls `on_start`, `on_end` and `on_forget` with every shell that starts, has ended, or is
+    forgotten; and `on_close` before it kills the rest. None of them may raise, except `on_end`.
+    """
 
     def __init__(
         self,
@@ -58,6 +60,8 @@ class Manager:
         self.options = options or ManagerOptions()
         self.started_count = 0
         self.on_close: Callable[[], None] = _nothing
+        self.on_start: Callable[[Shell], None] = _nothing
+        self.on_forget: Callable[[Shell], None] = _nothing
         # For the first ``async with`` block. Each later block has its own pool.
         self._pool = pool
         self._on_end = on_end or _nothing
@@ -202,6 +206,7 @@ class Manager:
         self._live.add(shell)
         self._shells[shell.id] = shell
         self.started_count += 1
+        self.on_start(shell)
 
     def _released(self, shell: Shell) -> None:
         self._live.discard(shell)
@@ -272,6 +277,7 @@ class Manager:
             self._runtime.retention.forget(shell.output)
             if isinstance(shell.input, TerminalInput):
                 self._runtime.screens.forget(shell.input)
+        self.on_forget(shell)
 
     async def _sweep(self, runtime: Runtime) -> None:
         while True:

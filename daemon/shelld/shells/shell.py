@@ -27,7 +27,7 @@ from shelld.sessions.text import beginning
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
 from shelld.terminals.input import PipeInput, TerminalInput
-from shelld_protocol.structs import EndReason
+from shelld_protocol.structs import EndReason, Usage
 
 
 class CommandUsage(Struct, frozen=True):
@@ -36,6 +36,10 @@ class CommandUsage(Struct, frozen=True):
     user_us: int = 0
     system_us: int = 0
     max_rss_bytes: int = 0
+
+    def in_milliseconds(self) -> Usage:
+        """Return the figures as results have them."""
+        return Usage(round(self.user_us / 1000), round(self.system_us / 1000), self.max_rss_bytes)
 
 
 NO_USAGE: Final = CommandUsage()

@@ -32,7 +32,7 @@ _QUIET_SHARE: Final = 8
 # wait for an answer of its terminal.
 _TIMER_MS: Final = 100
 # If the output does not stop, it looks after this time anyway.
-_LOOK_ANYWAY_S: Final = 1.0
+LOOK_ANYWAY_S: Final = 1.0
 
 
 def prompt_of(shell: Shell) -> Prompt | None:
@@ -89,6 +89,11 @@ def settled_prompt_of(shell: Shell) -> Prompt | None:
     return found if shell.output.written == before else None
 
 
+def is_settled(found: Prompt) -> bool:
+    """Whether a command waits for its user rather than, maybe, for its terminal."""
+    return found.blocking or found.since_ms >= _TIMER_MS
+
+
 def takes_input(shell: Shell) -> bool:
     """Whether something can be written to a running shell."""
     return _open_input(shell) is not None
@@ -107,9 +112,9 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, looks: Turns) -> Prom
             return prompt_of(shell)
         if not await shell.wait_for_news(min(now + pauses.next(shell), give_up_at)):
             found = await pauses.look(settled_prompt_of, shell)
-            if found is not None and (found.blocking or found.since_ms >= _TIMER_MS):
+            if found is not None and is_settled(found):
                 return found
-        elif anyio.current_time() - looked_at > _LOOK_ANYWAY_S:
+        elif anyio.current_time() - looked_at > LOOK_ANYWAY_S:
             # Another process of the command writes all the time.
             looked_at = anyio.current_time()
             if (found := await pauses.look(prompt_of, shell)) is not None:
@@ -129,8 +134,16 @@ class Pauses:
 
     def next(self, shell: Shell) -> float:
         """Return the seconds until the next look."""
-        shortest = max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s)
-        return min(max(shortest, shell.quiet_s / _QUIET_SHARE), _LAST_PAUSE_S)
+        return min(max(self.shortest, shell.quiet_s / _QUIET_SHARE), _LAST_PAUSE_S)
+
+    @property
+    def shortest(self) -> float:
+        """The least number of seconds between two looks."""
+        return max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s)
+
+    def note_cost(self, seconds: float) -> None:
+        """Note the processor time of a look."""
+        self._cost_s = seconds
 
     async def look(self, look: Callable[[Shell], Prompt | None], shell: Shell) -> Prompt | None:
         """Look in turn, and note the processor time."""

@@ -1,0 +1,1 @@
+"""Events of shells, for clients that subscribe."""

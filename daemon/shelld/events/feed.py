@@ -1,0 +1,223 @@
+"""Follows one shell for one subscription: its output, its end, its leftover processes.
+
+Owns the offsets up to which output was sent, and a pin that retains the shell until its end was
+told. Never moves the position that plain readers share.
+
+Invariants: the end is told exactly once, after all output and everything else, except the leftover
+processes. A prompt, a port or a screen is told after the output that came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from shelld.events.notes import FactNote, OutputNote
+from shelld.events.subscription import Subscription
+from shelld.output.escapes import MAX_SEQUENCE_BYTES, whole_units
+from shelld.output.retention import OutputStream, StreamName
+from shelld.output.store import StreamStore
+from shelld.output.text import read_text
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld_protocol.event_methods import (
+    Event,
+    ExitEvent,
+    LeftoverEvent,
+)
+
+# How long after the end of a command the last look at its screen may take.
+LAST_LOOKS_S: Final = 1.0
+
+
+class Feed:
+    """`extras` are followed beside the output. They return when there is nothing more to follow."""
+
+    def __init__(self, shell: Shell, subscription: Subscription, manager: Manager) -> None:
+        self.shell = shell
+        self.subscription = subscription
+        self._wish = subscription.wish
+        self._pin = ExitStack()
+        self._pin.enter_context(manager.reading(shell))
+        self._streams: dict[StreamName, OutputStream] = {
+            "stdout": shell.stdout,
+            "stderr": shell.stderr,
+        }
+        self._positions = {name: each.read_position for name, each in self._streams.items()}
+        # Bytes that were not sent: since the last event of a stream, and of both streams in all.
+        self._skipped: dict[StreamName, int] = dict.fromkeys(self._streams, 0)
+        self._skipped_in_all = 0
+        # What was written when the output was last looked at.
+        self._seen = -1
+        self._pushing = anyio.Lock()
+        # Set once the end was told, or never will be.
+        self.end_told = anyio.Event()
+        self._is_closed = False
+        self._scope: anyio.CancelScope | None = None
+        self.extras: list[Callable[[Feed], Any]] = []
+
+    async def run(self) -> None:
+        """Send events until nothing more can happen, or `close` is called.
+
+        After a failure, another call continues where this one has stopped.
+        """
+        if self._is_closed:
+            return
+        with anyio.CancelScope() as self._scope:
+            if not self.end_told.is_set():
+                async with anyio.create_task_group() as tasks:
+                    for extra in self.extras:
+                        tasks.start_soon(extra, self)
+                    await self._follow_output()
+                    # They see the end, too, and one may have a last thing to tell.
+                    tasks.cancel_scope.deadline = anyio.current_time() + LAST_LOOKS_S
+                self._tell_end()
+            await self._follow_leftover()
+        self.close()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+        if self._scope is not None:
+            self._scope.cancel()
+        self._pin.close()
+        self.end_told.set()
+
+    # -- output -----------------------------------------------------------------------------
+
+    @property
+    def interval_s(self) -> float:
+        """The time between two events of one kind."""
+        return self._wish.interval_ms / 1000
+
+    @property
+    def _has_ended(self) -> bool:
+        # A shell that could not start is empty, and never ends.
+        return self.shell.has_ended or self.shell.is_empty
+
+    @property
+    def _unsent(self) -> int:
+        return sum(each.store.written - self._positions[n] for n, each in self._streams.items())
+
+    async def _follow_output(self) -> None:
+        shell = self.shell
+        if "output" not in self._wish.events:
+            await shell.wait_until(lambda: self._has_ended)
+            return
+        while True:
+            await shell.wait_until(lambda: self._has_ended or shell.output.written != self._seen)
+            has_ended = self._has_ended
+            await self.push()
+            if has_ended:
+                return
+            with anyio.move_on_after(self.interval_s):
+                await shell.wait_until(
+                    lambda: self._has_ended or self._unsent >= self._wish.max_bytes
+                )
+            await checkpoint()
+
+    async def push(self) -> None:
+        """Send all output that was written by now, or skip it if the client is slow."""
+        if "output" not in self._wish.events:
+            return
+        async with self._pushing:
+            shell = self.shell
+            final = shell.output_is_complete
+            self._seen = shell.output.written
+            for name, stream in self._streams.items():
+                # More may come meanwhile. It is for the next call.
+                stop = stream.store.written
+                while self._positions[name] < stop and await self._push_from(name, stop, final):
+                    await checkpoint()
+
+    async def _push_from(self, name: StreamName, stop: int, final: bool) -> bool:
+        """Send or skip the next part of a stream up to `stop`. Return False if none is whole."""
+        store, start, strip = self._streams[name].store, self._positions[name], self._wish.strip
+        if not await self.subscription.wait_for_room():
+            end = stop if final else _newest_line(store, start, stop)
+            self._positions[name] = end
+            self._skipped[name] += end - start
+            self._skipped_in_all += end - start
+            return False
+        piece = read_text(store, start, stop, self._wish.max_bytes, strip=strip, final=final)
+        if piece.end == start:
+            return False
+        note = OutputNote(
+            self.shell.id,
+            self.shell.session,
+            name,
+            store,
+            start,
+            piece.end,
+            self._skipped[name],
+            strip,
+            stop,
+            final,
+        )
+        make = partial(note.with_text, text=piece.text, dropped=piece.dropped)
+        self._positions[name], self._skipped[name] = piece.end, 0
+        self.subscription.emit(note, make)
+        return True
+
+    # -- everything else --------------------------------------------------------------------
+
+    async def tell(self, method: str, shape: type[Event], **facts: object) -> None:
+        """Send an event, after the output that came before it. Does nothing after the end."""
+        await self.push()
+        if not self.end_told.is_set():
+            self._emit(method, shape, **facts)
+
+    def _emit(self, method: str, shape: type[Event], **facts: object) -> None:
+        shell = self.shell
+        self.subscription.emit(FactNote(shell.id, shell.session, method, shape, facts))
+
+    def _tell_end(self) -> None:
+        shell = self.shell
+        if "exit" in self._wish.events and shell.has_ended:
+            self._emit(
+                "shell/exited",
+                ExitEvent,
+                status=shell.status.value,
+                is_running=False,
+                exit_code=shell.exit_code,
+                signal=shell.signal,
+                duration_ms=shell.elapsed_ms,
+                leftover=list(shell.leftover),
+                usage=shell.usage.in_milliseconds(),
+                stdout_bytes=shell.stdout.store.written,
+                stderr_bytes=shell.stderr.store.written,
+                unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
+                skipped=self._skipped_in_all,
+                reason=shell.reason,
+                spool_error=shell.output.error,
+            )
+        self.end_told.set()
+
+    async def _follow_leftover(self) -> None:
+        shell, told = self.shell, list[int]()
+        while "leftover" in self._wish.events and shell.has_ended:
+            pids = [] if shell.is_empty else list(shell.leftover)
+            if pids != told:
+                self._emit("shell/leftover", LeftoverEvent, leftover=pids)
+                told = pids
+            if shell.is_empty:
+                return
+
+            def has_changed(told: list[int] = told) -> bool:
+                return shell.is_empty or shell.leftover != told
+
+            await shell.wait_until(has_changed)
+
+
+def _newest_line(store: StreamStore, start: int, stop: int) -> int:
+    """Return where the last line before `stop` begins, or the end of the whole units there."""
+    begin = max(start, stop - MAX_SEQUENCE_BYTES)
+    kept = store.read(begin, stop - begin)
+    data = kept.data[: max(0, stop - kept.start)]
+    line = data.rfind(b"\n") + 1
+    return min(stop, kept.start + (line or whole_units(data)))

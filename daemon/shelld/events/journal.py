@@ -1,0 +1,41 @@
+"""The last events of a subscription, numbered from 1. Pure.
+
+Invariant: the kept numbers have no hole. Their last one is `newest`.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Journal(Generic[T]):
+    """Keeps the last `limit` events."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: dict[int, T] = {}
+        # The number of the last event; 0 before the first.
+        self.newest = 0
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest kept event; the next number if none is kept."""
+        return self.newest - len(self._kept) + 1
+
+    def add(self, event: T) -> int:
+        """Keep an event; return its number."""
+        self._kept[self.newest + 1] = event
+        self.newest += 1
+        if len(self._kept) > self._limit:
+            del self._kept[self.oldest]
+        return self.newest
+
+    def get(self, seq: int) -> T:
+        """Return an event. Raises KeyError if it is not kept."""
+        return self._kept[seq]
+
+    def can_continue_after(self, seq: int) -> bool:
+        """Whether all events after a number are kept. Zero means from the first one."""
+        return self.oldest - 1 <= seq <= self.newest

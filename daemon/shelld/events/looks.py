@@ -1,0 +1,145 @@
+"""Follows what a shell waits for, its ports and its screen, for one subscription.
+
+Each function returns when its shell has ended, or nothing more can be seen. All looks at processes
+are taken in turns, with pauses that grow while a shell is quiet.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+
+from shelld.eventloop.turns import Turns
+from shelld.events.feed import Feed
+from shelld.output.store import StreamStore
+from shelld.screens.screen import Screens
+from shelld.shells.shell import Shell
+from shelld.terminals.input import TerminalInput
+from shelld.waits.listening import listening_ports
+from shelld.waits.prompts import (
+    LOOK_ANYWAY_S,
+    Pauses,
+    is_settled,
+    prompt_of,
+    settled_prompt_of,
+    takes_input,
+)
+from shelld_protocol.errors import RpcError
+from shelld_protocol.event_methods import ListeningEvent, PromptEvent, ScreenEvent
+from shelld_protocol.screen_methods import ScreenCursor
+from shelld_protocol.structs import Listener, Prompt
+
+# How long a look may follow a program that writes faster than its screen can be shown.
+_SCREEN_LOOK_S: Final = 0.5
+
+
+async def follow_prompts(looks: Turns, feed: Feed) -> None:
+    """Tell when the command begins to wait for input, and when it stops to."""
+    shell = feed.shell
+    pauses = Pauses(looks)
+    told: object = None
+    looked_at = anyio.current_time()
+    while takes_input(shell):
+        if await _wait_for_activity(shell, pauses.next(shell)):
+            if told is None and anyio.current_time() - looked_at < LOOK_ANYWAY_S:
+                # It writes, so it does not wait yet.
+                continue
+            await _pause(shell, pauses.shortest)
+        looked_at = anyio.current_time()
+        found = await pauses.look(settled_prompt_of if told is None else prompt_of, shell)
+        if found is not None and not is_settled(found):
+            found = None
+        if _identity(shell, found) != told:
+            told = _identity(shell, found)
+            await feed.tell("shell/prompt", PromptEvent, prompt=found)
+
+
+async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
+    """Wait until something is written, by the command or to it. Return whether it was."""
+    before = _activity(shell)
+    with anyio.move_on_after(seconds):
+        await shell.wait_until(lambda: shell.has_ended or _activity(shell) != before)
+    return _activity(shell) != before
+
+
+def _activity(shell: Shell) -> tuple[int, float]:
+    return shell.output.written, 0.0 if shell.input is None else shell.input.written_at
+
+
+def _identity(shell: Shell, found: Prompt | None) -> object:
+    """Return what makes a prompt another one: its process, its modes, an answer since."""
+    if found is None:
+        return None
+    return found.pid, found.certainty, found.line_mode, found.echo, _activity(shell)[1]
+
+
+async def follow_ports(looks: Turns, feed: Feed) -> None:
+    """Tell on which ports the command listens, whenever that changes."""
+    shell = feed.shell
+    pauses = Pauses(looks)
+    told: list[Listener] = []
+    while not shell.has_ended:
+        async with looks.turn() as turn:
+            found = await listening_ports(shell, None, turn)
+        pauses.note_cost(turn.cost_s)
+        if found != told:
+            told = found
+            await feed.tell("shell/listening", ListeningEvent, listening=found)
+        await _pause(shell, pauses.shortest)
+        # Servers often write that they listen.
+        await shell.wait_for_news(anyio.current_time() + pauses.next(shell))
+
+
+async def follow_screen(screens: Screens, feed: Feed) -> None:
+    """Tell what has changed on the terminal, at most once per interval, and once at the end."""
+    shell, terminal = feed.shell, feed.shell.input
+    if not isinstance(terminal, TerminalInput):
+        return
+    store = shell.stdout.store
+    version: int | None = None
+    shown = (-1, -1)
+    has_ended = False
+    while not has_ended:
+        has_ended = shell.has_ended
+        if shown != _drawn(terminal, store):
+            shown = _drawn(terminal, store)
+            try:
+                view = await screens.of(terminal, store).look(
+                    version, least=store.written, cut_at=anyio.current_time() + _SCREEN_LOOK_S
+                )
+            except RpcError:
+                # There is no process for it now. Further output may be shown again.
+                continue
+            if view.version != version:
+                version = view.version
+                await feed.tell(
+                    "shell/screen",
+                    ScreenEvent,
+                    version=view.version,
+                    rows=view.rows,
+                    cols=view.cols,
+                    lines=view.lines,
+                    changed=view.changed,
+                    cursor=ScreenCursor(*view.cursor),
+                    alt_screen=view.is_alternate,
+                    title=view.title,
+                )
+        if not has_ended:
+            await _pause(shell, feed.interval_s)
+
+            def has_news(shown: tuple[int, int] = shown) -> bool:
+                return shell.has_ended or shown != _drawn(terminal, store)
+
+            await shell.wait_until(has_news)
+
+
+def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:
+    """Return what the screen depends on: how much was written, and the size."""
+    return store.written, terminal.sizes[-1].number
+
+
+async def _pause(shell: Shell, seconds: float) -> None:
+    """Wait for at most this long for the end of a shell."""
+    with anyio.move_on_after(seconds):
+        await shell.wait_until(lambda: shell.has_ended)

@@ -1,0 +1,122 @@
+"""What a journal keeps of an event: enough to send it, at once or again.
+
+The text of output is not kept here. A note has the range, and the text is read from the output of
+the shell when the event is sent. So a journal is small. If the output is no longer kept by then,
+`dropped` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from shelld.output.retention import StreamName
+from shelld.output.store import StreamStore
+from shelld.output.text import read_text
+from shelld_protocol.event_methods import Event, OutputEvent
+
+
+class Header(NamedTuple):
+    """The members that all events have."""
+
+    subscription: str
+    seq: int
+    bash_id: str
+    session: str | None
+    request_id: Any
+
+
+class Note(Protocol):
+    """`bash_id` and `session` are those of the shell."""
+
+    @property
+    def bash_id(self) -> str: ...
+
+    @property
+    def session(self) -> str | None: ...
+
+    @property
+    def method(self) -> str: ...
+
+    def event(self, header: Header) -> Event:
+        """Return the event in full."""
+        ...
+
+    def brief(self, header: Header) -> Event:
+        """Return what is sent to a client that reads too slowly."""
+        ...
+
+
+class FactNote(NamedTuple):
+    """An event whose members are known: anything but output."""
+
+    bash_id: str
+    session: str | None
+    method: str
+    shape: type[Event]
+    facts: Mapping[str, Any]
+
+    def event(self, header: Header) -> Event:
+        return self.shape(**header._asdict(), **self.facts)
+
+    def brief(self, header: Header) -> Event:
+        return self.event(header)
+
+
+class OutputNote(NamedTuple):
+    """A range of a stream. `skipped` bytes before it were not sent.
+
+    `stop` and `final` are those of the first read, so that a later read returns the same text.
+    """
+
+    bash_id: str
+    session: str | None
+    stream: StreamName
+    store: StreamStore
+    start: int
+    end: int
+    skipped: int
+    strip: bool
+    stop: int
+    final: bool
+
+    @property
+    def method(self) -> str:
+        return "shell/output"
+
+    def event(self, header: Header) -> Event:
+        text, position, dropped = "", self.start, 0
+        while position < self.end:
+            piece = read_text(
+                self.store,
+                position,
+                self.stop,
+                self.end - position,
+                strip=self.strip,
+                final=self.final,
+            )
+            text, dropped = text + piece.text, dropped + min(piece.dropped, self.end - position)
+            if piece.end == position:
+                break
+            position = piece.end
+        return self.with_text(header, text, dropped)
+
+    def with_text(self, header: Header, text: str, dropped: int) -> Event:
+        """Return the event with the text of its range."""
+        return self._event(header, text, self.start, self.skipped, dropped)
+
+    def brief(self, header: Header) -> Event:
+        return self._event(header, "", self.end, self.skipped + self.end - self.start, 0)
+
+    def _event(
+        self, header: Header, text: str, start: int, skipped: int, dropped: int
+    ) -> OutputEvent:
+        return OutputEvent(
+            **header._asdict(),
+            stream=self.stream,
+            text=text,
+            start=start,
+            end=self.end,
+            dropped=dropped,
+            skipped=skipped,
+        )

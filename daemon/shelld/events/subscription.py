@@ -1,0 +1,201 @@
+"""One subscription: it numbers its events, keeps them, and sends them in order.
+
+Owns the journal, and the number of the last event that was sent. Never reads from a shell by
+itself.
+
+Invariants:
+
+* The numbers that a client receives rise by one. The only exception is a client that continues the
+  subscription: it gets the events after the number it names once more.
+* An event other than output is sent whether the client reads or not. Output is not, while more than
+  `MAX_QUEUED_BYTES` wait for the client. So a client that does not read costs little memory, and
+  delays neither a command nor another client of its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio.lowlevel import checkpoint
+from msgspec import Struct
+
+from shelld.events.journal import Journal
+from shelld.events.notes import Header, Note
+from shelld.process import faults
+from shelld.shells.shell import Shell
+from shelld_protocol.event_methods import JOURNAL_EVENTS, Event, EventName
+
+# With more unread bytes than this, no output is sent.
+MAX_QUEUED_BYTES: Final = 1024 * 1024
+# How long output waits for a client to read, before it is skipped. A client that takes 4 MiB/s
+# loses nothing.
+PATIENCE_S: Final = 0.25
+# How many events of the journal are sent before other tasks get a turn.
+_REPLAYED_IN_A_ROW: Final = 16
+# The pause after an event could not be sent because memory is short.
+_SHORTAGE_PAUSE_S: Final = 0.1
+
+
+class Recipient(Protocol):
+    """The client, as events see it."""
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes wait until it reads."""
+        ...
+
+    def send(self, method: str, params: Event) -> None:
+        """Send a notification, now or once it reads. Raises MemoryError."""
+        ...
+
+    async def wait_until_read(self) -> None:
+        """Wait until it has read everything, or is gone."""
+        ...
+
+
+class _Nobody:
+    """The recipient of a daemon without a client."""
+
+    backlog = 0
+
+    def send(self, method: str, params: Event) -> None:
+        pass
+
+    async def wait_until_read(self) -> None:
+        pass
+
+
+NOBODY: Final = _Nobody()
+
+
+class Wish(Struct, frozen=True):
+    """What a subscription is about. With neither `bash_id` nor `session`: all shells.
+
+    `bash_id` is empty if the shell has not started yet.
+    """
+
+    bash_id: str | None
+    session: str | None
+    events: frozenset[EventName]
+    interval_ms: int
+    max_bytes: int
+    strip: bool
+
+    def includes(self, shell: Shell) -> bool:
+        """Whether it is about a shell that starts now."""
+        if self.bash_id is not None:
+            return self.bash_id == shell.id
+        return self.session is None or self.session == shell.session
+
+
+class Subscription:
+    """`start_task` runs a task beside the shells. It starts again if it fails."""
+
+    def __init__(
+        self,
+        name: str,
+        wish: Wish,
+        recipient: Recipient,
+        request_id: Any,
+        start_task: Callable[[Callable[[], Any]], None],
+    ) -> None:
+        self.name = name
+        self.wish = wish
+        self._recipient = recipient
+        self._request_id = request_id
+        self._start_task = start_task
+        self._journal: Journal[Note] = Journal(JOURNAL_EVENTS)
+        self._sent = 0
+        # Set once the journal was sent again. None if it is not being sent.
+        self._replayed: anyio.Event | None = None
+        self._is_slow = False
+        self._is_closed = False
+
+    @property
+    def seq(self) -> int:
+        """The number of its last event."""
+        return self._journal.newest
+
+    @property
+    def available(self) -> tuple[int, int]:
+        """The lowest and the highest number after which a client can continue."""
+        return self._journal.oldest - 1, self._journal.newest
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+
+    # -- room -------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether output can be sent now."""
+        return self._replayed is None and self._recipient.backlog < MAX_QUEUED_BYTES
+
+    async def wait_for_room(self) -> bool:
+        """Wait for room, unless the client is known to be slow. Return whether there is room."""
+        if not self.has_room and not self._is_slow:
+            with anyio.move_on_after(PATIENCE_S):
+                while self._replayed is not None:
+                    await self._replayed.wait()
+                await self._recipient.wait_until_read()
+        # Until there is room again, further output does not wait: an end may come after it.
+        self._is_slow = not self.has_room
+        return not self._is_slow
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def emit(self, note: Note, make: Callable[[Header], Event] | None = None) -> None:
+        """Number an event, keep it and send it. `make` is faster than `note.event`."""
+        if self._is_closed:
+            return
+        seq = self._journal.add(note)
+        if self._replayed is not None:
+            return
+        try:
+            self._send(seq, note, make or note.event)
+        except MemoryError as error:
+            faults.answer_for(error, "an event")
+            self._replay_later()
+
+    def continue_after(self, seq: int, recipient: Recipient, request_id: Any) -> None:
+        """Send the events after a number, which must be available, again."""
+        self._recipient, self._request_id = recipient, request_id
+        self._sent = seq
+        if seq < self._journal.newest:
+            self._replay_later()
+
+    def _send(self, seq: int, note: Note, make: Callable[[Header], Event]) -> None:
+        header = Header(self.name, seq, note.bash_id, note.session, self._request_id)
+        self._recipient.send(note.method, make(header))
+        self._sent = seq
+
+    def _replay_later(self) -> None:
+        if self._replayed is None:
+            self._replayed = anyio.Event()
+            self._start_task(self._replay)
+
+    async def _replay(self) -> None:
+        """Send what the journal has after the last event that was sent."""
+        count = 0
+        while self._sent < self._journal.newest and not self._is_closed:
+            if self._recipient.backlog >= MAX_QUEUED_BYTES and not self._is_slow:
+                with anyio.move_on_after(PATIENCE_S):
+                    await self._recipient.wait_until_read()
+            self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
+            # A client that does not read for 10,000 events loses the oldest of them.
+            seq = max(self._sent + 1, self._journal.oldest)
+            note = self._journal.get(seq)
+            try:
+                self._send(seq, note, note.brief if self._is_slow else note.event)
+            except MemoryError as error:
+                faults.answer_for(error, "an event")
+                await faults.pause(_SHORTAGE_PAUSE_S)
+            count += 1
+            if count % _REPLAYED_IN_A_ROW == 0:
+                await checkpoint()
+        if self._replayed is not None:
+            self._replayed.set()
+            self._replayed = None

@@ -1,0 +1,129 @@
+"""All subscriptions of the client, and what feeds them.
+
+Owns the subscriptions. One of all shells, or of a session, lives until it is ended. One of a single
+shell needs nothing more once the shell's last event was sent. It is then kept as long as the shell,
+so that a client can continue it, and does not count towards `MAX_SUBSCRIPTIONS`.
+
+Invariant: a shell that starts has its feeds before it can write, end or be forgotten.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from shelld.events.feed import Feed
+from shelld.events.looks import follow_ports, follow_prompts, follow_screen
+from shelld.events.subscription import Recipient, Subscription, Wish
+from shelld.process import faults
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld_protocol.errors import invalid_params, resource_exhausted
+from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
+
+
+class Subscriptions:
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._numbers = itertools.count(1)
+        self._all: dict[str, Subscription] = {}
+        # The feeds of subscriptions that are not over.
+        self._feeds: dict[str, set[Feed]] = {}
+        # The names of the subscriptions of a single shell, by its id.
+        self._names: dict[str, set[str]] = {}
+        manager.on_start = self._shell_starts
+        manager.on_forget = self._shell_is_forgotten
+
+    def add(
+        self, wish: Wish, recipient: Recipient, request_id: Any, shells: Iterable[Shell]
+    ) -> Subscription:
+        """Begin a subscription, with these shells that are there already.
+
+        Raises `RpcError` (resource_exhausted).
+        """
+        if len(self._feeds) >= MAX_SUBSCRIPTIONS:
+            message = f"There are too many subscriptions: {MAX_SUBSCRIPTIONS}"
+            raise resource_exhausted("subscriptions", message)
+        name = f"sub_{next(self._numbers)}"
+        added = Subscription(name, wish, recipient, request_id, self._manager.attend)
+        self._all[name], self._feeds[name] = added, set()
+        try:
+            for shell in shells:
+                self.attach(added, shell)
+        except BaseException:
+            self.remove(name)
+            raise
+        return added
+
+    def attach(self, subscription: Subscription, shell: Shell) -> None:
+        """Send the events of a shell, from its unread output on."""
+        self._feed(subscription, shell)
+        if subscription.wish.bash_id is not None:
+            self._names.setdefault(shell.id, set()).add(subscription.name)
+
+    def get(self, name: str) -> Subscription:
+        """Return a subscription. Raises `RpcError` (invalid_params)."""
+        found = self._all.get(name)
+        if found is None:
+            raise invalid_params("Invalid value for subscription: there is none", "subscription")
+        return found
+
+    def remove(self, name: str) -> None:
+        """End a subscription. Does nothing if there is none."""
+        found = self._all.pop(name, None)
+        if found is not None:
+            found.close()
+        for feed in self._feeds.pop(name, ()):
+            self._names.get(feed.shell.id, set()).discard(name)
+            feed.close()
+
+    async def settle(self) -> None:
+        """Wait until the events of all shells that have ended were sent."""
+        for feed in [each for feeds in self._feeds.values() for each in feeds]:
+            if feed.shell.has_ended:
+                await feed.end_told.wait()
+
+    # -- shells -----------------------------------------------------------------------------
+
+    def _shell_starts(self, shell: Shell) -> None:
+        for name in list(self._feeds):
+            try:
+                if self._all[name].wish.includes(shell):
+                    self._feed(self._all[name], shell)
+            except Exception as error:
+                # The command goes on. Its client can still read its output.
+                faults.answer_for(error, "a subscription")
+
+    def _shell_is_forgotten(self, shell: Shell) -> None:
+        for name in self._names.pop(shell.id, ()):
+            self.remove(name)
+
+    def _feed(self, subscription: Subscription, shell: Shell) -> None:
+        feed = Feed(shell, subscription, self._manager)
+        feeds = self._feeds[subscription.name]
+        feeds.add(feed)
+        try:
+            events = subscription.wish.events
+            if shell.input is not None and "prompt" in events:
+                feed.extras.append(partial(follow_prompts, self._manager.looks))
+            if "listening" in events:
+                feed.extras.append(partial(follow_ports, self._manager.looks))
+            if shell.has_terminal and "screen" in events:
+                feed.extras.append(partial(follow_screen, self._manager.screens))
+            self._manager.attend(partial(self._run, subscription, feed, feeds))
+        except BaseException:
+            feeds.discard(feed)
+            feed.close()
+            raise
+
+    async def _run(self, subscription: Subscription, feed: Feed, feeds: set[Feed]) -> None:
+        await feed.run()
+        feeds.discard(feed)
+        if subscription.wish.bash_id is not None:
+            # There is nothing more to tell.
+            self._feeds.pop(subscription.name, None)
+            if not feed.shell.has_ended:
+                # It could not start, and is forgotten.
+                self.remove(subscription.name)

@@ -1,0 +1,146 @@
+"""``subscribe``, ``unsubscribe``, and `notify` of ``bash``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from shelld.events.subscription import Wish
+from shelld.methods.context import RequestContext
+from shelld.shells.shell import Shell
+from shelld_protocol.errors import invalid_params, missing_parameter
+from shelld_protocol.event_methods import (
+    DEFAULT_CHUNK_BYTES,
+    DEFAULT_INTERVAL_MS,
+    EventName,
+    SubscribeParams,
+    SubscribeResult,
+    UnsubscribeParams,
+)
+from shelld_protocol.shell_methods import BashParams
+from shelld_protocol.structs import Empty
+
+
+async def subscribe(context: RequestContext, params: SubscribeParams) -> SubscribeResult:
+    # Nothing is awaited here, so the answer comes before the first event.
+    if params.subscription is not None:
+        return _continue(context, params, params.subscription)
+    if params.from_seq is not None:
+        raise missing_parameter("subscription")
+    if params.events is None:
+        raise missing_parameter("events")
+    wish = _wish(context, params, params.events)
+    subscriptions = context.daemon.subscriptions
+    shells = _shells_of(context, wish)
+    added = subscriptions.add(wish, context.recipient, _request_id(context), shells)
+    return SubscribeResult(added.name, added.seq)
+
+
+async def unsubscribe(context: RequestContext, params: UnsubscribeParams) -> Empty:
+    context.daemon.subscriptions.remove(params.subscription)
+    return Empty()
+
+
+@contextmanager
+def notifying(context: RequestContext, params: BashParams) -> Generator[Callable[[Shell], None]]:
+    """Begin the subscription that `notify` asks for, before its command starts.
+
+    Yields a function to call with the shell. Without that call, the subscription ends with the
+    block. Raises `RpcError` (resource_exhausted).
+    """
+    if params.notify is None:
+        yield _no_subscription
+        return
+    wish = Wish(
+        bash_id="",
+        session=None,
+        events=frozenset(params.notify),
+        interval_ms=DEFAULT_INTERVAL_MS,
+        max_bytes=DEFAULT_CHUNK_BYTES,
+        strip=params.strip_ansi,
+    )
+    _check_screens(context, wish)
+    subscriptions = context.daemon.subscriptions
+    added = subscriptions.add(wish, context.recipient, _request_id(context), ())
+
+    def attach(shell: Shell) -> None:
+        subscriptions.attach(added, shell)
+        context.subscription = added.name
+
+    try:
+        yield attach
+    finally:
+        if context.subscription is None:
+            subscriptions.remove(added.name)
+
+
+def _no_subscription(_shell: Shell) -> None:
+    return None
+
+
+def _continue(context: RequestContext, params: SubscribeParams, name: str) -> SubscribeResult:
+    found = context.daemon.subscriptions.get(name)
+    _check_same(found.wish, params)
+    oldest, newest = found.available
+    seq = newest if params.from_seq is None else params.from_seq
+    if not oldest <= seq <= newest:
+        error = invalid_params(
+            f"Invalid value for from_seq: events are kept after {oldest} to {newest}", "from_seq"
+        )
+        error.data["available"] = {"from": oldest, "to": newest}
+        raise error
+    found.continue_after(seq, context.recipient, _request_id(context))
+    return SubscribeResult(name, newest)
+
+
+def _check_same(wish: Wish, params: SubscribeParams) -> None:
+    """Raise `RpcError` if a subscription would become another one."""
+    given: dict[str, tuple[Any, Any]] = {
+        "bash_id": (params.bash_id, wish.bash_id),
+        "session": (params.session, wish.session),
+        "events": (params.events and frozenset(params.events), wish.events),
+        "interval_ms": (params.interval_ms, wish.interval_ms),
+        "max_bytes": (params.max_bytes, wish.max_bytes),
+        "strip_ansi": (params.strip_ansi, wish.strip),
+    }
+    for name, (value, current) in given.items():
+        if value is not None and value != current:
+            raise invalid_params(f"Invalid value for {name}: the subscription has another", name)
+
+
+def _wish(context: RequestContext, params: SubscribeParams, events: list[EventName]) -> Wish:
+    if params.bash_id is not None and params.session is not None:
+        raise invalid_params("Give either bash_id or session", "session")
+    wish = Wish(
+        params.bash_id,
+        params.session,
+        frozenset(events),
+        DEFAULT_INTERVAL_MS if params.interval_ms is None else params.interval_ms,
+        DEFAULT_CHUNK_BYTES if params.max_bytes is None else params.max_bytes,
+        params.strip_ansi is not False,
+    )
+    _check_screens(context, wish)
+    return wish
+
+
+def _check_screens(context: RequestContext, wish: Wish) -> None:
+    """Raise `RpcError` (unavailable) if screens are wanted and cannot be shown."""
+    if "screen" in wish.events:
+        context.daemon.manager.screens.check()
+
+
+def _shells_of(context: RequestContext, wish: Wish) -> list[Shell]:
+    manager = context.daemon.manager
+    if wish.bash_id is not None:
+        return [manager.get(wish.bash_id)]
+    if wish.session is not None:
+        manager.sessions.known(wish.session)
+    return [shell for shell in manager.list_running() if wish.includes(shell)]
+
+
+def _request_id(context: RequestContext) -> Any:
+    """Return the request's id as the client has written it."""
+    return None if context.raw_id is None else msgspec.Raw(context.raw_id)

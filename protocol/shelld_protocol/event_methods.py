@@ -1,0 +1,205 @@
+"""``subscribe``, ``unsubscribe``, and the notifications that subscribers receive."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta
+
+from shelld_protocol.screen_methods import ScreenCursor
+from shelld_protocol.structs import (
+    Cols,
+    DurationMs,
+    EndSignal,
+    ExitCode,
+    IsRunning,
+    Leftover,
+    Listener,
+    Params,
+    Prompt,
+    Reason,
+    Result,
+    Rows,
+    ShellId,
+    SpoolError,
+    Status,
+    Usage,
+)
+
+EventName: TypeAlias = Literal["exit", "output", "prompt", "listening", "leftover", "screen"]
+
+# How many events each subscription keeps for a client that continues it.
+JOURNAL_EVENTS: Final = 10_000
+MAX_SUBSCRIPTIONS: Final = 256
+DEFAULT_INTERVAL_MS: Final = 50
+MAX_INTERVAL_MS: Final = 5_000
+DEFAULT_CHUNK_BYTES: Final = 64 * 1024
+MIN_CHUNK_BYTES: Final = 1_024
+MAX_CHUNK_BYTES: Final = 1024 * 1024
+
+Events: TypeAlias = Annotated[
+    list[EventName],
+    Meta(
+        min_length=1,
+        description="What to send: exit, the end of the command; output; prompt, when it begins or "
+        "stops to wait for input; listening, when its TCP ports change; leftover, the processes "
+        "that outlive it; screen, changes of what its terminal shows.",
+    ),
+]
+
+
+class SubscribeParams(Params):
+    """With neither `bash_id` nor `session`, the events of all shells."""
+
+    bash_id: Annotated[str, Meta(description="The shell, running or retained.")] | None = None
+    session: (
+        Annotated[str, Meta(description="The session: its running shells, and those to come.")]
+        | None
+    ) = None
+    events: Events | None = None
+    subscription: (
+        Annotated[str, Meta(description="A subscription to continue. `events` is not needed then.")]
+        | None
+    ) = None
+    from_seq: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                description="With subscription: send the events after this number again. Default: "
+                "only new ones.",
+            ),
+        ]
+        | None
+    ) = None
+    interval_ms: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=MAX_INTERVAL_MS,
+                description="Milliseconds between two events with output of one shell, unless "
+                "max_bytes have come. The first is sent at once. Default: 50.",
+            ),
+        ]
+        | None
+    ) = None
+    max_bytes: (
+        Annotated[
+            int,
+            Meta(
+                ge=MIN_CHUNK_BYTES,
+                le=MAX_CHUNK_BYTES,
+                description="Bytes of output in one event. Default: 65,536.",
+            ),
+        ]
+        | None
+    ) = None
+    strip_ansi: (
+        Annotated[bool, Meta(description="Remove terminal escape sequences. Default: true.")] | None
+    ) = None
+
+
+SubscriptionId: TypeAlias = Annotated[str, Meta(description="The name of the subscription.")]
+
+
+class SubscribeResult(Result):
+    """The events follow this answer."""
+
+    subscription: SubscriptionId
+    seq: Annotated[int, Meta(description="The number of its last event; 0 before the first.")]
+
+
+class UnsubscribeParams(Params):
+    subscription: SubscriptionId
+
+
+class Event(Result, kw_only=True):
+    """What all events have."""
+
+    subscription: SubscriptionId
+    seq: Annotated[int, Meta(description="1 for the first event of a subscription, then 2, ...")]
+    bash_id: ShellId
+    session: Annotated[str | None, Meta(description="The session of the shell; null for none.")]
+    request_id: Annotated[
+        int | float | str | None,
+        Meta(description="The id of the request that subscribed, or last continued."),
+    ] = None
+
+
+class OutputEvent(Event, kw_only=True):
+    """New output. `skipped` bytes before `start` were not sent, as the client read too slowly."""
+
+    stream: Annotated[Literal["stdout", "stderr"], Meta(description="The stream.")]
+    text: Annotated[str, Meta(description="The text of the bytes from start to end.")]
+    start: Annotated[int, Meta(description="Byte offset of its beginning in the stream.")]
+    end: Annotated[int, Meta(description="Byte offset of its end.")]
+    dropped: Annotated[int, Meta(description="Bytes from start to end that are no longer kept.")]
+    skipped: Annotated[
+        int, Meta(description="Bytes before start that were not sent. bash_output can read them.")
+    ]
+
+
+class ExitEvent(Event, kw_only=True):
+    """The command has ended. No event of its shell follows, except `shell/leftover`."""
+
+    status: Status
+    is_running: IsRunning
+    exit_code: ExitCode
+    signal: EndSignal
+    duration_ms: DurationMs
+    leftover: Leftover
+    usage: Usage
+    stdout_bytes: Annotated[int, Meta(description="Total bytes that the command wrote to stdout.")]
+    stderr_bytes: Annotated[int, Meta(description="Total bytes that the command wrote to stderr.")]
+    unread_bytes: Annotated[int, Meta(description="Bytes that a plain bash_output would return.")]
+    skipped: Annotated[
+        int, Meta(description="Bytes of both streams that were not sent to a slow client.")
+    ]
+    reason: Reason = None
+    spool_error: SpoolError = None
+
+
+class PromptEvent(Event, kw_only=True):
+    prompt: Annotated[
+        Prompt | None,
+        Meta(description="What the command waits for; null once it no longer waits."),
+    ]
+
+
+class ListeningEvent(Event, kw_only=True):
+    listening: Annotated[
+        list[Listener], Meta(description="All TCP ports on which the command listens now.")
+    ]
+
+
+class LeftoverEvent(Event, kw_only=True):
+    """Follows `shell/exited`. An empty list is the last event of a shell."""
+
+    leftover: Leftover
+
+
+class ScreenEvent(Event, kw_only=True):
+    """The rows that have changed since the last `shell/screen`."""
+
+    version: Annotated[int, Meta(description="As in read_screen.")]
+    rows: Rows
+    cols: Cols
+    lines: Annotated[list[str], Meta(description="The rows that `changed` lists.")]
+    changed: Annotated[list[int], Meta(description="The numbers of these rows, from 0.")]
+    cursor: ScreenCursor
+    alt_screen: Annotated[
+        bool, Meta(description="Whether a program has the whole screen, as editors do.")
+    ]
+    title: Annotated[str, Meta(description="The title that the program has set.")]
+
+
+# The method and the params of each notification.
+NOTIFICATIONS: Final[dict[str, type[Event]]] = {
+    "shell/output": OutputEvent,
+    "shell/exited": ExitEvent,
+    "shell/prompt": PromptEvent,
+    "shell/listening": ListeningEvent,
+    "shell/leftover": LeftoverEvent,
+    "shell/screen": ScreenEvent,
+}
