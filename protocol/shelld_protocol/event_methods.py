@@ -40,7 +40,6 @@ MAX_CHUNK_BYTES: Final = 1024 * 1024
 Events: TypeAlias = Annotated[
     list[EventName],
     Meta(
-        min_length=1,
         description="What to send: exit, the end of the command; output; prompt, when it begins or "
         "stops to wait for input; listening, when its TCP ports change; leftover, the processes "
         "that outlive it; screen, changes of what its terminal shows.",

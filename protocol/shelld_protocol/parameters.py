@@ -72,6 +72,8 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
             limits = {"enum": list(_literal_choices(field.type))}
         case inspect.ListType(item_type=inspect.StrType()):
             limits = {"items": {"type": "string"}}
+        case inspect.ListType(item_type=inspect.LiteralType(values=values)):
+            limits = {"items": {"type": "string", "enum": list(values)}}
         case _:
             pass
     model = ToolParameter(

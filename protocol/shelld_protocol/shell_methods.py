@@ -160,7 +160,6 @@ class BashParams(Params):
         Annotated[
             list[EventName],
             Meta(
-                min_length=1,
                 description="Send these events of this command, as subscribe does, with the id of "
                 "this request.",
             ),

@@ -130,11 +130,14 @@ class ToolParameter(Struct, frozen=True):
         return None
 
     def _problem_with_items(self, items: Sequence[object]) -> str | None:
-        """Check the type of items, if `items` names one. Models often err here."""
+        """Check the type and the choices of items, if `items` has any. Models often err here."""
         wanted = (self.items or {}).get("type")
         for known in _PYTHON_TYPES:
             if known == wanted and not all(_has_type(known, item) for item in items):
                 return f"Invalid type for {self.name}: expected array of {known}s"
+        choices = (self.items or {}).get("enum")
+        if choices is not None and not all(item in choices for item in items):
+            return f"Invalid value for {self.name}: each must be one of {choices}"
         return None
 
 

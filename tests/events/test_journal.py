@@ -20,12 +20,3 @@ def test_kept_numbers_have_no_hole(limit: int, count: int) -> None:
     )
     with pytest.raises(KeyError):
         journal.get(journal.oldest - 1)
-
-
-@given(st.integers(1, 20), st.integers(0, 60), st.integers(-5, 80))
-def test_client_continues_where_nothing_is_missing(limit: int, count: int, seq: int) -> None:
-    journal: Journal[int] = Journal(limit)
-    for number in range(count):
-        journal.add(number)
-    can = journal.can_continue_after(seq)
-    assert can == (max(0, count - limit) <= seq <= count)

@@ -35,7 +35,3 @@ class Journal(Generic[T]):
     def get(self, seq: int) -> T:
         """Return an event. Raises KeyError if it is not kept."""
         return self._kept[seq]
-
-    def can_continue_after(self, seq: int) -> bool:
-        """Whether all events after a number are kept. Zero means from the first one."""
-        return self.oldest - 1 <= seq <= self.newest

@@ -13,7 +13,7 @@ import anyio
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
 from shelld.output.store import StreamStore
-from shelld.screens.screen import Screens
+from shelld.screens.screen import Screen, Screens, View
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 from shelld.waits.listening import listening_ports
@@ -96,7 +96,12 @@ async def follow_screen(screens: Screens, feed: Feed) -> None:
     shell, terminal = feed.shell, feed.shell.input
     if not isinstance(terminal, TerminalInput):
         return
-    store = shell.stdout.store
+    with screens.following(terminal, shell.stdout.store) as screen:
+        await _follow(screen, terminal, feed)
+
+
+async def _follow(screen: Screen, terminal: TerminalInput, feed: Feed) -> None:
+    shell, store = feed.shell, feed.shell.stdout.store
     version: int | None = None
     shown = (-1, -1)
     has_ended = False
@@ -104,27 +109,15 @@ async def follow_screen(screens: Screens, feed: Feed) -> None:
         has_ended = shell.has_ended
         if shown != _drawn(terminal, store):
             shown = _drawn(terminal, store)
+            cut_at = anyio.current_time() + _SCREEN_LOOK_S
             try:
-                view = await screens.of(terminal, store).look(
-                    version, least=store.written, cut_at=anyio.current_time() + _SCREEN_LOOK_S
-                )
+                view = await screen.look(version, least=store.written, cut_at=cut_at)
             except RpcError:
                 # There is no process for it now. Further output may be shown again.
                 continue
             if view.version != version:
                 version = view.version
-                await feed.tell(
-                    "shell/screen",
-                    ScreenEvent,
-                    version=view.version,
-                    rows=view.rows,
-                    cols=view.cols,
-                    lines=view.lines,
-                    changed=view.changed,
-                    cursor=ScreenCursor(*view.cursor),
-                    alt_screen=view.is_alternate,
-                    title=view.title,
-                )
+                await _tell_screen(feed, view)
         if not has_ended:
             await _pause(shell, feed.interval_s)
 
@@ -132,6 +125,21 @@ async def follow_screen(screens: Screens, feed: Feed) -> None:
                 return shell.has_ended or shown != _drawn(terminal, store)
 
             await shell.wait_until(has_news)
+
+
+async def _tell_screen(feed: Feed, view: View) -> None:
+    await feed.tell(
+        "shell/screen",
+        ScreenEvent,
+        version=view.version,
+        rows=view.rows,
+        cols=view.cols,
+        lines=view.lines,
+        changed=view.changed,
+        cursor=ScreenCursor(*view.cursor),
+        alt_screen=view.is_alternate,
+        title=view.title,
+    )
 
 
 def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:

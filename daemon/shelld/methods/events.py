@@ -32,6 +32,7 @@ async def subscribe(context: RequestContext, params: SubscribeParams) -> Subscri
         raise missing_parameter("subscription")
     if params.events is None:
         raise missing_parameter("events")
+    _check_not_empty("events", params.events)
     wish = _wish(context, params, params.events)
     subscriptions = context.daemon.subscriptions
     shells = _shells_of(context, wish)
@@ -54,6 +55,7 @@ def notifying(context: RequestContext, params: BashParams) -> Generator[Callable
     if params.notify is None:
         yield _no_subscription
         return
+    _check_not_empty("notify", params.notify)
     wish = Wish(
         bash_id="",
         session=None,
@@ -124,6 +126,11 @@ def _wish(context: RequestContext, params: SubscribeParams, events: list[EventNa
     )
     _check_screens(context, wish)
     return wish
+
+
+def _check_not_empty(name: str, events: list[EventName]) -> None:
+    if not events:
+        raise invalid_params(f"Invalid value for {name}: must name an event", name)
 
 
 def _check_screens(context: RequestContext, wish: Wish) -> None:

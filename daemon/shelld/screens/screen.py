@@ -11,7 +11,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,6 +93,8 @@ class Screen:
         make_room: Callable[[], None],
     ) -> None:
         self.used_at = time.monotonic()
+        # How many tell a client of its changes.
+        self.followers = 0
         # Allows as many looks at once as there may be processes.
         self._looks = looks
         self._make_room = make_room
@@ -352,8 +354,19 @@ class Screens:
     def release(self, terminal: TerminalInput) -> None:
         """End the process of a command that has ended. A later look starts another one."""
         screen = self._screens.get(terminal)
-        if screen is not None and not screen.is_in_use:
+        if screen is not None and not (screen.is_in_use or screen.followers):
             screen.close()
+
+    @contextlib.contextmanager
+    def following(self, terminal: TerminalInput, output: StreamStore) -> Generator[Screen]:
+        """Keep the process of a command that ends in the block until the block ends."""
+        screen = self.of(terminal, output)
+        screen.followers += 1
+        try:
+            yield screen
+        finally:
+            screen.followers -= 1
+            self.release(terminal)
 
     def trim(self) -> None:
         """End the processes that nobody has used for a while."""
