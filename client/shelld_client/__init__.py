@@ -2,7 +2,16 @@
 
 from typing import Final
 
-from shelld_client.calls import BashOptions, InputOptions, KillOptions, OutputOptions, ScreenOptions
+from shelld_client.async_streams import AsyncEventStream, AsyncJob, AsyncOutputStream
+from shelld_client.calls import (
+    BashOptions,
+    EventOptions,
+    InputOptions,
+    KillOptions,
+    OutputOptions,
+    ScreenOptions,
+    StreamOptions,
+)
 from shelld_client.client import AsyncClient
 from shelld_client.errors import (
     AnswerTooLarge,
@@ -23,8 +32,18 @@ from shelld_client.errors import (
     StdinClosed,
     Unavailable,
 )
+from shelld_client.streams import EventStream, Job, OutputStream
 from shelld_client.sync import Client
 from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
+from shelld_protocol.event_methods import (
+    Event,
+    ExitEvent,
+    LeftoverEvent,
+    ListeningEvent,
+    OutputEvent,
+    PromptEvent,
+    ScreenEvent,
+)
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult, ScreenCursor
 from shelld_protocol.session_methods import (
@@ -51,6 +70,9 @@ __version__: Final = "0.1.0"
 __all__ = [
     "AnswerTooLarge",
     "AsyncClient",
+    "AsyncEventStream",
+    "AsyncJob",
+    "AsyncOutputStream",
     "BackgroundResult",
     "BashOptions",
     "BashOutputResult",
@@ -63,28 +85,39 @@ __all__ = [
     "Counters",
     "DaemonExited",
     "DryRunResult",
+    "Event",
+    "EventOptions",
+    "EventStream",
     "ExecutionContext",
+    "ExitEvent",
     "ExplainCommandResult",
     "GetSessionResult",
     "HandOverResult",
     "InputOptions",
     "InvalidParams",
+    "Job",
     "KillOptions",
     "KillShellResult",
+    "LeftoverEvent",
     "Limits",
     "Listener",
+    "ListeningEvent",
     "Matched",
     "MessageTooLarge",
     "NotPossible",
+    "OutputEvent",
     "OutputOptions",
     "OutputRange",
+    "OutputStream",
     "Prompt",
+    "PromptEvent",
     "ProtocolError",
     "ReadScreenResult",
     "RequestCancelled",
     "ResizeShellResult",
     "ResourceExhausted",
     "ScreenCursor",
+    "ScreenEvent",
     "ScreenOptions",
     "ServerInfoResult",
     "SessionInfo",
@@ -95,6 +128,7 @@ __all__ = [
     "ShuttingDown",
     "SpawnFailed",
     "StdinClosed",
+    "StreamOptions",
     "ToolResult",
     "Unavailable",
     "Usage",

@@ -11,13 +11,21 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from shelld_client import calls
+from shelld_client.async_streams import (
+    AsyncEventStream,
+    AsyncJob,
+    AsyncOngoing,
+    AsyncOutputStream,
+)
 from shelld_client.calls import (
     BashOptions,
     Call,
+    EventOptions,
     InputOptions,
     KillOptions,
     OutputOptions,
     ScreenOptions,
+    StreamOptions,
 )
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
@@ -52,6 +60,18 @@ class AsyncMethods:
 
     async def _request(self, call: Call[T]) -> T:
         """Return the daemon's answer to a call."""
+        raise NotImplementedError
+
+    async def _finish(self, call: Call[T]) -> T:
+        """The same, whatever cancels the caller."""
+        raise NotImplementedError
+
+    def _begin(self, call: Call[Any]) -> AsyncOngoing:
+        """Send a call, whose events and answer are then taken one by one."""
+        raise NotImplementedError
+
+    def _forget(self, subscription: str) -> None:
+        """End a subscription, without waiting for that."""
         raise NotImplementedError
 
     @overload
@@ -142,6 +162,27 @@ class AsyncMethods:
         the extra `screen`.
         """
         return await self._request(calls.read_screen(bash_id, options))
+
+    def events(self, **options: Unpack[EventOptions]) -> AsyncEventStream:
+        """Return the events of shells. Use them with ``async with``, and iterate.
+
+        By default, output and ends, of all shells that run or will start.
+        """
+        return AsyncEventStream(self._begin, options, self._forget)
+
+    def stream(self, command: str, **options: Unpack[StreamOptions]) -> AsyncOutputStream:
+        """Run a command as `bash` does. Iterate for its output, and its result at the end.
+
+        Leaving the iteration kills the command.
+        """
+        call = calls.bash(command, {**options, "notify": ["output", "exit"]})
+        return AsyncOutputStream(self._begin, self._request, call, self._forget)
+
+    def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
+        """Run a command in the background. Use the job with ``async with``, which ends it."""
+        names = ["output", "prompt", "exit"]
+        call = calls.bash(command, {**options, "run_in_background": True, "notify": names})
+        return AsyncJob(self._begin, self._finish, call, self._forget)
 
     async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

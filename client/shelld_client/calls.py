@@ -9,7 +9,7 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -17,6 +17,17 @@ from shelld_client.errors import ProtocolError, refused_here
 from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.errors import invalid_params
+from shelld_protocol.event_methods import (
+    Event,
+    EventName,
+    ExitEvent,
+    LeftoverEvent,
+    ListeningEvent,
+    OutputEvent,
+    PromptEvent,
+    ScreenEvent,
+    SubscribeResult,
+)
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
@@ -36,7 +47,7 @@ from shelld_protocol.shell_methods import (
     ListShellsResult,
     ShellInfo,
 )
-from shelld_protocol.structs import Empty, SignalName, Until
+from shelld_protocol.structs import Empty, OnPrompt, SignalName, Until
 from shelld_protocol.tool_methods import ListToolsResult, ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -44,6 +55,15 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 AnyBashResult = BashResult | BackgroundResult | DryRunResult
+
+EVENT_NAMES: Final[Mapping[type[Event], EventName]] = {
+    OutputEvent: "output",
+    ExitEvent: "exit",
+    PromptEvent: "prompt",
+    ListeningEvent: "listening",
+    LeftoverEvent: "leftover",
+    ScreenEvent: "screen",
+}
 
 
 class BashOptions(TypedDict, total=False):
@@ -67,6 +87,31 @@ class BashOptions(TypedDict, total=False):
     rows: int
     cols: int
     open_stdin: bool
+
+
+class StreamOptions(BashOptions, total=False):
+    """Options of a command whose output is followed: those of `bash`."""
+
+    on_timeout: Literal["kill", "background"]
+    on_prompt: OnPrompt
+
+
+class EventOptions(TypedDict, total=False):
+    """Which events to receive: of a shell, of a session, or of all shells.
+
+    `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". `interval_ms` (0
+    to 5,000) passes between two events with output of one shell, unless `max_bytes` (1,024 to
+    1,048,576) have come. `subscription` continues one, with the events after `from_seq`.
+    """
+
+    bash_id: str | None
+    session: str | None
+    events: Sequence[EventName] | None
+    subscription: str | None
+    from_seq: int | None
+    interval_ms: int | None
+    max_bytes: int | None
+    strip_ansi: bool | None
 
 
 class ScreenOptions(TypedDict, total=False):
@@ -191,6 +236,44 @@ def resize_shell(bash_id: str, rows: int, cols: int) -> Call[ResizeShellResult]:
 
 def read_screen(bash_id: str, options: Mapping[str, Any]) -> Call[ReadScreenResult]:
     return Call("read_screen", _given(bash_id=bash_id, **options), _decoder(ReadScreenResult))
+
+
+def subscribe(params: Mapping[str, Any]) -> Call[SubscribeResult]:
+    return Call("subscribe", _given(**params), _decoder(SubscribeResult))
+
+
+def unsubscribe(subscription: str) -> Call[Empty]:
+    return Call("unsubscribe", {"subscription": subscription}, _decoder(Empty))
+
+
+def output_at(
+    bash_id: str, stream: str, start: int, size: int, *, strip: bool | None
+) -> Call[BashOutputResult]:
+    """Read a part of one stream. Does not move the position of plain reads."""
+    options = {f"{stream}_offset": start, "max_bytes": size, "strip_ansi": strip}
+    return bash_output(bash_id, options)
+
+
+def output_event(
+    event: Event, stream: Literal["stdout", "stderr"], read: BashOutputResult
+) -> OutputEvent:
+    """Return what was read of a stream as an event, with the place of another event."""
+    text, part = read.stdout, read.stdout_range
+    if stream == "stderr":
+        text, part = read.stderr, read.stderr_range
+    return OutputEvent(
+        subscription=event.subscription,
+        seq=event.seq,
+        bash_id=event.bash_id,
+        session=event.session,
+        request_id=event.request_id,
+        stream=stream,
+        text=text,
+        start=part.start,
+        end=part.end,
+        dropped=part.dropped,
+        skipped=0,
+    )
 
 
 def kill_shell(shell_id: str, options: Mapping[str, Any]) -> Call[KillShellResult]:

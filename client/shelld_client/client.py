@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
@@ -31,6 +31,7 @@ from shelld_client.child import (
 )
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
+from shelld_client.mailbox import AsyncMailbox, Item
 from shelld_client.transport import Transport
 
 T = TypeVar("T")
@@ -44,6 +45,26 @@ class _Pending:
     def __init__(self) -> None:
         self.answered = anyio.Event()
         self.answer: bytes | ShellError = b""
+
+    def put(self, answer: bytes | ShellError) -> None:
+        self.answer = answer
+        self.answered.set()
+
+
+class _Ongoing:
+    """A request whose events are taken one by one."""
+
+    def __init__(self, mailbox: AsyncMailbox, end: Callable[[], None]) -> None:
+        self._mailbox = mailbox
+        self.end = end
+
+    async def next(self) -> Item:
+        return await self._mailbox.get()
+
+    async def settle(self) -> bytes | ShellError:
+        with anyio.CancelScope(shield=True):
+            return await self._mailbox.answer()
+        raise AssertionError("nothing cancels a shielded scope")
 
 
 def _comes_again() -> bool:
@@ -70,7 +91,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        self._connection: Connection[_Pending] = Connection(message_limit(self._command))
+        self._connection: Connection[_Pending | AsyncMailbox] = Connection(
+            message_limit(self._command)
+        )
         self._transport: Transport | None = None
         self._background: Background | None = None
         # Created when exiting starts; set when it is done.
@@ -135,22 +158,17 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 self._left.set()
 
     async def _request(self, call: Call[T]) -> T:
-        is_entered = self._background is not None and self._left is None and not self._is_forked
-        if is_entered and current_token() != self._event_loop:
-            # Nothing would wake this task. The other event loop may even have ended.
-            raise RuntimeError("the client was entered on another event loop")
-        self._raise_if_unusable()
-        assert self._transport is not None
+        transport = self._usable_transport()
         pending = _Pending()
         request_id = self._connection.new_id()
         try:
             frame = self._connection.call(request_id, call.method, call.params, pending)
-            self._transport.send(frame)
+            transport.send(frame)
             await pending.answered.wait()
         except BaseException as error:
             # The caller no longer waits: end the call in the daemon, too.
             if cancellation := self._connection.cancel(request_id):
-                self._transport.send(cancellation)
+                transport.send(cancellation)
             is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
             if not (pending.answered.is_set() and is_cancelled and _comes_again()):
                 raise
@@ -158,6 +176,46 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         if isinstance(pending.answer, ShellError):
             raise pending.answer
         return call.decode(pending.answer)
+
+    def _usable_transport(self) -> Transport:
+        """Return what sends requests. Raises `ShellError`, or RuntimeError on the wrong loop."""
+        is_entered = self._background is not None and self._left is None and not self._is_forked
+        if is_entered and current_token() != self._event_loop:
+            # Nothing would wake this task. The other event loop may even have ended.
+            raise RuntimeError("the client was entered on another event loop")
+        self._raise_if_unusable()
+        assert self._transport is not None
+        return self._transport
+
+    async def _finish(self, call: Call[T]) -> T:
+        with anyio.CancelScope(shield=True):
+            return await self._request(call)
+        raise AssertionError("nothing cancels a shielded scope")
+
+    def _begin(self, call: Call[Any]) -> _Ongoing:
+        transport = self._usable_transport()
+        mailbox = AsyncMailbox()
+        request_id = self._connection.new_id()
+
+        def end() -> None:
+            self._connection.unlisten(request_id)
+            if cancellation := self._connection.cancel(request_id):
+                transport.send(cancellation)
+
+        self._connection.listen(request_id, mailbox)
+        try:
+            frame = self._connection.call(request_id, call.method, call.params, mailbox)
+            transport.send(frame)
+        except BaseException:
+            end()
+            raise
+        return _Ongoing(mailbox, end)
+
+    def _forget(self, subscription: str) -> None:
+        if self._failure is None and self._transport is not None:
+            call, request_id = calls.unsubscribe(subscription), self._connection.new_id()
+            frame = self._connection.call(request_id, call.method, call.params, _Pending())
+            self._transport.send(frame)
 
     async def _serve(self) -> None:
         assert self._transport is not None
@@ -196,12 +254,12 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         # A function of its own: the reading loop's locals would keep the last answer alive while it
         # waits for more.
         for pending, answer in self._connection.receive(data):
-            pending.answer = answer
-            pending.answered.set()
+            pending.put(answer)
 
     def _fail(self, failure: ShellError) -> None:
         """Make all calls, present and future, raise `failure`: no more answers will come."""
         self._failure = self._failure or failure
         for pending in self._connection.take_pending():
-            pending.answer = copy.copy(self._failure)
-            pending.answered.set()
+            pending.put(copy.copy(self._failure))
+        for listener in self._connection.take_listeners():
+            listener.put(copy.copy(self._failure))

@@ -27,7 +27,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -41,8 +41,10 @@ from shelld_client.errors import (
     refused_here,
 )
 from shelld_client.reentrant import may_wait
+from shelld_client.results import decode_event
 from shelld_protocol import errors
 from shelld_protocol.encoding import decode, encode
+from shelld_protocol.event_methods import Event
 from shelld_protocol.framing import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NEED_DATA,
@@ -86,6 +88,15 @@ class _Message(msgspec.Struct):
     result: msgspec.Raw = msgspec.Raw()
     error: _WireError | None = None
     method: str | None = None
+    params: msgspec.Raw = msgspec.Raw()
+
+
+class Listener(Protocol):
+    """Takes events. `hear` must not wait."""
+
+    def hear(self, event: Event) -> None: ...
+
+    def put(self, answer: ShellError) -> None: ...
 
 
 # The params that hold what write_stdin writes.
@@ -111,6 +122,8 @@ class Connection(Generic[T]):
         self._max_message_bytes = max_message_bytes
         self._ids = itertools.count(1)
         self._pending: dict[int, _Pending[T]] = {}
+        # Those who want the events of a request, by its id.
+        self._listeners: dict[int, Listener] = {}
         # The data before the first message; None after that.
         self._banner: bytearray | None = bytearray()
         # How many bytes of the banner are complete lines that contain no message.
@@ -195,7 +208,7 @@ class Connection(Generic[T]):
             if message.method is not None:
                 if message.id in self._pending:
                     raise ProtocolError("the peer echoes our requests, so it is no shelld")
-                # Ignore notifications: the client does not request any.
+                self._tell(message.method, message.params)
                 continue
             if message.id is None and (limit := _size_limit_in(message)) is not None:
                 self._max_message_bytes = limit
@@ -212,6 +225,29 @@ class Connection(Generic[T]):
                 yield pending.call, error_from_wire(error.code, error.message, error.data)
             else:
                 yield pending.call, bytes(message.result)
+
+    def _tell(self, method: str, params: msgspec.Raw) -> None:
+        """Pass a notification to the one who wants it, if anybody does."""
+        event = decode_event(method, bytes(params)) if self._listeners else None
+        if event is not None and isinstance(event.request_id, int):
+            listener = self._listeners.get(event.request_id)
+            if listener is not None:
+                listener.hear(event)
+
+    def listen(self, request_id: int, listener: Listener) -> None:
+        """Pass the events of a request to `listener`, until `unlisten`."""
+        self._listeners[request_id] = listener
+
+    def unlisten(self, request_id: int) -> None:
+        self._listeners.pop(request_id, None)
+
+    def take_listeners(self) -> list[Listener]:
+        """Return all who listen, and forget them: no event will come."""
+        listeners: list[Listener] = []
+        with suppress(KeyError):
+            while True:
+                listeners.append(self._listeners.popitem()[1])
+        return listeners
 
     def _without_answer(self, event: FrameError) -> Iterator[tuple[T, ShellError]]:
         """Yield the call whose answer could not be received, if it is still pending.

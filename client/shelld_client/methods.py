@@ -14,10 +14,18 @@ from shelld_client import calls
 from shelld_client.calls import (
     BashOptions,
     Call,
+    EventOptions,
     InputOptions,
     KillOptions,
     OutputOptions,
     ScreenOptions,
+    StreamOptions,
+)
+from shelld_client.streams import (
+    EventStream,
+    Job,
+    Ongoing,
+    OutputStream,
 )
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
@@ -52,6 +60,18 @@ class Methods:
 
     def _request(self, call: Call[T]) -> T:
         """Return the daemon's answer to a call."""
+        raise NotImplementedError
+
+    def _finish(self, call: Call[T]) -> T:
+        """The same, whatever cancels the caller."""
+        raise NotImplementedError
+
+    def _begin(self, call: Call[Any]) -> Ongoing:
+        """Send a call, whose events and answer are then taken one by one."""
+        raise NotImplementedError
+
+    def _forget(self, subscription: str) -> None:
+        """End a subscription, without waiting for that."""
         raise NotImplementedError
 
     @overload
@@ -140,6 +160,27 @@ class Methods:
         the extra `screen`.
         """
         return self._request(calls.read_screen(bash_id, options))
+
+    def events(self, **options: Unpack[EventOptions]) -> EventStream:
+        """Return the events of shells. Use them with ``with``, and iterate.
+
+        By default, output and ends, of all shells that run or will start.
+        """
+        return EventStream(self._begin, options, self._forget)
+
+    def stream(self, command: str, **options: Unpack[StreamOptions]) -> OutputStream:
+        """Run a command as `bash` does. Iterate for its output, and its result at the end.
+
+        Leaving the iteration kills the command.
+        """
+        call = calls.bash(command, {**options, "notify": ["output", "exit"]})
+        return OutputStream(self._begin, self._request, call, self._forget)
+
+    def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
+        """Run a command in the background. Use the job with ``with``, which ends it."""
+        names = ["output", "prompt", "exit"]
+        call = calls.bash(command, {**options, "run_in_background": True, "notify": names})
+        return Job(self._begin, self._finish, call, self._forget)
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from shelld_protocol.encoding import PLAIN, decode
+from shelld_protocol.event_methods import NOTIFICATIONS, Event
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -39,6 +40,15 @@ def decode_result(shape: type[S], data: bytes) -> S:
     except msgspec.ValidationError:
         # This is slow but rare.
         return cast("S", _built(inspect.type_info(shape), decode(data, PLAIN)))
+
+
+def decode_event(method: str, params: bytes) -> Event | None:
+    """Return an event; None for a notification that is unknown or has another form."""
+    shape = NOTIFICATIONS.get(method)
+    try:
+        return None if shape is None else decode_result(shape, params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def from_members(members: dict[str, Any], default: S) -> S:

@@ -16,16 +16,17 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from shelld_client import calls
 from shelld_client.calls import Call
 from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
+from shelld_client.mailbox import Item, Mailbox
 from shelld_client.methods import Methods
 from shelld_client.pump import Pump
 from shelld_client.reentrant import may_wait
@@ -33,6 +34,25 @@ from shelld_client.reentrant import may_wait
 T = TypeVar("T")
 
 Answer: TypeAlias = bytes | ShellError
+
+
+class _Ongoing:
+    """A request whose events are taken one by one."""
+
+    def __init__(
+        self, mailbox: Mailbox, end: Callable[[], None], write_log: Callable[[], None]
+    ) -> None:
+        self._mailbox = mailbox
+        self.end = end
+        self._write_log = write_log
+
+    def next(self) -> Item:
+        item = self._mailbox.get()
+        self._write_log()
+        return item
+
+    def settle(self) -> bytes | ShellError:
+        return self._mailbox.answer()
 
 
 class Client(SpawnedClient, Methods):
@@ -47,7 +67,7 @@ class Client(SpawnedClient, Methods):
         start_timeout: float | None = START_TIMEOUT_S,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        self._connection: Connection[queue.SimpleQueue[Answer]] = Connection(
+        self._connection: Connection[queue.SimpleQueue[Answer] | Mailbox] = Connection(
             message_limit(self._command)
         )
         self._pump: Pump | None = None
@@ -91,18 +111,14 @@ class Client(SpawnedClient, Methods):
 
     def _request(self, call: Call[T], timeout: float | None = None) -> T:
         """Return the daemon's answer. `timeout` (seconds) is set only for the first answer."""
-        self._raise_if_unusable()
-        assert self._pump is not None
-        if sys.is_finalizing():
-            # The pump's thread has stopped.
-            raise ShellError(f"{call.method} is not sent: the interpreter is shutting down")
+        pump = self._usable_pump(call)
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         request_id = self._connection.new_id()
         try:
             frame = self._connection.call(request_id, call.method, call.params, answers)
             # Check again: if the client failed meanwhile, `_ended` has not seen this call.
             self._raise_if_unusable()
-            self._pump.send(frame)
+            pump.send(frame)
             if not may_wait():
                 self._connection.cancel(request_id)
                 raise ShellError(f"{call.method} is sent, but nobody can wait here for the answer")
@@ -110,7 +126,7 @@ class Client(SpawnedClient, Methods):
         except BaseException as error:
             # The caller no longer waits: end the call in the daemon, too.
             if cancellation := self._connection.cancel(request_id):
-                self._pump.send(cancellation)
+                pump.send(cancellation)
             if isinstance(error, queue.Empty):
                 raise self._no_answer(self._connection.said) from None
             raise
@@ -118,6 +134,48 @@ class Client(SpawnedClient, Methods):
         if isinstance(answer, ShellError):
             raise answer
         return call.decode(answer)
+
+    def _usable_pump(self, call: Call[Any]) -> Pump:
+        """Return what sends requests. Raises `ShellError`."""
+        self._raise_if_unusable()
+        assert self._pump is not None
+        if sys.is_finalizing():
+            # The pump's thread has stopped.
+            raise ShellError(f"{call.method} is not sent: the interpreter is shutting down")
+        return self._pump
+
+    def _finish(self, call: Call[T]) -> T:
+        return self._request(call)
+
+    def _begin(self, call: Call[Any]) -> _Ongoing:
+        pump = self._usable_pump(call)
+        if not may_wait():
+            raise ShellError(f"{call.method} is not sent: nobody can wait here for its events")
+        mailbox = Mailbox()
+        request_id = self._connection.new_id()
+
+        def end() -> None:
+            self._connection.unlisten(request_id)
+            if cancellation := self._connection.cancel(request_id):
+                pump.send(cancellation)
+
+        self._connection.listen(request_id, mailbox)
+        try:
+            frame = self._connection.call(request_id, call.method, call.params, mailbox)
+            # Check again: if the client failed meanwhile, `_ended` has not seen this call.
+            self._raise_if_unusable()
+            pump.send(frame)
+        except BaseException:
+            end()
+            raise
+        return _Ongoing(mailbox, end, self._connection.write_log)
+
+    def _forget(self, subscription: str) -> None:
+        if self._failure is None and self._pump is not None:
+            call, request_id = calls.unsubscribe(subscription), self._connection.new_id()
+            answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+            frame = self._connection.call(request_id, call.method, call.params, answers)
+            self._pump.send(frame)
 
     # -- in the pump's thread ---------------------------------------------------------------
 
@@ -134,3 +192,5 @@ class Client(SpawnedClient, Methods):
         )
         for answers in self._connection.take_pending():
             answers.put(copy.copy(failure))
+        for listener in self._connection.take_listeners():
+            listener.put(copy.copy(failure))

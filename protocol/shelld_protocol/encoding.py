@@ -56,8 +56,10 @@ def decode(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
         bytes(size * _MOST_PER_BYTE)
     else:
         data = bytes(data)
-        # A quote after a backslash ends a string only if that backslash is itself escaped.
-        ends = data.count(b'"') - data.count(b'\\"') + data.count(b'\\\\"')
+        ends = data.count(b'"')
+        if ends * _STRING_BYTES > size:
+            # A quote after a backslash ends a string only if that backslash is itself escaped.
+            ends += data.count(b'\\\\"') - data.count(b'\\"')
         strings = ends // 2
         bytes(2 * size + strings * _STRING_BYTES)
     return decoder.decode(data)

@@ -33,6 +33,9 @@ from shelld_protocol.event_methods import (
 
 # How long after the end of a command the last look at its screen may take.
 LAST_LOOKS_S: Final = 1.0
+# How much output is sent before other tasks get a turn: two milliseconds of work. A command that
+# writes as fast as it can shares the event loop with its own events.
+_TURN_BYTES: Final = 512 * 1024
 
 
 class Feed:
@@ -132,8 +135,11 @@ class Feed:
             for name, stream in self._streams.items():
                 # More may come meanwhile. It is for the next call.
                 stop = stream.store.written
+                turn_ends = self._positions[name] + _TURN_BYTES
                 while self._positions[name] < stop and await self._push_from(name, stop, final):
-                    await checkpoint()
+                    if self._positions[name] >= turn_ends:
+                        turn_ends = self._positions[name] + _TURN_BYTES
+                        await checkpoint()
 
     async def _push_from(self, name: StreamName, stop: int, final: bool) -> bool:
         """Send or skip the next part of a stream up to `stop`. Return False if none is whole."""

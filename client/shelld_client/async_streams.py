@@ -1,0 +1,371 @@
+"""Iterators over the events of shells, for `AsyncClient`.
+
+`streams.py` has the same without await, for `Client`. `make sync` makes it from this file.
+
+Leaving an iterator ends what it has started: a subscription ends, and a command is killed with all
+its processes. An iterator that is dropped does the same.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
+
+from shelld_client import calls
+from shelld_client.calls import AnyBashResult, Call
+from shelld_client.errors import CommandTimedOut, ShellError
+from shelld_client.mailbox import Item
+from shelld_protocol.event_methods import (
+    Event,
+    EventName,
+    ExitEvent,
+    LeftoverEvent,
+    OutputEvent,
+    SubscribeResult,
+)
+from shelld_protocol.shell_methods import BackgroundResult, BashOutputResult, BashResult
+
+T = TypeVar("T")
+StreamName: TypeAlias = Literal["stdout", "stderr"]
+
+# How much skipped output one request reads again.
+_GAP_BYTES: Final = 1024 * 1024
+
+
+class AsyncRequest(Protocol):
+    """Sends a request and returns the result."""
+
+    async def __call__(self, call: Call[T]) -> T: ...
+
+
+class AsyncOngoing(Protocol):
+    """A request that was sent. `next` returns its events and its answer, in their order."""
+
+    async def next(self) -> Item: ...
+
+    async def settle(self) -> bytes | ShellError:
+        """Return the answer, whatever cancels the caller. Drops the events before it."""
+        ...
+
+    def end(self) -> None:
+        """Listen no more. Cancel the request, unless it was answered."""
+        ...
+
+
+class AsyncBegin(Protocol):
+    """Sends a request without waiting for the answer."""
+
+    def __call__(self, call: Call[Any]) -> AsyncOngoing: ...
+
+
+class AsyncEventStream:
+    """The events of a subscription. Use it with ``async with``, and iterate over it.
+
+    The events of a single shell end with its last one. Others go on until the block is left, or the
+    daemon ends (`DaemonExited`).
+
+    `subscription` is the name with which a subscription can be continued, and `seq` the number of
+    the last event, both inside the block.
+    """
+
+    def __init__(
+        self,
+        begin: AsyncBegin,
+        options: Mapping[str, Any],
+        forget: Callable[[str], None],
+    ) -> None:
+        self.subscription = ""
+        self.seq = 0
+        self._begin = begin
+        # Which events to yield. None: all that come.
+        self._wanted: Sequence[EventName] | None = options.get("events")
+        self._params = params = dict(options)
+        if self._wanted is None and options.get("subscription") is None:
+            params["events"] = ["exit", "output"]
+        elif self._wanted and options.get("bash_id") is not None:
+            # The end of the shell is the end of the iteration.
+            params["events"] = [*self._wanted, "exit"]
+        self._forget = forget
+        self._ongoing: AsyncOngoing | None = None
+        self._is_over = False
+
+    async def __aenter__(self) -> Self:
+        if self._ongoing is not None or self._is_over:
+            raise RuntimeError("events can be entered once only")
+        call = calls.subscribe(self._params)
+        self._ongoing = ongoing = self._begin(call)
+        try:
+            answer = await ongoing.next()
+            if isinstance(answer, ShellError):
+                raise answer
+            assert isinstance(answer, bytes)
+            result: SubscribeResult = call.decode(answer)
+        except BaseException:
+            self.end()
+            raise
+        self.subscription, self.seq = result.subscription, result.seq
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        if self._ongoing is None:
+            raise RuntimeError("enter the events with a with block before you iterate")
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._is_over and self._ongoing is not None:
+            item = await self._ongoing.next()
+            if isinstance(item, ShellError):
+                self._is_over = True
+                raise item
+            if not isinstance(item, Event):
+                continue
+            self.seq = item.seq
+            self._is_over = self._params.get("bash_id") is not None and self._is_last(item)
+            if self._wanted is None or calls.EVENT_NAMES[type(item)] in self._wanted:
+                return item
+        raise StopAsyncIteration
+
+    def _is_last(self, event: Event) -> bool:
+        if isinstance(event, ExitEvent):
+            return "leftover" not in self._params["events"] or not event.leftover
+        return isinstance(event, LeftoverEvent) and not event.leftover
+
+    def end(self) -> None:
+        """Receive no more events. Leaving the block does this."""
+        self._is_over = True
+        if self._ongoing is not None:
+            self._ongoing.end()
+        if self.subscription:
+            self._forget(self.subscription)
+            self.subscription = ""
+
+    def __del__(self) -> None:
+        self.end()
+
+
+class AsyncOutputStream:
+    """The output of a command as it comes, then its result. Iterate over it.
+
+    Yields `OutputEvent`, and the result as the last item; `result` has it, too. Output that could
+    not be sent in time is read from the daemon, so that nothing is missing that is still kept.
+
+    The errors are those of `bash`. One about a command that has run, such as `CommandTimedOut`,
+    comes after the output.
+    """
+
+    def __init__(
+        self,
+        begin: AsyncBegin,
+        request: AsyncRequest,
+        call: Call[AnyBashResult],
+        forget: Callable[[str], None],
+    ) -> None:
+        self.result: BashResult | BackgroundResult | None = None
+        self._begin = begin
+        self._request = request
+        self._call = call
+        self._forget = forget
+        self._ongoing: AsyncOngoing | None = None
+        self._failure: ShellError | None = None
+        self._exit: ExitEvent | None = None
+        self._ends: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
+        self._ready: collections.deque[OutputEvent] = collections.deque()
+        self._is_over = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def __aiter__(self) -> AsyncIterator[OutputEvent | BashResult | BackgroundResult]:
+        return self
+
+    async def __anext__(self) -> OutputEvent | BashResult | BackgroundResult:
+        try:
+            return await self._next()
+        except BaseException:
+            # Also if the iteration is cancelled or interrupted.
+            self.end()
+            raise
+
+    async def _next(self) -> OutputEvent | BashResult | BackgroundResult:
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._ongoing is None:
+            self._ongoing = self._begin(self._call)
+        while not self._ready:
+            if self._is_complete:
+                self._is_over = True
+                if self._failure is not None:
+                    raise self._failure
+                assert self.result is not None
+                return self.result
+            await self._take(await self._ongoing.next())
+        return self._ready.popleft()
+
+    @property
+    def _is_complete(self) -> bool:
+        if self._failure is not None and not isinstance(self._failure, CommandTimedOut):
+            return True
+        is_answered = self._failure is not None or self.result is not None
+        return is_answered and (self._exit is not None or isinstance(self.result, BackgroundResult))
+
+    async def _take(self, item: Item) -> None:
+        if isinstance(item, ShellError):
+            self._failure = item
+        elif isinstance(item, bytes):
+            result = self._call.decode(item)
+            assert isinstance(result, BashResult | BackgroundResult)
+            self.result = result
+        elif isinstance(item, OutputEvent):
+            await self._fill(item, item.stream, item.start)
+            self._ends[item.stream] = item.end
+            if item.text or item.dropped:
+                self._ready.append(item)
+        elif isinstance(item, ExitEvent):
+            await self._fill(item, "stdout", item.stdout_bytes)
+            await self._fill(item, "stderr", item.stderr_bytes)
+            self._exit = item
+
+    async def _fill(self, event: Event, stream: StreamName, end: int) -> None:
+        """Read the output before an event that was not sent."""
+        while (start := self._ends[stream]) < end:
+            size = min(_GAP_BYTES, end - start)
+            call = calls.output_at(
+                event.bash_id, stream, start, size, strip=self._call.params.get("strip_ansi")
+            )
+            read: BashOutputResult = await self._request(call)
+            part = calls.output_event(event, stream, read)
+            if part.end == start:
+                return
+            self._ends[stream] = part.end
+            self._ready.append(part)
+
+    def end(self) -> None:
+        """Kill the command, unless it has ended or moved to the background."""
+        self._is_over = True
+        ongoing, self._ongoing = self._ongoing, None
+        if ongoing is not None:
+            ongoing.end()
+            if isinstance(self.result, BackgroundResult) and self.result.subscription:
+                self._forget(self.result.subscription)
+
+    def __del__(self) -> None:
+        self.end()
+
+
+class AsyncJob:
+    """A command in the background that ends with the block, with all its processes.
+
+    Use it with ``async with``. Iterate over it for its events: output, and `ExitEvent` at the end.
+    """
+
+    def __init__(
+        self,
+        begin: AsyncBegin,
+        finish: AsyncRequest,
+        call: Call[AnyBashResult],
+        forget: Callable[[str], None],
+    ) -> None:
+        """`finish` sends a request that no cancellation interrupts."""
+        self._begin = begin
+        self._finish = finish
+        self._call = call
+        self._forget = forget
+        self._ongoing: AsyncOngoing | None = None
+        self._started: BackgroundResult | None = None
+        self._is_over = False
+
+    @property
+    def started(self) -> BackgroundResult:
+        """The result of the start. Raises RuntimeError before the block."""
+        if self._started is None:
+            raise RuntimeError("the job has not started: use it with a with block")
+        return self._started
+
+    @property
+    def id(self) -> str:
+        """The `bash_id` of its shell."""
+        return self.started.bash_id
+
+    @property
+    def pid(self) -> int:
+        """The pid of its bash."""
+        return self.started.pid
+
+    async def __aenter__(self) -> Self:
+        if self._ongoing is not None:
+            raise RuntimeError("a job can be started once only")
+        self._ongoing = ongoing = self._begin(self._call)
+        try:
+            self._note_start(await ongoing.next())
+        except ShellError:
+            ongoing.end()
+            raise
+        except BaseException:
+            # The command may have started already. A cancellation would come too late to end it.
+            with suppress(ShellError):
+                self._note_start(await ongoing.settle())
+                await self._end()
+            raise
+        return self
+
+    def _note_start(self, answer: Item) -> None:
+        if isinstance(answer, ShellError):
+            raise answer
+        assert isinstance(answer, bytes)
+        result = self._call.decode(answer)
+        assert isinstance(result, BackgroundResult)
+        self._started = result
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
+        self._is_over = True
+        try:
+            # If the daemon is gone, so is the command.
+            with suppress(ShellError):
+                await self._finish(calls.kill_shell(self.id, {}))
+        finally:
+            assert self._ongoing is not None
+            self._ongoing.end()
+            self._forget(self.started.subscription or "")
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._is_over:
+            if self._ongoing is None:
+                raise RuntimeError("the job has not started: use it with a with block")
+            item = await self._ongoing.next()
+            if isinstance(item, ShellError):
+                self._is_over = True
+                raise item
+            if isinstance(item, Event):
+                self._is_over = isinstance(item, ExitEvent)
+                return item
+        raise StopAsyncIteration
