@@ -6,7 +6,7 @@ A peer is a short script that replaces the daemon. Pytest's own timeout ends a t
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, cast
 
@@ -47,6 +47,8 @@ class Shell(Protocol):
 
     async def read_screen(self, bash_id: str, **options: Any) -> Any: ...
 
+    async def kill_shell(self, shell_id: str, **options: Any) -> Any: ...
+
     async def background(self, bash_id: str) -> Any: ...
 
     async def list_shells(self, **options: Any) -> Any: ...
@@ -59,11 +61,52 @@ class Shell(Protocol):
 
     async def call_tool(self, name: str, *args: Any, **options: Any) -> Any: ...
 
+    def events(self, **options: Any) -> Any: ...
+
+    def stream(self, command: str, **options: Any) -> Any: ...
+
+    def start(self, command: str, **options: Any) -> Any: ...
+
 
 class Spawn(Protocol):
     def __call__(
         self, command: Sequence[str] | None = None, **options: Any
     ) -> AbstractAsyncContextManager[Shell]: ...
+
+
+_END = object()
+
+
+class _AwaitedStream:
+    """A stream of `Client`, iterated over in threads."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aenter__(self) -> _AwaitedStream:
+        await _in_thread(self._stream.__enter__)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await _in_thread(self._stream.__exit__, *error)
+
+    def __aiter__(self) -> _AwaitedStream:
+        iter(self._stream)
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await _in_thread(next, self._stream, _END)
+        if item is _END:
+            raise StopAsyncIteration
+        return item
+
+
+async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    return await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
 
 
 class _Awaited:
@@ -76,8 +119,10 @@ class _Awaited:
     def pid(self) -> int:
         return self._client.pid
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._client, name)
+        if name in ("events", "stream", "start"):
+            return lambda *args, **options: _AwaitedStream(method(*args, **options))
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             call = functools.partial(method, *args, **kwargs)

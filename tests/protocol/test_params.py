@@ -48,7 +48,21 @@ def test_defaults_match_the_specification() -> None:
         "cols": 120,
         "open_stdin": False,
         "on_prompt": "wait",
+        "notify": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("notify", "problem"),
+    [
+        (["exit", 5], "Invalid type for notify: expected array of strings"),
+        (["exit", "end"], "Invalid value for notify: each must be one of "),
+        ("exit", "Invalid type for notify: expected array"),
+    ],
+)
+def test_choices_in_lists_are_checked(notify: object, problem: str) -> None:
+    message = refusal(BashParams, {"command": "x", "notify": notify})
+    assert message.startswith(problem)
 
 
 def test_null_is_absent_except_for_session() -> None:

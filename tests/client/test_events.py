@@ -1,0 +1,337 @@
+"""Events, streams and jobs through both clients, against a real daemon."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from both_clients import Shell, Spawn
+from shelld_client import (
+    AsyncClient,
+    BackgroundResult,
+    BashResult,
+    Client,
+    CommandBlocked,
+    CommandTimedOut,
+    DaemonExited,
+    Event,
+    ExitEvent,
+    InvalidParams,
+    LeftoverEvent,
+    OutputEvent,
+    PromptEvent,
+)
+from shelld_client.mailbox import AsyncMailbox, Mailbox
+from support import Gate, wait_for
+
+
+@pytest.fixture
+def anyio_backend(kind: str) -> str:
+    return "asyncio" if kind == "sync" else kind
+
+
+def text_of(items: list[Any], stream: str = "stdout") -> str:
+    return "".join(
+        each.text for each in items if isinstance(each, OutputEvent) and each.stream == stream
+    )
+
+
+async def is_over(shell: Shell, command: str) -> None:
+    """Wait until the shells of a command have ended."""
+    with anyio.fail_after(40):
+        while any(
+            each.is_running or each.leftover
+            for each in await shell.list_shells()
+            if each.command == command
+        ):
+            await anyio.sleep(0.01)
+
+
+# -- events -----------------------------------------------------------------------------------
+
+
+async def test_events_of_all_shells(spawn: Spawn) -> None:
+    async with spawn() as shell, shell.events() as events:
+        assert (events.subscription, events.seq) == ("sub_1", 0)
+        result = await shell.bash("echo out; echo err >&2; exit 3")
+        found: list[Event] = []
+        async for event in events:
+            found.append(event)
+            if isinstance(event, ExitEvent):
+                break
+        assert (text_of(found), text_of(found, "stderr")) == ("out\n", "err\n")
+        assert [each.seq for each in found] == list(range(1, len(found) + 1))
+        assert {each.bash_id for each in found} == {result.bash_id}
+        assert isinstance(found[-1], ExitEvent)
+        assert (found[-1].exit_code, found[-1].usage.max_rss_bytes > 0) == (3, True)
+        assert events.seq == len(found)
+
+
+async def test_events_of_one_shell_end_with_it(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = await shell.bash(
+            "echo out; setsid sleep 300 > /dev/null 2>&1 &", run_in_background=True
+        )
+        found: list[Any] = []
+        async with shell.events(bash_id=job.bash_id, events=["output"]) as events:
+            async for event in events:
+                found.append(event)
+        assert [type(each) for each in found] == [OutputEvent]
+        async with shell.events(bash_id=job.bash_id, events=["exit", "leftover"]) as events:
+            async for event in events:
+                found.append(event)
+                if isinstance(event, LeftoverEvent) and event.leftover:
+                    await shell.kill_shell(job.bash_id)
+        assert [type(each) for each in found[1:]] == [ExitEvent, LeftoverEvent, LeftoverEvent]
+        assert found[-1].leftover == []
+
+
+async def test_two_readers_miss_nothing(spawn: Spawn) -> None:
+    async with spawn() as shell, shell.events() as one, shell.events(session="main") as other:
+        await shell.bash("echo out")
+        for events in (one, other):
+            found: list[Any] = []
+            async for event in events:
+                found.append(event)
+                if isinstance(event, ExitEvent):
+                    break
+            assert text_of(found) == "out\n"
+
+
+async def test_subscription_is_continued(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = await shell.bash("echo out; sleep 300", run_in_background=True)
+        async with shell.events(bash_id=job.bash_id) as events:
+            first = await anext(events)
+            name = events.subscription
+            async with shell.events(subscription=name, from_seq=0) as again:
+                assert (again.subscription, again.seq) == (name, 1)
+                repeated = await anext(again)
+        assert (repeated.text, repeated.seq) == (first.text, first.seq)
+
+
+async def test_left_events_end_in_the_daemon(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        for _ in range(300):
+            async with shell.events():
+                pass
+        with pytest.raises(InvalidParams):
+            async with shell.events(bash_id="x", session="y"):
+                pass
+        with pytest.raises(InvalidParams):
+            async with shell.events(subscription="sub_1"):
+                pass
+
+
+async def test_events_must_be_entered_once(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        events = shell.events()
+        with pytest.raises(RuntimeError, match="with block"):
+            aiter(events)
+        async with events:
+            with pytest.raises(RuntimeError, match="once"):
+                await events.__aenter__()
+
+
+async def test_end_of_the_daemon_ends_the_events(spawn: Spawn) -> None:
+    async with spawn() as shell, shell.events() as events:
+        with pytest.raises(DaemonExited):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_kill, shell)
+                await anext(events)
+
+
+async def _kill(shell: Shell) -> None:
+
+    os.kill(shell.pid, signal.SIGKILL)
+
+
+# -- stream -----------------------------------------------------------------------------------
+
+
+async def test_stream_has_the_output_as_it_comes_and_then_the_result(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with spawn() as shell:
+        stream = shell.stream(f"echo one; {gate.wait}; cd /; echo two; exit 3")
+        items = [await anext(stream)]
+        assert text_of(items) == "one\n"
+        assert stream.result is None
+        gate.open()
+        async for item in stream:
+            items.append(item)
+        assert text_of(items) == "one\ntwo\n"
+        assert isinstance(items[-1], BashResult)
+        assert (items[-1].exit_code, items[-1].session_cwd) == (3, "/")
+        assert stream.result == items[-1]
+
+
+async def test_left_stream_kills_its_command(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        for leave in ("break", "cancel", "drop"):
+            command = f"echo {leave}; sleep 300"
+            stream = shell.stream(command)
+            if leave == "cancel":
+                with anyio.CancelScope() as scope:
+                    async with stream:
+                        await anext(stream)
+                        scope.cancel()
+                        await anyio.sleep(60)
+            elif leave == "break":
+                async with stream:
+                    async for _ in stream:
+                        break
+            else:
+                await anext(stream)
+                del stream
+                gc.collect()
+            await is_over(shell, command)
+
+
+async def test_stream_of_a_timeout_has_the_output_first(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        items: list[Any] = []
+        with pytest.raises(CommandTimedOut) as caught:
+            async for item in shell.stream("echo out; sleep 300", timeout=1_000):
+                items.append(item)
+        assert text_of(items) == "out\n"
+        assert caught.value.result is not None
+
+
+async def test_stream_of_a_refused_command_raises(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        with pytest.raises(CommandBlocked):
+            await anext(shell.stream("mkfs.ext4 /dev/none"))
+
+
+async def test_stream_ends_when_the_command_moves_to_the_background(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        items: list[Any] = []
+        stream = shell.stream("echo out; sleep 300", timeout=1_000, on_timeout="background")
+        async for item in stream:
+            items.append(item)
+        assert isinstance(items[-1], BackgroundResult)
+        await shell.kill_shell(items[-1].bash_id)
+
+
+async def test_stream_fills_what_was_skipped(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)
+    async with spawn() as shell:
+        stream = shell.stream("seq 200000; printf end")
+        items = [await anext(stream)]
+        # Nothing is taken until the command has ended.
+        await is_over(shell, "seq 200000; printf end")
+        async for item in stream:
+            items.append(item)
+        expected = "".join(f"{number}\n" for number in range(1, 200_001)) + "end"
+        assert text_of(items) == expected
+
+
+@pytest.mark.parametrize("kind_of_box", [Mailbox, AsyncMailbox])
+def test_full_mailbox_keeps_events_and_counts_text(
+    monkeypatch: pytest.MonkeyPatch, kind_of_box: type[Any]
+) -> None:
+    monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 10)
+    box = kind_of_box()
+    for seq in range(1, 5):
+        box.hear(
+            OutputEvent(
+                subscription="sub_1",
+                seq=seq,
+                bash_id="x",
+                session=None,
+                stream="stdout",
+                text="12345678",
+                start=8 * seq - 8,
+                end=8 * seq,
+                dropped=0,
+                skipped=0,
+            )
+        )
+
+    async def take() -> list[Any]:
+        got = [box.get() for _ in range(4)]
+        return [each if isinstance(each, OutputEvent) else await each for each in got]
+
+    taken = anyio.run(take)
+    assert [each.seq for each in taken] == [1, 2, 3, 4]
+    assert [(each.text, each.skipped) for each in taken] == [
+        ("12345678", 0),
+        ("12345678", 0),
+        ("", 8),
+        ("", 8),
+    ]
+
+
+# -- jobs -------------------------------------------------------------------------------------
+
+
+async def test_job_ends_with_its_block(spawn: Spawn) -> None:
+    command = "echo started; setsid sleep 300 & wait"
+    async with spawn() as shell:
+        async with shell.start(command) as job:
+            first = await anext(job)
+            assert (first.text, first.bash_id) == ("started\n", job.id)
+            assert job.pid == job.started.pid
+        (info,) = await shell.list_shells()
+        assert (info.is_running, info.leftover) == (False, [])
+
+
+async def test_job_tells_of_prompts_and_of_its_end(spawn: Spawn) -> None:
+    async with spawn() as shell, shell.start("read -p 'Name? ' x; exit 4", tty=True) as job:
+        found: list[Any] = []
+        async for event in job:
+            found.append(event)
+            if isinstance(event, PromptEvent) and event.prompt is not None:
+                await shell.write_stdin(job.id, "me\n")
+        assert isinstance(found[-1], ExitEvent)
+        assert found[-1].exit_code == 4
+
+
+async def test_job_that_cannot_start_raises(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        with pytest.raises(CommandBlocked):
+            async with shell.start("mkfs.ext4 /dev/none"):
+                pass
+        with pytest.raises(RuntimeError, match="has not started"):
+            _ = shell.start("true").id
+
+
+async def test_cancelled_start_of_a_job_leaves_nothing() -> None:
+    async with AsyncClient.spawn() as shell:
+        for turns in range(12):
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+
+                    async def cancel(turns: int = turns, scope: anyio.CancelScope = scope) -> None:
+                        for _ in range(turns):
+                            await anyio.lowlevel.checkpoint()
+                        scope.cancel()
+
+                    tasks.start_soon(cancel)
+                    async with shell.start("sleep 300"):
+                        await anyio.sleep(60)
+        with anyio.fail_after(40):
+            while any(each.is_running for each in await shell.list_shells()):
+                await anyio.sleep(0.01)
+
+
+def test_interrupted_iteration_kills_the_command() -> None:
+    with Client.spawn() as client:
+        stream = client.stream("echo out; sleep 300")
+        next(stream)
+
+        def interrupt() -> Any:
+            raise KeyboardInterrupt
+
+        vars(stream)["_next"] = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            next(stream)
+        wait_for(lambda: not any(each.is_running for each in client.list_shells()))
