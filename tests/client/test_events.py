@@ -141,15 +141,9 @@ async def test_events_must_be_entered_once(spawn: Spawn) -> None:
 
 async def test_end_of_the_daemon_ends_the_events(spawn: Spawn) -> None:
     async with spawn() as shell, shell.events() as events:
+        os.kill(shell.pid, signal.SIGKILL)
         with pytest.raises(DaemonExited):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_kill, shell)
-                await anext(events)
-
-
-async def _kill(shell: Shell) -> None:
-
-    os.kill(shell.pid, signal.SIGKILL)
+            await anext(events)
 
 
 # -- stream -----------------------------------------------------------------------------------

@@ -96,6 +96,7 @@ class Workload:
         self._write_input()
         self._wait()
         self._hand_over()
+        self._follow()
         self._cancel()
         self._use_tools()
 
@@ -243,6 +244,47 @@ class Workload:
             tty=True,
             on_prompt="kill",
         )
+
+    def _follow(self) -> None:
+        names = ["output", "exit", "prompt", "listening", "leftover", "screen"]
+        subscribed = self.ask("subscribe", {"events": names}, lambda result: result["seq"] == 0)
+        started = self.bash(
+            f"echo out; setsid sleep {MARK} & read -r line",
+            lambda result: result["status"] == "running",
+            run_in_background=True,
+            tty=True,
+            notify=["exit"],
+        )
+        if started is None:
+            return
+        own = started["subscription"]
+        self._collect(own, "shell/exited", after={"shell_id": started["bash_id"], "signal": "HUP"})
+        if subscribed is not None:
+            again = {"subscription": own, "from_seq": 0}
+            if self.ask("subscribe", again, lambda result: result["seq"] > 0) is not None:
+                self._collect(own, "shell/exited")
+            name = {"subscription": subscribed["subscription"]}
+            self.ask("unsubscribe", name, lambda result: result == {})
+
+    def _collect(self, subscription: str, last: str, after: Json | None = None) -> None:
+        """Take the events of a subscription to one of this name; `after` a kill, if it is given."""
+        kill = None if after is None else self._daemon.request("kill_shell", after)
+        is_killed, seq, has_last = kill is None, 0, False
+        while not (is_killed and has_last):
+            try:
+                message: Json = self._daemon.receive(ANSWER_S)
+            except (AssertionError, ValueError) as error:
+                raise ViolationError(f"no {last}: {str(error)[-1500:]}") from None
+            if kill is not None and message.get("id") == kill:
+                is_killed = True
+                if is_excused(message):
+                    self.excused.append(f"kill_shell: {str(message)[:200]}")
+                    self._daemon.request("kill_shell", after)
+            elif message.get("params", {}).get("subscription") == subscription:
+                seq += 1
+                has_last = message["method"] == last
+                if message["params"]["seq"] != seq:
+                    raise ViolationError(f"not event {seq}: {str(message)[:600]}")
 
     def _cancel(self) -> None:
         request_id = self._daemon.request("bash", {"command": f"echo; sleep {MARK}"})

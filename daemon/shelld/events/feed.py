@@ -166,8 +166,8 @@ class Feed:
             final,
         )
         make = partial(note.with_text, text=piece.text, dropped=piece.dropped)
-        self._positions[name], self._skipped[name] = piece.end, 0
         self.subscription.emit(note, make)
+        self._positions[name], self._skipped[name] = piece.end, 0
         return True
 
     # -- everything else --------------------------------------------------------------------

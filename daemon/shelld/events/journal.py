@@ -15,9 +15,13 @@ class Journal(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        # By their numbers, in their order.
         self._kept: dict[int, T] = {}
-        # The number of the last event; 0 before the first.
-        self.newest = 0
+
+    @property
+    def newest(self) -> int:
+        """The number of the last event; 0 before the first."""
+        return next(reversed(self._kept), 0)
 
     @property
     def oldest(self) -> int:
@@ -26,11 +30,11 @@ class Journal(Generic[T]):
 
     def add(self, event: T) -> int:
         """Keep an event; return its number."""
-        self._kept[self.newest + 1] = event
-        self.newest += 1
+        # One step: an event has a number or is not kept.
+        self._kept[seq := self.newest + 1] = event
         if len(self._kept) > self._limit:
             del self._kept[self.oldest]
-        return self.newest
+        return seq
 
     def get(self, seq: int) -> T:
         """Return an event. Raises KeyError if it is not kept."""

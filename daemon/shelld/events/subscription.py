@@ -151,12 +151,15 @@ class Subscription:
         """Number an event, keep it and send it. `make` is faster than `note.event`."""
         if self._is_closed:
             return
-        seq = self._journal.add(note)
-        if self._replayed is not None:
-            return
+        before = self._journal.newest
         try:
-            self._send(seq, note, make or note.event)
-        except MemoryError as error:
+            seq = self._journal.add(note)
+            if self._replayed is None:
+                self._send(seq, note, make or note.event)
+        except Exception as error:
+            if self._journal.newest == before:
+                raise
+            # It has a number now, so it must be sent before any other event.
             faults.answer_for(error, "an event")
             self._replay_later()
 
