@@ -68,8 +68,10 @@ def assert_follows_the_job(lines: list[str]) -> None:
 def test_the_harness_runs() -> None:
     shown = run_example("harness.py")
     assert "\x1b" not in shown
-    assert "Serving HTTP on 127.0.0.1" in shown
-    assert shown.endswith("model: It starts, it answers, and it is gone.\n")
+    assert "[python3 listens on 127.0.0.1 port " in shown
+    assert '[bash waits for input: "Deploy? [y/N]"]' in shown
+    assert "has ended: failed, exit code 3\n" in shown
+    assert "6 calls, none of them to see whether something was ready" in shown
 
 
 def test_piped_demo_shows_messages_on_one_line() -> None:

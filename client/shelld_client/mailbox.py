@@ -24,7 +24,7 @@ Item: TypeAlias = Event | bytes | ShellError
 
 
 class _Held:
-    """Counts the text that waits. The receiving thread writes `_received`, the other one `_taken`."""
+    """Counts the text that waits. One thread writes `_received`, the other one `_taken`."""
 
     _received = 0
     _taken = 0
