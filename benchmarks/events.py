@@ -56,6 +56,16 @@ class Ours:
     def messages(self) -> Iterator[dict[str, Any]]:
         return self._server.messages(60)
 
+    @property
+    def pid(self) -> int:
+        return self._server.pids()[0]
+
+    def read_byte(self) -> None:
+        """Read one byte, which becomes a part of the next message."""
+        inside = vars(self._server)
+        if select.select([inside["_stdout"]], [], [], 1)[0]:
+            inside["_partial"].append(os.read(inside["_stdout"].fileno(), 1))
+
     def close(self) -> None:
         self._server.close()
 
@@ -109,7 +119,8 @@ def our_exits(rounds: int, idle: int) -> list[float]:
 class Codex(ExecServer):
     def exits(self, rounds: int) -> tuple[list[float], int]:
         """Return the times of exits, and how many exits came before their output."""
-        times, early = [], 0
+        times: list[float] = []
+        early = 0
         for _ in range(rounds):
             process_id, written, exited = self.start(_NOW), 0.0, 0.0
             for message in self._server.messages():
@@ -164,16 +175,13 @@ def slow_client() -> tuple[float, bool]:
     exit comes all the same.
     """
     ours = Ours()
-    server: Any = ours._server
     ours.ask("subscribe", events=["output", "exit"])
-    pid = server.pids()[0]
-    before = most = resident_mb(pid)
+    before = most = resident_mb(ours.pid)
     ours.send("bash", command=_PUSH, run_in_background=True)
     end_at = time.monotonic() + 5
     while time.monotonic() < end_at:
-        select.select([server._stdout], [], [], 1)
-        server._partial.append(os.read(server._stdout.fileno(), 1))
-        most = max(most, resident_mb(pid))
+        ours.read_byte()
+        most = max(most, resident_mb(ours.pid))
         time.sleep(0.05)
     has_ended = any(each.get("method") == "shell/exited" for each in ours.messages())
     ours.close()
