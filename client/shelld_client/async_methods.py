@@ -11,12 +11,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from shelld_client import calls
-from shelld_client.async_streams import (
-    AsyncEventStream,
-    AsyncJob,
-    AsyncOngoing,
-    AsyncOutputStream,
-)
+from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.async_streams import AsyncEventStream, AsyncJob, AsyncOutputStream
 from shelld_client.calls import (
     BashOptions,
     Call,
@@ -68,10 +64,6 @@ class AsyncMethods:
 
     def _begin(self, call: Call[Any]) -> AsyncOngoing:
         """Send a call, whose events and answer are then taken one by one."""
-        raise NotImplementedError
-
-    def _forget(self, subscription: str) -> None:
-        """End a subscription, without waiting for that."""
         raise NotImplementedError
 
     @overload
@@ -168,7 +160,7 @@ class AsyncMethods:
 
         By default, output and ends, of all shells that run or will start.
         """
-        return AsyncEventStream(self._begin, options, self._forget)
+        return AsyncEventStream(self._begin, options)
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> AsyncOutputStream:
         """Run a command as `bash` does. Iterate for its output, and its result at the end.
@@ -176,13 +168,13 @@ class AsyncMethods:
         Leaving the iteration kills the command.
         """
         call = calls.bash(command, {**options, "notify": ["output", "exit"]})
-        return AsyncOutputStream(self._begin, self._request, call, self._forget)
+        return AsyncOutputStream(self._begin, self._request, call)
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
         """Run a command in the background. Use the job with ``async with``, which ends it."""
         names = ["output", "prompt", "exit"]
         call = calls.bash(command, {**options, "run_in_background": True, "notify": names})
-        return AsyncJob(self._begin, self._finish, call, self._forget)
+        return AsyncJob(self._begin, self._finish, call)
 
     async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

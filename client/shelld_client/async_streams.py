@@ -9,15 +9,16 @@ its processes. An iterator that is dropped does the same.
 from __future__ import annotations
 
 import collections
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from shelld_client import calls
+from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.calls import AnyBashResult, Call
-from shelld_client.errors import CommandTimedOut, ShellError
-from shelld_client.mailbox import Item
+from shelld_client.errors import CommandTimedOut, ProtocolError, ShellError, ShellNotFound
+from shelld_client.mailbox import End, Item
 from shelld_protocol.event_methods import (
     Event,
     EventName,
@@ -26,7 +27,7 @@ from shelld_protocol.event_methods import (
     OutputEvent,
     SubscribeResult,
 )
-from shelld_protocol.shell_methods import BackgroundResult, BashOutputResult, BashResult
+from shelld_protocol.shell_methods import BackgroundResult, BashResult
 
 T = TypeVar("T")
 StreamName: TypeAlias = Literal["stdout", "stderr"]
@@ -39,20 +40,6 @@ class AsyncRequest(Protocol):
     """Sends a request and returns the result."""
 
     async def __call__(self, call: Call[T]) -> T: ...
-
-
-class AsyncOngoing(Protocol):
-    """A request that was sent. `next` returns its events and its answer, in their order."""
-
-    async def next(self) -> Item: ...
-
-    async def settle(self) -> bytes | ShellError:
-        """Return the answer, whatever cancels the caller. Drops the events before it."""
-        ...
-
-    def end(self) -> None:
-        """Listen no more. Cancel the request, unless it was answered."""
-        ...
 
 
 class AsyncBegin(Protocol):
@@ -71,12 +58,7 @@ class AsyncEventStream:
     the last event, both inside the block.
     """
 
-    def __init__(
-        self,
-        begin: AsyncBegin,
-        options: Mapping[str, Any],
-        forget: Callable[[str], None],
-    ) -> None:
+    def __init__(self, begin: AsyncBegin, options: Mapping[str, Any]) -> None:
         self.subscription = ""
         self.seq = 0
         self._begin = begin
@@ -88,12 +70,12 @@ class AsyncEventStream:
         elif self._wanted and options.get("bash_id") is not None:
             # The end of the shell is the end of the iteration.
             params["events"] = [*self._wanted, "exit"]
-        self._forget = forget
         self._ongoing: AsyncOngoing | None = None
+        self._subscribed: SubscribeResult | None = None
         self._is_over = False
 
     async def __aenter__(self) -> Self:
-        if self._ongoing is not None or self._is_over:
+        if self._ongoing is not None:
             raise RuntimeError("events can be entered once only")
         call = calls.subscribe(self._params)
         self._ongoing = ongoing = self._begin(call)
@@ -101,11 +83,13 @@ class AsyncEventStream:
             answer = await ongoing.next()
             if isinstance(answer, ShellError):
                 raise answer
-            assert isinstance(answer, bytes)
-            result: SubscribeResult = call.decode(answer)
+            if not isinstance(answer, bytes):
+                raise _why(answer)
+            self._subscribed = result = call.decode(answer)
         except BaseException:
             self.end()
             raise
+        ongoing.claim(result.subscription)
         self.subscription, self.seq = result.subscription, result.seq
         return self
 
@@ -125,20 +109,23 @@ class AsyncEventStream:
     async def __anext__(self) -> Event:
         while not self._is_over and self._ongoing is not None:
             item = await self._ongoing.next()
-            if isinstance(item, ShellError):
+            if isinstance(item, End):
                 self._is_over = True
-                raise item
-            if not isinstance(item, Event):
-                continue
-            self.seq = item.seq
-            self._is_over = self._params.get("bash_id") is not None and self._is_last(item)
-            if self._wanted is None or calls.EVENT_NAMES[type(item)] in self._wanted:
-                return item
+                if item.error is not None:
+                    raise item.error
+            elif isinstance(item, Event):
+                self.seq = item.seq
+                self._is_over = self._is_last(item)
+                if self._wanted is None or calls.EVENT_NAMES[type(item)] in self._wanted:
+                    return item
         raise StopAsyncIteration
 
     def _is_last(self, event: Event) -> bool:
+        subscribed = self._subscribed
+        if subscribed is None or subscribed.bash_id is None:
+            return False
         if isinstance(event, ExitEvent):
-            return "leftover" not in self._params["events"] or not event.leftover
+            return "leftover" not in subscribed.events or not event.leftover
         return isinstance(event, LeftoverEvent) and not event.leftover
 
     def end(self) -> None:
@@ -146,9 +133,6 @@ class AsyncEventStream:
         self._is_over = True
         if self._ongoing is not None:
             self._ongoing.end()
-        if self.subscription:
-            self._forget(self.subscription)
-            self.subscription = ""
 
     def __del__(self) -> None:
         self.end()
@@ -169,13 +153,11 @@ class AsyncOutputStream:
         begin: AsyncBegin,
         request: AsyncRequest,
         call: Call[AnyBashResult],
-        forget: Callable[[str], None],
     ) -> None:
         self.result: BashResult | BackgroundResult | None = None
         self._begin = begin
         self._request = request
         self._call = call
-        self._forget = forget
         self._ongoing: AsyncOngoing | None = None
         self._failure: ShellError | None = None
         self._exit: ExitEvent | None = None
@@ -217,7 +199,11 @@ class AsyncOutputStream:
                     raise self._failure
                 assert self.result is not None
                 return self.result
-            await self._take(await self._ongoing.next())
+            item = await self._ongoing.next()
+            if self._is_over:
+                # Another task has ended it.
+                raise StopAsyncIteration
+            await self._take(item)
         return self._ready.popleft()
 
     @property
@@ -228,12 +214,16 @@ class AsyncOutputStream:
         return is_answered and (self._exit is not None or isinstance(self.result, BackgroundResult))
 
     async def _take(self, item: Item) -> None:
+        if isinstance(item, End):
+            raise _why(item)
         if isinstance(item, ShellError):
             self._failure = item
         elif isinstance(item, bytes):
             result = self._call.decode(item)
             assert isinstance(result, BashResult | BackgroundResult)
             self.result = result
+            if self._ongoing is not None and result.subscription is not None:
+                self._ongoing.claim(result.subscription)
         elif isinstance(item, OutputEvent):
             await self._fill(item, item.stream, item.start)
             self._ends[item.stream] = item.end
@@ -251,8 +241,11 @@ class AsyncOutputStream:
             call = calls.output_at(
                 event.bash_id, stream, start, size, strip=self._call.params.get("strip_ansi")
             )
-            read: BashOutputResult = await self._request(call)
-            part = calls.output_event(event, stream, read)
+            try:
+                part = calls.output_event(event, stream, await self._request(call))
+            except ShellNotFound:
+                # It is no longer kept.
+                part = calls.lost_output(event, stream, start, end)
             if part.end == start:
                 return
             self._ends[stream] = part.end
@@ -261,11 +254,8 @@ class AsyncOutputStream:
     def end(self) -> None:
         """Kill the command, unless it has ended or moved to the background."""
         self._is_over = True
-        ongoing, self._ongoing = self._ongoing, None
-        if ongoing is not None:
-            ongoing.end()
-            if isinstance(self.result, BackgroundResult) and self.result.subscription:
-                self._forget(self.result.subscription)
+        if self._ongoing is not None:
+            self._ongoing.end()
 
     def __del__(self) -> None:
         self.end()
@@ -277,18 +267,11 @@ class AsyncJob:
     Use it with ``async with``. Iterate over it for its events: output, and `ExitEvent` at the end.
     """
 
-    def __init__(
-        self,
-        begin: AsyncBegin,
-        finish: AsyncRequest,
-        call: Call[AnyBashResult],
-        forget: Callable[[str], None],
-    ) -> None:
+    def __init__(self, begin: AsyncBegin, finish: AsyncRequest, call: Call[AnyBashResult]) -> None:
         """`finish` sends a request that no cancellation interrupts."""
         self._begin = begin
         self._finish = finish
         self._call = call
-        self._forget = forget
         self._ongoing: AsyncOngoing | None = None
         self._started: BackgroundResult | None = None
         self._is_over = False
@@ -315,25 +298,23 @@ class AsyncJob:
             raise RuntimeError("a job can be started once only")
         self._ongoing = ongoing = self._begin(self._call)
         try:
-            self._note_start(await ongoing.next())
-        except ShellError:
-            ongoing.end()
-            raise
+            answer = await ongoing.next()
+            if isinstance(answer, ShellError):
+                raise answer
+            if not isinstance(answer, bytes):
+                raise _why(answer)
+            self._started = started = self._result_of(answer)
         except BaseException:
-            # The command may have started already. A cancellation would come too late to end it.
-            with suppress(ShellError):
-                self._note_start(await ongoing.settle())
-                await self._end()
+            ongoing.kill_once_started(lambda answer: self._result_of(answer).bash_id)
             raise
+        ongoing.claim(started.subscription or "")
         return self
 
-    def _note_start(self, answer: Item) -> None:
-        if isinstance(answer, ShellError):
-            raise answer
-        assert isinstance(answer, bytes)
+    def _result_of(self, answer: bytes) -> BackgroundResult:
         result = self._call.decode(answer)
-        assert isinstance(result, BackgroundResult)
-        self._started = result
+        if not isinstance(result, BackgroundResult):
+            raise ProtocolError("the peer's result is no BackgroundResult")
+        return result
 
     async def __aexit__(
         self,
@@ -341,18 +322,14 @@ class AsyncJob:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._end()
-
-    async def _end(self) -> None:
         self._is_over = True
         try:
             # If the daemon is gone, so is the command.
             with suppress(ShellError):
                 await self._finish(calls.kill_shell(self.id, {}))
         finally:
-            assert self._ongoing is not None
-            self._ongoing.end()
-            self._forget(self.started.subscription or "")
+            if self._ongoing is not None:
+                self._ongoing.end()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -362,10 +339,18 @@ class AsyncJob:
             if self._ongoing is None:
                 raise RuntimeError("the job has not started: use it with a with block")
             item = await self._ongoing.next()
-            if isinstance(item, ShellError):
+            if isinstance(item, End):
                 self._is_over = True
-                raise item
-            if isinstance(item, Event):
+                if item.error is not None:
+                    raise item.error
+            elif isinstance(item, Event):
                 self._is_over = isinstance(item, ExitEvent)
                 return item
         raise StopAsyncIteration
+
+
+def _why(end: object) -> ShellError:
+    """Return the error for a request that ended without an answer."""
+    if isinstance(end, End) and end.error is not None:
+        return end.error
+    return ShellError("the request was ended before its answer")

@@ -45,6 +45,7 @@ from shelld_protocol.shell_methods import (
     HandOverResult,
     KillShellResult,
     ListShellsResult,
+    OutputRange,
     ShellInfo,
 )
 from shelld_protocol.structs import Empty, OnPrompt, SignalName, Until
@@ -261,6 +262,19 @@ def output_event(
     text, part = read.stdout, read.stdout_range
     if stream == "stderr":
         text, part = read.stderr, read.stderr_range
+    return _output_event(event, stream, text, part)
+
+
+def lost_output(
+    event: Event, stream: Literal["stdout", "stderr"], start: int, end: int
+) -> OutputEvent:
+    """Return the event of output that is no longer kept, with the place of another event."""
+    return _output_event(event, stream, "", OutputRange(start, end, end - start))
+
+
+def _output_event(
+    event: Event, stream: Literal["stdout", "stderr"], text: str, part: OutputRange
+) -> OutputEvent:
     return OutputEvent(
         subscription=event.subscription,
         seq=event.seq,

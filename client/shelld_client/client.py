@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from shelld_client import calls
 from shelld_client.async_methods import AsyncMethods
+from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.background import Background, run_together
 from shelld_client.calls import Call
 from shelld_client.child import (
@@ -31,7 +32,7 @@ from shelld_client.child import (
 )
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
-from shelld_client.mailbox import AsyncMailbox, Item
+from shelld_client.mailbox import AsyncMailbox
 from shelld_client.transport import Transport
 
 T = TypeVar("T")
@@ -49,22 +50,6 @@ class _Pending:
     def put(self, answer: bytes | ShellError) -> None:
         self.answer = answer
         self.answered.set()
-
-
-class _Ongoing:
-    """A request whose events are taken one by one."""
-
-    def __init__(self, mailbox: AsyncMailbox, end: Callable[[], None]) -> None:
-        self._mailbox = mailbox
-        self.end = end
-
-    async def next(self) -> Item:
-        return await self._mailbox.get()
-
-    async def settle(self) -> bytes | ShellError:
-        with anyio.CancelScope(shield=True):
-            return await self._mailbox.answer()
-        raise AssertionError("nothing cancels a shielded scope")
 
 
 def _comes_again() -> bool:
@@ -192,30 +177,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             return await self._request(call)
         raise AssertionError("nothing cancels a shielded scope")
 
-    def _begin(self, call: Call[Any]) -> _Ongoing:
+    def _begin(self, call: Call[Any]) -> AsyncOngoing:
         transport = self._usable_transport()
-        mailbox = AsyncMailbox()
-        request_id = self._connection.new_id()
-
-        def end() -> None:
-            self._connection.unlisten(request_id)
-            if cancellation := self._connection.cancel(request_id):
-                transport.send(cancellation)
-
-        self._connection.listen(request_id, mailbox)
-        try:
-            frame = self._connection.call(request_id, call.method, call.params, mailbox)
-            transport.send(frame)
-        except BaseException:
-            end()
-            raise
-        return _Ongoing(mailbox, end)
-
-    def _forget(self, subscription: str) -> None:
-        if self._failure is None and self._transport is not None:
-            call, request_id = calls.unsubscribe(subscription), self._connection.new_id()
-            frame = self._connection.call(request_id, call.method, call.params, _Pending())
-            self._transport.send(frame)
+        return AsyncOngoing(self._connection, transport.send, AsyncMailbox(), call)
 
     async def _serve(self) -> None:
         assert self._transport is not None
@@ -262,4 +226,4 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         for pending in self._connection.take_pending():
             pending.put(copy.copy(self._failure))
         for listener in self._connection.take_listeners():
-            listener.put(copy.copy(self._failure))
+            listener.fail(copy.copy(self._failure))

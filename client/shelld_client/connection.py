@@ -96,7 +96,7 @@ class Listener(Protocol):
 
     def hear(self, event: Event) -> None: ...
 
-    def put(self, answer: ShellError) -> None: ...
+    def fail(self, error: ShellError) -> None: ...
 
 
 # The params that hold what write_stdin writes.
@@ -124,6 +124,8 @@ class Connection(Generic[T]):
         self._pending: dict[int, _Pending[T]] = {}
         # Those who want the events of a request, by its id.
         self._listeners: dict[int, Listener] = {}
+        # The request that has begun or last continued a subscription, by the name of it.
+        self._owners: dict[str, int] = {}
         # The data before the first message; None after that.
         self._banner: bytearray | None = bytearray()
         # How many bytes of the banner are complete lines that contain no message.
@@ -240,6 +242,21 @@ class Connection(Generic[T]):
 
     def unlisten(self, request_id: int) -> None:
         self._listeners.pop(request_id, None)
+
+    def claim(self, subscription: str, request_id: int) -> None:
+        """Note that a request has begun a subscription, or has taken it from an earlier one."""
+        before = self._owners.get(subscription)
+        self._owners[subscription] = request_id
+        listener = None if before is None else self._listeners.pop(before, None)
+        if listener is not None:
+            listener.fail(ShellError(f"{subscription} was continued by another reader"))
+
+    def release(self, subscription: str, request_id: int) -> bool:
+        """Return whether a request owns a subscription, and forget that it does."""
+        if self._owners.get(subscription) != request_id:
+            return False
+        self._owners.pop(subscription, None)
+        return True
 
     def take_listeners(self) -> list[Listener]:
         """Return all who listen, and forget them: no event will come."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import collections
 import queue
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
 
 import anyio
 
@@ -19,64 +20,98 @@ from shelld_protocol.event_methods import Event, OutputEvent
 # The most text of output that waits, in characters.
 MAX_HELD_CHARACTERS: Final = 8 * 1024 * 1024
 
-# An event, the result of the request (JSON), or the error of either.
-Item: TypeAlias = Event | bytes | ShellError
+
+class End(NamedTuple):
+    """Nothing more comes: because of `error`, or because the taker has ended the request."""
+
+    error: ShellError | None = None
 
 
-class _Held:
-    """Counts the text that waits. One thread writes `_received`, the other one `_taken`."""
+# An event, the result of the request (JSON) or its error, or the end of all.
+Item: TypeAlias = Event | bytes | ShellError | End
 
-    _received = 0
-    _taken = 0
 
-    def _admit(self, event: Event) -> Event:
+class _Mailbox:
+    """Counts the text that waits.
+
+    The thread that receives writes `_received`, and the thread that takes writes `_taken`.
+    """
+
+    def __init__(self) -> None:
+        self._received = 0
+        self._taken = 0
+        # Called with the answer, if nobody takes it any more. It must not wait, or raise.
+        self._abandoned: Callable[[bytes], None] | None = None
+        self._answer: bytes | None = None
+
+    def _append(self, item: Item) -> None:
+        raise NotImplementedError
+
+    def put(self, answer: bytes | ShellError) -> None:
+        """Take the answer to the request."""
+        if isinstance(answer, bytes):
+            self._answer = answer
+        self._append(answer)
+        self._tell_abandoned()
+
+    def fail(self, error: ShellError) -> None:
+        """Learn that nothing more comes."""
+        self._append(End(error))
+
+    def end(self) -> None:
+        """Let all who wait go on."""
+        self._append(End())
+
+    def hear(self, event: Event) -> None:
         if isinstance(event, OutputEvent):
             if self._received - self._taken > MAX_HELD_CHARACTERS:
                 event.skipped += event.end - event.start
                 event.text, event.start, event.dropped = "", event.end, 0
             self._received += len(event.text)
-        return event
+        self._append(event)
 
-    def _take(self, item: Item) -> Item:
+    def abandon(self, take_answer: Callable[[bytes], None]) -> None:
+        """Have the result, if there is one, go to a function. It may have come already."""
+        self._abandoned = take_answer
+        self._tell_abandoned()
+
+    def _tell_abandoned(self) -> None:
+        # One step each, as two threads may do this at once.
+        take, answer = self._abandoned, self._answer
+        if take is not None and answer is not None:
+            self._abandoned = None
+            take(answer)
+
+    def _took(self, item: Item) -> Item:
         if isinstance(item, OutputEvent):
             self._taken += len(item.text)
+        elif isinstance(item, End):
+            # For others who wait, and for those who ask again.
+            self._append(item)
         return item
 
 
-class Mailbox(_Held):
+class Mailbox(_Mailbox):
     """For threads."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
 
-    def put(self, answer: bytes | ShellError) -> None:
-        self._items.put(answer)
-
-    def hear(self, event: Event) -> None:
-        self._items.put(self._admit(event))
+    def _append(self, item: Item) -> None:
+        self._items.put(item)
 
     def get(self) -> Item:
-        return self._take(self._items.get())
-
-    def answer(self) -> bytes | ShellError:
-        """Wait for the answer. Drops the events before it."""
-        while True:
-            if not isinstance(item := self.get(), Event):
-                return item
+        return self._took(self._items.get())
 
 
-class AsyncMailbox(_Held):
-    """For the tasks of one event loop. Only one of them takes."""
+class AsyncMailbox(_Mailbox):
+    """For the tasks of one event loop."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._items: collections.deque[Item] = collections.deque()
         self._filled = anyio.Event()
-
-    def put(self, answer: bytes | ShellError) -> None:
-        self._append(answer)
-
-    def hear(self, event: Event) -> None:
-        self._append(self._admit(event))
 
     def _append(self, item: Item) -> None:
         self._items.append(item)
@@ -84,12 +119,7 @@ class AsyncMailbox(_Held):
 
     async def get(self) -> Item:
         while not self._items:
-            self._filled = anyio.Event()
+            if self._filled.is_set():
+                self._filled = anyio.Event()
             await self._filled.wait()
-        return self._take(self._items.popleft())
-
-    async def answer(self) -> bytes | ShellError:
-        """Wait for the answer. Drops the events before it."""
-        while True:
-            if not isinstance(item := await self.get(), Event):
-                return item
+        return self._took(self._items.popleft())

@@ -21,12 +21,8 @@ from shelld_client.calls import (
     ScreenOptions,
     StreamOptions,
 )
-from shelld_client.streams import (
-    EventStream,
-    Job,
-    Ongoing,
-    OutputStream,
-)
+from shelld_client.ongoing import Ongoing
+from shelld_client.streams import EventStream, Job, OutputStream
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult
@@ -68,10 +64,6 @@ class Methods:
 
     def _begin(self, call: Call[Any]) -> Ongoing:
         """Send a call, whose events and answer are then taken one by one."""
-        raise NotImplementedError
-
-    def _forget(self, subscription: str) -> None:
-        """End a subscription, without waiting for that."""
         raise NotImplementedError
 
     @overload
@@ -166,7 +158,7 @@ class Methods:
 
         By default, output and ends, of all shells that run or will start.
         """
-        return EventStream(self._begin, options, self._forget)
+        return EventStream(self._begin, options)
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> OutputStream:
         """Run a command as `bash` does. Iterate for its output, and its result at the end.
@@ -174,13 +166,13 @@ class Methods:
         Leaving the iteration kills the command.
         """
         call = calls.bash(command, {**options, "notify": ["output", "exit"]})
-        return OutputStream(self._begin, self._request, call, self._forget)
+        return OutputStream(self._begin, self._request, call)
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
         """Run a command in the background. Use the job with ``with``, which ends it."""
         names = ["output", "prompt", "exit"]
         call = calls.bash(command, {**options, "run_in_background": True, "notify": names})
-        return Job(self._begin, self._finish, call, self._forget)
+        return Job(self._begin, self._finish, call)
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

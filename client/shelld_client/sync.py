@@ -16,7 +16,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -26,33 +26,15 @@ from shelld_client.calls import Call
 from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
-from shelld_client.mailbox import Item, Mailbox
+from shelld_client.mailbox import Mailbox
 from shelld_client.methods import Methods
+from shelld_client.ongoing import Ongoing
 from shelld_client.pump import Pump
 from shelld_client.reentrant import may_wait
 
 T = TypeVar("T")
 
 Answer: TypeAlias = bytes | ShellError
-
-
-class _Ongoing:
-    """A request whose events are taken one by one."""
-
-    def __init__(
-        self, mailbox: Mailbox, end: Callable[[], None], write_log: Callable[[], None]
-    ) -> None:
-        self._mailbox = mailbox
-        self.end = end
-        self._write_log = write_log
-
-    def next(self) -> Item:
-        item = self._mailbox.get()
-        self._write_log()
-        return item
-
-    def settle(self) -> bytes | ShellError:
-        return self._mailbox.answer()
 
 
 class Client(SpawnedClient, Methods):
@@ -147,35 +129,11 @@ class Client(SpawnedClient, Methods):
     def _finish(self, call: Call[T]) -> T:
         return self._request(call)
 
-    def _begin(self, call: Call[Any]) -> _Ongoing:
+    def _begin(self, call: Call[Any]) -> Ongoing:
         pump = self._usable_pump(call)
         if not may_wait():
             raise ShellError(f"{call.method} is not sent: nobody can wait here for its events")
-        mailbox = Mailbox()
-        request_id = self._connection.new_id()
-
-        def end() -> None:
-            self._connection.unlisten(request_id)
-            if cancellation := self._connection.cancel(request_id):
-                pump.send(cancellation)
-
-        self._connection.listen(request_id, mailbox)
-        try:
-            frame = self._connection.call(request_id, call.method, call.params, mailbox)
-            # Check again: if the client failed meanwhile, `_ended` has not seen this call.
-            self._raise_if_unusable()
-            pump.send(frame)
-        except BaseException:
-            end()
-            raise
-        return _Ongoing(mailbox, end, self._connection.write_log)
-
-    def _forget(self, subscription: str) -> None:
-        if self._failure is None and self._pump is not None:
-            call, request_id = calls.unsubscribe(subscription), self._connection.new_id()
-            answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-            frame = self._connection.call(request_id, call.method, call.params, answers)
-            self._pump.send(frame)
+        return Ongoing(self._connection, pump.send, Mailbox(), call)
 
     # -- in the pump's thread ---------------------------------------------------------------
 
@@ -193,4 +151,4 @@ class Client(SpawnedClient, Methods):
         for answers in self._connection.take_pending():
             answers.put(copy.copy(failure))
         for listener in self._connection.take_listeners():
-            listener.put(copy.copy(failure))
+            listener.fail(copy.copy(failure))

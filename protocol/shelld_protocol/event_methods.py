@@ -107,6 +107,10 @@ class SubscribeResult(Result):
 
     subscription: SubscriptionId
     seq: Annotated[int, Meta(description="The number of its last event; 0 before the first.")]
+    events: Annotated[list[EventName], Meta(description="What it sends.")]
+    bash_id: Annotated[
+        str | None, Meta(description="Its shell. Left out if it is about several.")
+    ] = None
 
 
 class UnsubscribeParams(Params):

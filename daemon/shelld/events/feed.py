@@ -58,6 +58,8 @@ class Feed:
         # What was written when the output was last looked at.
         self._seen = -1
         self._pushing = anyio.Lock()
+        # The processes that the client believes to be left.
+        self._told_leftover: list[int] = []
         # Set once the end was told, or never will be.
         self.end_told = anyio.Event()
         self._is_closed = False
@@ -184,6 +186,7 @@ class Feed:
 
     def _tell_end(self) -> None:
         shell = self.shell
+        leftover = [] if shell.is_empty else list(shell.leftover)
         if "exit" in self._wish.events and shell.has_ended:
             self._emit(
                 "shell/exited",
@@ -193,7 +196,7 @@ class Feed:
                 exit_code=shell.exit_code,
                 signal=shell.signal,
                 duration_ms=shell.elapsed_ms,
-                leftover=list(shell.leftover),
+                leftover=leftover,
                 usage=shell.usage.in_milliseconds(),
                 stdout_bytes=shell.stdout.store.written,
                 stderr_bytes=shell.stderr.store.written,
@@ -205,16 +208,16 @@ class Feed:
         self.end_told.set()
 
     async def _follow_leftover(self) -> None:
-        shell, told = self.shell, list[int]()
-        while "leftover" in self._wish.events and shell.has_ended:
+        shell = self.shell
+        if "leftover" not in self._wish.events or not shell.has_ended:
+            return
+        while self._told_leftover or not shell.is_empty:
             pids = [] if shell.is_empty else list(shell.leftover)
-            if pids != told:
+            if pids != self._told_leftover:
                 self._emit("shell/leftover", LeftoverEvent, leftover=pids)
-                told = pids
-            if shell.is_empty:
-                return
+                self._told_leftover = pids
 
-            def has_changed(told: list[int] = told) -> bool:
+            def has_changed(told: list[int] = pids) -> bool:
                 return shell.is_empty or shell.leftover != told
 
             await shell.wait_until(has_changed)

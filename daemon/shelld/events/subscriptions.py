@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from shelld.events.feed import Feed
 from shelld.events.looks import follow_ports, follow_prompts, follow_screen
 from shelld.events.subscription import Recipient, Subscription, Wish
@@ -61,6 +63,8 @@ class Subscriptions:
         """Send the events of a shell, from its unread output on."""
         self._feed(subscription, shell)
         if subscription.wish.bash_id is not None:
+            # It may have begun before its shell.
+            subscription.wish = replace(subscription.wish, bash_id=shell.id)
             self._names.setdefault(shell.id, set()).add(subscription.name)
 
     def get(self, name: str) -> Subscription:

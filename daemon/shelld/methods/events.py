@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shelld.events.subscription import Wish
+from shelld.events.subscription import Subscription, Wish
 from shelld.methods.context import RequestContext
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import invalid_params, missing_parameter
@@ -37,7 +37,7 @@ async def subscribe(context: RequestContext, params: SubscribeParams) -> Subscri
     subscriptions = context.daemon.subscriptions
     shells = _shells_of(context, wish)
     added = subscriptions.add(wish, context.recipient, _request_id(context), shells)
-    return SubscribeResult(added.name, added.seq)
+    return _result(added)
 
 
 async def unsubscribe(context: RequestContext, params: UnsubscribeParams) -> Empty:
@@ -95,7 +95,12 @@ def _continue(context: RequestContext, params: SubscribeParams, name: str) -> Su
         error.data["available"] = {"from": oldest, "to": newest}
         raise error
     found.continue_after(seq, context.recipient, _request_id(context))
-    return SubscribeResult(name, newest)
+    return _result(found)
+
+
+def _result(subscription: Subscription) -> SubscribeResult:
+    wish = subscription.wish
+    return SubscribeResult(subscription.name, subscription.seq, sorted(wish.events), wish.bash_id)
 
 
 def _check_same(wish: Wish, params: SubscribeParams) -> None:

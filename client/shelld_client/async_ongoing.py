@@ -1,0 +1,86 @@
+"""A request whose events and answer are taken one by one, for `AsyncClient`.
+
+`ongoing.py` has the same without await, for `Client`. `make sync` makes it from this file.
+
+Owns the request until `end`: its place among those who listen, and the subscriptions it has begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from shelld_client import calls
+from shelld_client.calls import Call
+from shelld_client.connection import Connection
+from shelld_client.errors import ShellError
+from shelld_client.mailbox import AsyncMailbox, Item
+
+
+class AsyncOngoing:
+    """Sends a request. Raises `ShellError` if that is impossible."""
+
+    def __init__(
+        self,
+        connection: Connection[Any],
+        send: Callable[[bytes], None],
+        mailbox: AsyncMailbox,
+        call: Call[Any],
+    ) -> None:
+        self._connection = connection
+        self._send = send
+        self._mailbox = mailbox
+        self._id = connection.new_id()
+        self._subscription = ""
+        connection.listen(self._id, mailbox)
+        try:
+            send(connection.call(self._id, call.method, call.params, mailbox))
+        except BaseException:
+            self.end()
+            raise
+
+    async def next(self) -> Item:
+        """Wait for the next event, the answer, or the end."""
+        item = await self._mailbox.get()
+        self._connection.write_log()
+        return item
+
+    def claim(self, subscription: str) -> None:
+        """Note the subscription that the request has begun or continued. `end` ends it."""
+        self._subscription = subscription
+        self._connection.claim(subscription, self._id)
+
+    def end(self) -> None:
+        """Listen no more, and let those go on who wait in `next`.
+
+        Cancels the request, unless it was answered. Ends its subscription, unless another request
+        has continued it.
+        """
+        self._connection.unlisten(self._id)
+        if cancellation := self._connection.cancel(self._id):
+            self._send(cancellation)
+        if self._subscription and self._connection.release(self._subscription, self._id):
+            self._send_only(calls.unsubscribe(self._subscription))
+        self._mailbox.end()
+
+    def kill_once_started(self, started: Callable[[bytes], str]) -> None:
+        """Have the shell killed that the request starts. `started` returns its id.
+
+        The command may have started already, so a cancellation could come too late. This waits for
+        nothing, because whoever calls it was interrupted.
+        """
+
+        def kill(answer: bytes) -> None:
+            with suppress(ShellError):
+                self._send_only(calls.kill_shell(started(answer), {}))
+
+        self._mailbox.abandon(kill)
+        self._mailbox.end()
+
+    def _send_only(self, call: Call[Any]) -> None:
+        """Send a request whose answer nobody takes."""
+        with suppress(ShellError):
+            request_id = self._connection.new_id()
+            frame = self._connection.call(request_id, call.method, call.params, AsyncMailbox())
+            self._send(frame)
