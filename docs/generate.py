@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
@@ -18,6 +18,7 @@ import msgspec
 import shelld_client
 from shelld.cli.parser import option_parser
 from shelld_protocol.errors import ErrorKind
+from shelld_protocol.event_methods import NOTIFICATIONS, Event
 from shelld_protocol.schemas import openrpc_document
 
 HERE = Path(__file__).parent
@@ -42,8 +43,8 @@ Requests run at the same time, and each is answered when it ends. `$/cancelReque
 members. MCP's methods work on the same stream, as
 [its specification](https://modelcontextprotocol.io) defines them.
 
-The examples show the lines that one client sends and receives: a request, then its answer. Long
-strings are cut.
+The examples show the lines that one client sends and receives: a request, its answer, and the
+[notifications](#notifications) that follow it. Long strings are cut.
 
 A newer daemon may send members and values that are not listed here; clients ignore what they do not
 know. `protocol` in the result of `server_info` rises only with a change that breaks clients.
@@ -59,6 +60,13 @@ bytes, or of KiB, MiB or GiB with `K`, `M` or `G` behind it: `--retain-bytes 64M
 |---|---|
 """
 
+NOTIFICATIONS_INTRO = """\
+## Notifications
+
+The daemon sends these to clients that [subscribe](#subscribe), or give `notify` to [`bash`](#bash).
+They are JSON-RPC notifications: they have no id, and are not answered. [Events](events.md) shows
+how to use them. The tables list the members of `params`. All notifications have these:
+"""
 
 # For each kind: when the error comes, and what `data` has besides `kind`.
 ERRORS = {
@@ -68,7 +76,10 @@ ERRORS = {
         "`max_message_bytes`, if it is too large",
     ),
     ErrorKind.METHOD_NOT_FOUND: ("There is no such method.", ""),
-    ErrorKind.INVALID_PARAMS: ("A param is missing, unknown or out of range.", "`parameter`"),
+    ErrorKind.INVALID_PARAMS: (
+        "A param is missing, unknown or out of range.",
+        "`parameter`; `available`: `from` and `to`, for a `from_seq` that is not kept",
+    ),
     ErrorKind.INTERNAL_ERROR: ("The daemon has failed. The log has the reason.", ""),
     ErrorKind.CANCELLED: (
         "The request was cancelled, and its command killed.",
@@ -102,9 +113,9 @@ ERRORS = {
     ),
     ErrorKind.RESOURCE_EXHAUSTED: (
         "The daemon or the system is short of something. A retry may succeed.",
-        "`limit`: `max_shells`, `max_in_flight`, `filters`, `processes`, `files`, `memory`, "
-        "`disk`, `ptys`, `stdin` (the program does not read), `screen` (its output takes too long "
-        "to show)",
+        "`limit`: `max_shells`, `max_in_flight`, `filters`, `subscriptions`, `processes`, `files`, "
+        "`memory`, `disk`, `ptys`, `stdin` (the program does not read), `screen` (its output "
+        "takes too long to show)",
     ),
     ErrorKind.SHUTTING_DOWN: ("The daemon is ending.", ""),
     ErrorKind.SESSION_NOT_FOUND: ("The session has not run a command.", "`session`"),
@@ -131,12 +142,16 @@ class Reference:
     def __init__(self) -> None:
         self._document = openrpc_document("")
         self._recorded: list[dict[str, Any]] = json.loads((HERE / "exchanges.json").read_text())
-        self._schemas: dict[str, Any] = self._document["components"]["schemas"]
+        _, events = msgspec.json.schema_components(
+            (Event, *NOTIFICATIONS.values()), ref_template=_REFERENCE + "{name}"
+        )
+        self._schemas: dict[str, Any] = {**events, **self._document["components"]["schemas"]}
 
     def render(self) -> str:
         lines = [PROTOCOL]
         for method in self._document["methods"]:
             lines += self._method(method)
+        lines += self._notifications()
         lines += ["## What results are made of", ""]
         for name in sorted(self._inner()):
             lines += self._shape(name)
@@ -158,7 +173,8 @@ class Reference:
         for each in self._recorded:
             request, answer = each["request"], each["answer"]
             if (None if "error" in answer else request["method"]) == method:
-                yield ["```json", json.dumps(request), json.dumps(answer), "```", ""]
+                shown = [request, answer, *each.get("events", [])]
+                yield ["```json", *map(json.dumps, shown), "```", ""]
 
     def _method(self, method: dict[str, Any]) -> Iterator[str]:
         yield from (f"## `{method['name']}`", "", method["summary"], "")
@@ -175,6 +191,18 @@ class Reference:
             yield from self._result(shape)
         for lines in self._exchanges(method["name"]):
             yield from lines
+
+    def _notifications(self) -> Iterator[str]:
+        common = self._schemas["Event"]["properties"]
+        yield NOTIFICATIONS_INTRO
+        yield from self._members(self._schemas["Event"], common)
+        for method, kind in NOTIFICATIONS.items():
+            schema = self._schemas[kind.__name__]
+            yield from (f"### `{method}`", "")
+            # Without a docstring of its own, it has that of all events.
+            if text := " ".join((kind.__dict__.get("__doc__") or "").split()):
+                yield from (text, "")
+            yield from self._members(schema, schema["properties"].keys() - common.keys())
 
     def _result(self, shape: dict[str, Any]) -> Iterator[str]:
         if "$ref" not in shape:
@@ -195,9 +223,14 @@ class Reference:
                 yield from (text, "")
         else:
             yield from (f"Result, `{name}`: {text}".rstrip(": "), "")
+        yield from self._members(schema, schema["properties"])
+
+    def _members(self, schema: dict[str, Any], names: Container[str]) -> Iterator[str]:
         yield from ("| member | type | |", "|---|---|---|")
         required = schema.get("required", [])
         for member, inner in schema["properties"].items():
+            if member not in names:
+                continue
             description = _description(inner)
             if member not in required:
                 says_so = "Left out" in description
@@ -294,7 +327,13 @@ def python_api() -> str:
     for name, method in inspect.getmembers(shelld_client.Client, callable):
         if not name.startswith("_"):
             lines += [f"### `{name}`", "", *_call(name, method), "", _text(method), ""]
-    lines += ["`pid` is the pid of the started process.", "", "## Options", ""]
+    lines += [
+        "`pid` is the pid of the started process.",
+        "",
+        *_iterators(classes),
+        "## Options",
+        "",
+    ]
     for name, each in classes.items():
         if issubclass(each, dict):
             lines += [f"### {name}", "", _text(each), "", "| option | type |", "|---|---|"]
@@ -305,7 +344,13 @@ def python_api() -> str:
     lines[-2] += " Python the names are in snake_case."
     for name, each in classes.items():
         if issubclass(each, msgspec.Struct):
-            lines += [f"### {name}", "", _text(each), "", "| member | type |", "|---|---|"]
+            # Without a docstring of its own, it has that of its base.
+            lines += [
+                f"### {name}",
+                "",
+                *([_text(each), ""] if each.__dict__.get("__doc__") else ()),
+            ]
+            lines += ["| member | type |", "|---|---|"]
             fields = ((field.name, field.type) for field in msgspec.structs.fields(each))
             lines += [f"| `{member}` | {_cell(_annotation(kind))} |" for member, kind in fields]
             lines.append("")
@@ -315,6 +360,25 @@ def python_api() -> str:
             bases = ", ".join(f"`{base.__name__}`" for base in each.__bases__)
             lines.append(f"| `{name}` | {bases} | {_text(each)} | {_attributes(each)} |")
     return "\n".join(lines) + "\n"
+
+
+def _iterators(classes: dict[str, type]) -> Iterator[str]:
+    yield from ("## Iterators", "")
+    yield (
+        "[Events](events.md) shows how to use them. `Client` returns these classes. `AsyncClient` "
+        "returns `AsyncEventStream`, `AsyncOutputStream` and `AsyncJob`, which have the same "
+        "members and need `async with` and `async for`."
+    )
+    yield ""
+    for name, each in classes.items():
+        if name.startswith("Async") or not hasattr(each, "__next__"):
+            continue
+        yield from (f"### {name}", "", _text(each), "", "| member | |", "|---|---|")
+        for member, documented in inspect.getmembers(each):
+            if not member.startswith("_"):
+                call = "()" if inspect.isfunction(documented) else ""
+                yield f"| `{member}{call}` | {_text(documented)} |"
+        yield ""
 
 
 def _call(name: str, method: Any) -> Iterator[str]:
@@ -346,7 +410,7 @@ def _annotation(kind: Any) -> str:
     text = getattr(kind, "__forward_arg__", None) or (
         kind.__name__ if isinstance(kind, type) and not getattr(kind, "__args__", ()) else str(kind)
     )
-    text = re.sub(r"Annotated\[(.+?), .*?\)\]", r"\1", text)
+    text = re.sub(r"Annotated\[(.+?), msgspec\.Meta\(.*?\)\]", r"\1", text)
     return re.sub(r"\b(?:typing|msgspec|shelld_protocol|collections\.abc|os)\.(?:\w+\.)*", "", text)
 
 

@@ -37,6 +37,9 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("background", {"request_id": 9}),
     ("list_shells", {"session": "main"}),
     ("kill_shell", {"shell_id": "$2"}),
+    ("bash", {"command": "echo hello", "run_in_background": True, "notify": ["output", "exit"]}),
+    ("subscribe", {"bash_id": "$2", "events": ["exit"]}),
+    ("unsubscribe", {"subscription": "sub_2"}),
     ("get_session", {"session": "main"}),
     ("list_sessions", {}),
     ("explain_command", {"command": "echo hi; rm -rf /"}),
@@ -52,6 +55,9 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
 
 # The answer to this request comes after the next request.
 ANSWERED_LATER: Final = 9
+
+# How many events follow the answers to these requests.
+EVENTS: Final = {13: 2, 14: 1}
 
 # The values that replace those of members, by the member's name.
 _FIXED: Final[dict[str, Any]] = {
@@ -69,7 +75,7 @@ _FIXED: Final[dict[str, Any]] = {
 
 
 def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
-    """Return each request with its answer."""
+    """Return each request with its answer, and the events that follow it."""
     exchanges: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
     with subprocess.Popen(
@@ -94,6 +100,10 @@ def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
                 exchanges[answer["id"] - 1]["answer"] = answer
                 result: dict[str, Any] = answer.get("result") or {}
                 ids[f"${answer['id']}"] = result.get("bash_id", "")
+            if number in EVENTS:
+                exchanges[-1]["events"] = [
+                    json.loads(daemon.stdout.readline()) for _ in range(EVENTS[number])
+                ]
         daemon.stdin.close()
     return exchanges
 
