@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgspec
 import pytest
@@ -21,7 +21,17 @@ from shelld.guard.judgement import judge
 from shelld.guard.policy import Policy
 from shelld.guard.policy_file import load
 from shelld.guard.rules import RULES
+from shelld_client.calls import EVENT_NAMES
 from shelld_protocol.errors import ErrorKind
+from shelld_protocol.event_methods import (
+    DEFAULT_CHUNK_BYTES,
+    DEFAULT_INTERVAL_MS,
+    JOURNAL_EVENTS,
+    MAX_SUBSCRIPTIONS,
+    NOTIFICATIONS,
+    Event,
+    EventName,
+)
 from shelld_protocol.methods import METHODS
 from shelld_protocol.structs import Unkept
 
@@ -155,6 +165,21 @@ def test_sessions_page_has_every_reason() -> None:
     table = (ROOT / "docs" / "sessions.md").read_text().partition("| `stateReason` |")[2]
     rows = re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE)
     assert rows == [reason.value for reason in Unkept]
+
+
+def test_events_page_has_every_event_and_limit() -> None:
+    page = (ROOT / "docs" / "events.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `(shell/\w+)` \|.*\|(.*)\|$", page, re.MULTILINE)
+    assert {(name, method) for name, method, _ in rows} == {
+        (EVENT_NAMES[kind], method) for method, kind in NOTIFICATIONS.items()
+    }
+    assert set(get_args(EventName)) == {name for name, _, _ in rows}
+    common = {field.encode_name for field in msgspec.structs.fields(Event)}
+    for _, method, members in rows:
+        fields = {field.encode_name for field in msgspec.structs.fields(NOTIFICATIONS[method])}
+        assert set(re.findall(r"`(\w+)`", members)) == fields - common
+    for limit in (JOURNAL_EVENTS, MAX_SUBSCRIPTIONS, DEFAULT_INTERVAL_MS, DEFAULT_CHUNK_BYTES):
+        assert f"{limit:,}" in page
 
 
 def test_the_guard_page_names_every_rule() -> None:
