@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -26,6 +28,7 @@ from shelld_client import (
     LeftoverEvent,
     OutputEvent,
     PromptEvent,
+    ShellError,
 )
 from shelld_client.mailbox import AsyncMailbox, Mailbox
 from support import Gate, wait_for
@@ -114,6 +117,46 @@ async def test_subscription_is_continued(spawn: Spawn) -> None:
                 assert (again.subscription, again.seq) == (name, 1)
                 repeated = await anext(again)
         assert (repeated.text, repeated.seq) == (first.text, first.seq)
+
+
+async def test_continued_events_of_one_shell_end_with_it(spawn: Spawn, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with spawn() as shell:
+        job = await shell.bash(f"echo out; {gate.wait}", run_in_background=True)
+        async with shell.events(bash_id=job.bash_id) as events:
+            first = await anext(events)
+            options = {"subscription": events.subscription, "from_seq": 0}
+            async with shell.events(**options) as again:
+                # A subscription has one reader.
+                with pytest.raises(ShellError, match="another reader"):
+                    await anext(events)
+                gate.open()
+                found = [each async for each in again]
+        assert [type(each) for each in found] == [OutputEvent, ExitEvent]
+        assert found[0].text == first.text
+
+
+async def test_everyone_who_waits_learns_of_the_end(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        ends: list[object] = []
+
+        async def wait(events: Any) -> None:
+            try:
+                ends.append([each async for each in events])
+            except DaemonExited as error:
+                ends.append(type(error))
+
+        async with anyio.create_task_group() as tasks, shell.events() as events:
+            tasks.start_soon(wait, events)
+            tasks.start_soon(wait, events)
+            await shell.ping()
+        assert ends == [[], []]
+        async with shell.events() as events, anyio.create_task_group() as tasks:
+            tasks.start_soon(wait, events)
+            tasks.start_soon(wait, events)
+            await shell.ping()
+            os.kill(shell.pid, signal.SIGKILL)
+        assert ends[2:] == [DaemonExited, DaemonExited]
 
 
 async def test_left_events_end_in_the_daemon(spawn: Spawn) -> None:
@@ -296,6 +339,48 @@ async def test_job_that_cannot_start_raises(spawn: Spawn) -> None:
                 pass
         with pytest.raises(RuntimeError, match="has not started"):
             _ = shell.start("true").id
+
+
+async def test_stream_goes_on_when_its_shell_is_forgotten(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)
+    command = "seq 200000"
+    async with spawn(args=["--max-retained", "1"]) as shell:
+        stream = shell.stream(command)
+        items = [await anext(stream)]
+        await is_over(shell, command)
+        for _ in range(3):
+            await shell.bash("true")
+        items += [item async for item in stream]
+        *outputs, result = items
+        assert result.exit_code == 0
+        assert outputs[-1].end == result.stdout_bytes
+        assert sum(each.dropped for each in outputs) > 0
+        assert all(one.end == other.start for one, other in itertools.pairwise(outputs))
+
+
+def test_twice_cancelled_start_of_a_job_leaves_nothing() -> None:
+    async def main() -> None:
+        async with AsyncClient.spawn() as shell:
+
+            async def job() -> None:
+                async with shell.start("sleep 300"):
+                    await asyncio.sleep(60)
+
+            for turns in range(12):
+                task = asyncio.create_task(job())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+            with anyio.fail_after(40):
+                while any(each.is_running for each in await shell.list_shells()):
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
 
 
 async def test_cancelled_start_of_a_job_leaves_nothing() -> None:

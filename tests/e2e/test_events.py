@@ -49,6 +49,14 @@ def events_to(daemon: RawDaemon, last: str, *, of: str = "") -> list[Json]:
     return found
 
 
+def events_to_answer(daemon: RawDaemon, request_id: object) -> list[Json]:
+    """Return all events that come before an answer."""
+    found: list[Json] = []
+    while (message := daemon.receive()).get("id") != request_id:
+        found.append({"method": message["method"].removeprefix("shell/"), **message["params"]})
+    return found
+
+
 def text_of(found: list[Json], stream: str = "stdout") -> str:
     return "".join(each["text"] for each in found if each.get("stream") == stream)
 
@@ -297,6 +305,8 @@ def test_notify_of_a_command_that_cannot_start_leaves_nothing(events: RawDaemon)
         params = {"command": "true", "cwd": "/nonexistent", "notify": ["exit"]}
         assert events.fail("bash", params)["data"]["kind"] == "spawn_failed"
     assert events.bash("true", notify=["exit"])["subscription"]
+    error = events.fail("subscribe", {"subscription": "sub_1"})
+    assert error["data"]["parameter"] == "subscription"
 
 
 def test_notify_outlives_a_move_to_the_background(events: RawDaemon, tmp_path: Path) -> None:
@@ -324,7 +334,11 @@ def test_journal_is_sent_again_from_a_number(events: RawDaemon) -> None:
         assert events.receive() == {
             "jsonrpc": "2.0",
             "id": request,
-            "result": {"subscription": subscription, "seq": len(found)},
+            "result": {
+                "subscription": subscription,
+                "seq": len(found),
+                "events": ["exit", "output"],
+            },
         }
         again = [next_event(events) for _ in found[from_seq:]]
         assert [{**each, "requestId": 0} for each in again] == [
@@ -339,10 +353,7 @@ def test_subscription_continues_without_a_number(events: RawDaemon) -> None:
     subscription = subscribe(events, "exit")
     events.bash("true")
     next_event(events)
-    assert events.call("subscribe", {"subscription": subscription}) == {
-        "subscription": subscription,
-        "seq": 1,
-    }
+    assert events.call("subscribe", {"subscription": subscription})["seq"] == 1
     events.bash("true")
     assert next_event(events)["seq"] == 2
 
@@ -350,8 +361,9 @@ def test_subscription_continues_without_a_number(events: RawDaemon) -> None:
 def test_subscription_of_an_ended_shell_can_be_continued(events: RawDaemon) -> None:
     result = events.bash("echo out", notify=["output", "exit"])
     found = events_to(events, "exited")
-    name = result["subscription"]
-    events.call("subscribe", {"subscription": name, "from_seq": 0})
+    name, bash_id = result["subscription"], result["bash_id"]
+    again_params = {"subscription": name, "from_seq": 0, "bash_id": bash_id}
+    assert events.call("subscribe", again_params)["bash_id"] == bash_id
     again = events_to(events, "exited")
     assert [each["seq"] for each in again] == [each["seq"] for each in found] == [1, 2]
     assert text_of(again) == "out\n"
@@ -513,6 +525,18 @@ def test_shutdown_tells_the_ends(events: RawDaemon) -> None:
     assert [each["params"]["seq"] for each in found] == list(range(1, len(found) + 1))
 
 
+def test_shutdown_shows_the_last_screen(events: RawDaemon) -> None:
+    pytest.importorskip("avt")
+    subscribe(events, "screen", "exit")
+    command = "trap 'printf bye; exit 1' TERM; printf hi; while :; do sleep 0.01; done"
+    events.background(command, tty=True, rows=2, cols=20)
+    while not any(next_event(events, "screen")["lines"]):
+        pass
+    found = drain(events)
+    assert [each["method"] for each in found][-2:] == ["shell/screen", "shell/exited"]
+    assert "bye" in "".join(found[-2]["params"]["lines"])
+
+
 def test_client_that_leaves_in_the_middle_of_an_event_ends_the_daemon() -> None:
     for framing in (b"\n", None):
         with raw_daemon(stderr_is_silent=False) as daemon:
@@ -559,7 +583,58 @@ def lose_output(events: RawDaemon, tmp_path: Path) -> None:
     outputs = [each for each in found if each["method"] == "output"]
     start = next((each["start"] for each in outputs if each["skipped"]), end["stdoutBytes"])
     skipped = {"bash_id": end["bash_id"], "stdout_offset": start - 200, "max_bytes": 100}
-    assert "x" * 50 in events.call("bash_output", skipped)["stdout"]
+    assert "x" * 40 in events.call("bash_output", skipped)["stdout"]
+
+
+@pytest.fixture
+def impatient() -> Generator[RawDaemon]:
+    """A daemon that skips output as soon as the client is slow."""
+    with raw_daemon(command=altered_daemon({"shelld.events.subscription.PATIENCE_S": 0})) as daemon:
+        yield daemon
+
+
+def test_output_goes_on_after_what_was_skipped(impatient: RawDaemon, tmp_path: Path) -> None:
+    subscribe(impatient, "output", "exit", interval_ms=0)
+    done, first, second = tmp_path / "done", Gate(tmp_path / "1"), Gate(tmp_path / "2")
+    lines = "yes 0123456789 | head -c 8000000"
+    later = f"{first.wait}; echo one; {second.wait}; echo two"
+    bash_id = impatient.background(f"{lines}; touch {done}; {later}")
+    wait_for(done.exists)
+    found = events_to_answer(impatient, impatient.request("ping"))
+    first.open()
+    found.append(next_event(impatient))
+    second.open()
+    found += events_to(impatient, "exited")
+    assert_continuous(found)
+    assert text_of(found).endswith("one\ntwo\n")
+    skips = [each["skipped"] for each in found if each["method"] == "output"]
+    assert sum(skips) == found[-1]["skipped"] > 0
+    assert skips[-1] == 0
+    # It goes on at a line, which the end of the first command has cut.
+    after = next(each for each in found if each["skipped"])
+    assert after["text"] == "01234567one\n"
+    assert found[-1]["bash_id"] == bash_id
+
+
+def test_journal_for_a_slow_client_skips_text_but_no_event(
+    impatient: RawDaemon, tmp_path: Path
+) -> None:
+    name = subscribe(impatient, "output", "exit", interval_ms=0)
+    for _ in range(20):
+        impatient.background("head -c 400000 /dev/zero | tr '\\0' x")
+    found: list[Json] = []
+    while sum(each["method"] == "exited" for each in found) < 20:
+        found.append(next_event(impatient))
+    count = found[-1]["seq"]
+    impatient.request("subscribe", {"subscription": name, "from_seq": 0})
+    done = tmp_path / "done"
+    # The client reads nothing until another command has ended.
+    impatient.request("bash", {"command": f"touch {done}"})
+    wait_for(done.exists)
+    again = [next_event(impatient) for _ in range(count)]
+    assert [each["seq"] for each in again] == list(range(1, count + 1))
+    assert_continuous(again)
+    assert any(each["method"] == "output" and each["skipped"] for each in again)
 
 
 def test_slow_client_delays_no_other_command(events: RawDaemon, tmp_path: Path) -> None:
