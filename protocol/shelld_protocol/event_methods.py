@@ -103,7 +103,7 @@ SubscriptionId: TypeAlias = Annotated[str, Meta(description="The name of the sub
 
 
 class SubscribeResult(Result):
-    """The events follow this answer."""
+    """The events follow this answer, unless it is one of a batch."""
 
     subscription: SubscriptionId
     seq: Annotated[int, Meta(description="The number of its last event; 0 before the first.")]
@@ -183,7 +183,10 @@ class LeftoverEvent(Event, kw_only=True):
 
 
 class ScreenEvent(Event, kw_only=True):
-    """The rows that have changed since the last `shell/screen`."""
+    """The rows that have changed since the last `shell/screen`.
+
+    When events are sent again, only the last of a shell has rows, and has all of them.
+    """
 
     version: Annotated[int, Meta(description="As in read_screen.")]
     rows: Rows

@@ -564,7 +564,7 @@ def test_slow_client_loses_output_but_no_end(tmp_path: Path) -> None:
 def lose_output(events: RawDaemon, tmp_path: Path) -> None:
     subscribe(events, "output", "exit")
     done = tmp_path / "done"
-    lines = "head -c 8000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo last"
+    lines = "head -c 30000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo last"
     # The command does not wait for the client, which reads nothing until the command has ended.
     request = events.request("bash", {"command": f"{lines}; touch {done}"})
     wait_for(done.exists)
@@ -600,9 +600,14 @@ def test_output_goes_on_after_what_was_skipped(impatient: RawDaemon, tmp_path: P
     later = f"{first.wait}; echo one; {second.wait}; echo two"
     bash_id = impatient.background(f"{lines}; touch {done}; {later}")
     wait_for(done.exists)
-    found = events_to_answer(impatient, impatient.request("ping"))
+    # Now the client reads. Once the daemon has all output, nothing more is queued.
+    all_of_it = {"bash_id": bash_id, "stdout_offset": 7_999_990, "wait": 60_000}
+    found = events_to_answer(impatient, impatient.request("bash_output", all_of_it))
+    found += events_to_answer(impatient, impatient.request("ping"))
     first.open()
     found.append(next_event(impatient))
+    while not found[-1]["text"].endswith("one\n"):
+        found.append(next_event(impatient))
     second.open()
     found += events_to(impatient, "exited")
     assert_continuous(found)
@@ -610,9 +615,10 @@ def test_output_goes_on_after_what_was_skipped(impatient: RawDaemon, tmp_path: P
     skips = [each["skipped"] for each in found if each["method"] == "output"]
     assert sum(skips) == found[-1]["skipped"] > 0
     assert skips[-1] == 0
-    # It goes on at a line, which the end of the first command has cut.
-    after = next(each for each in found if each["skipped"])
-    assert after["text"] == "01234567one\n"
+    # It goes on at the beginning of a line.
+    assert all(
+        each["start"] % 11 == 0 for each in found if each["method"] == "output" and each["skipped"]
+    )
     assert found[-1]["bash_id"] == bash_id
 
 
@@ -635,6 +641,54 @@ def test_journal_for_a_slow_client_skips_text_but_no_event(
     assert [each["seq"] for each in again] == list(range(1, count + 1))
     assert_continuous(again)
     assert any(each["method"] == "output" and each["skipped"] for each in again)
+
+
+def test_slow_client_gets_no_more_screens(impatient: RawDaemon, tmp_path: Path) -> None:
+    pytest.importorskip("avt")
+    subscribe(impatient, "screen", "exit", interval_ms=0)
+    done = tmp_path / "done"
+    draw = "for n in $(seq 50); do printf '%0190d\\n' $RANDOM; done"
+    often = f"for m in $(seq 400); do {draw}; done"
+    bash_id = impatient.background(f"{often}; touch {done}; sleep 300", tty=True, rows=50, cols=200)
+    # The client reads nothing meanwhile.
+    wait_for(done.exists)
+    impatient.request("kill_shell", {"shell_id": bash_id, "grace": 0})
+    found = events_to(impatient, "exited")
+    size = sum(len(line) for each in found for line in each.get("lines", ()))
+    assert size < 3_000_000
+    assert [each["seq"] for each in found] == list(range(1, len(found) + 1))
+
+
+def test_screens_sent_again_are_whole_at_the_end(events: RawDaemon) -> None:
+    pytest.importorskip("avt")
+    name = subscribe(events, "screen", "exit", interval_ms=0)
+    bash_id = events.background("printf one; read x; printf two; read x", tty=True, rows=4, cols=20)
+    for text, row in (("one", 0), ("two", 1)):
+        while text not in (seen := next_event(events, "screen"))["lines"]:
+            pass
+        assert seen["lines"][seen["changed"].index(row)] == text
+        events.request("write_stdin", {"bash_id": bash_id, "text": "\n"})
+    events_to(events, "exited")
+    events.request("subscribe", {"subscription": name, "from_seq": 0})
+    *screens, _ = events_to(events, "exited")
+    assert screens[-1]["changed"] == [0, 1, 2, 3]
+    assert screens[-1]["lines"][:2] == ["one", "two"]
+    assert all(each["lines"] == [] for each in screens[:-1])
+
+
+def test_journal_tells_what_is_no_longer_kept() -> None:
+    with raw_daemon("--retain-bytes", "200000", "--retain-total-bytes", "10M") as daemon:
+        name = subscribe(daemon, "output", "exit", max_bytes=8192)
+        result = daemon.bash("seq 300000 | tr '\\n' ' '")
+        count = events_to(daemon, "exited")[-1]["seq"]
+        daemon.forget_answers()
+        daemon.request("subscribe", {"subscription": name, "from_seq": 0})
+        again = [next_event(daemon) for _ in range(count)]
+        assert_continuous(again)
+        for each in again[:-1]:
+            assert len(each["text"]) == each["end"] - each["start"] - each["dropped"]
+        dropped = sum(each.get("dropped", 0) for each in again)
+        assert 0 < dropped < result["stdoutBytes"]
 
 
 def test_slow_client_delays_no_other_command(events: RawDaemon, tmp_path: Path) -> None:

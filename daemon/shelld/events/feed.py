@@ -17,7 +17,7 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from shelld.events.notes import FactNote, OutputNote
+from shelld.events.notes import FactNote, Header, OutputNote, ScreenNote
 from shelld.events.subscription import Subscription
 from shelld.output.escapes import MAX_SEQUENCE_BYTES, whole_units
 from shelld.output.retention import OutputStream, StreamName
@@ -179,6 +179,12 @@ class Feed:
         await self.push()
         if not self.end_told.is_set():
             self._emit(method, shape, **facts)
+
+    async def tell_screen(self, note: ScreenNote, make: Callable[[Header], Event]) -> None:
+        """Send a change of the screen, as `tell` does."""
+        await self.push()
+        if not self.end_told.is_set():
+            self.subscription.emit(note, make)
 
     def _emit(self, method: str, shape: type[Event], **facts: object) -> None:
         shell = self.shell

@@ -6,12 +6,15 @@ are taken in turns, with pauses that grow while a shell is quiet.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
+from shelld.events.notes import ScreenNote
 from shelld.output.store import StreamStore
 from shelld.screens.screen import Screen, Screens, View
 from shelld.shells.shell import Shell
@@ -26,12 +29,15 @@ from shelld.waits.prompts import (
     takes_input,
 )
 from shelld_protocol.errors import RpcError
-from shelld_protocol.event_methods import ListeningEvent, PromptEvent, ScreenEvent
+from shelld_protocol.event_methods import ListeningEvent, PromptEvent
 from shelld_protocol.screen_methods import ScreenCursor
 from shelld_protocol.structs import Listener, Prompt
 
 # How long a look may follow a program that writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
+# The pause before another try if the client is slow, or if no process can show the screen.
+_SLOW_PAUSE_S: Final = 0.1
+_SHORTAGE_PAUSE_S: Final = 1.0
 
 
 async def follow_prompts(looks: Turns, feed: Feed) -> None:
@@ -102,44 +108,73 @@ async def follow_screen(screens: Screens, feed: Feed) -> None:
 
 async def _follow(screen: Screen, terminal: TerminalInput, feed: Feed) -> None:
     shell, store = feed.shell, feed.shell.stdout.store
-    version: int | None = None
+    screen_rows = _Rows(feed)
     shown = (-1, -1)
     has_ended = False
     while not has_ended:
         has_ended = shell.has_ended
-        if shown != _drawn(terminal, store):
-            shown = _drawn(terminal, store)
-            cut_at = anyio.current_time() + _SCREEN_LOOK_S
-            try:
-                view = await screen.look(version, least=store.written, cut_at=cut_at)
-            except RpcError:
-                # There is no process for it now. Further output may be shown again.
-                continue
-            if view.version != version:
-                version = view.version
-                await _tell_screen(feed, view)
+        drawn = _drawn(terminal, store)
+        pause_s = feed.interval_s
+        if shown != drawn:
+            if not await feed.subscription.wait_for_room():
+                # The next look shows all that has changed until then.
+                pause_s = max(pause_s, _SLOW_PAUSE_S)
+            elif await _look(screen, screen_rows, store.written):
+                shown = drawn
+            else:
+                # There is no process for it now.
+                pause_s = _SHORTAGE_PAUSE_S
         if not has_ended:
-            await _pause(shell, feed.interval_s)
+            await _pause(shell, pause_s)
 
             def has_news(shown: tuple[int, int] = shown) -> bool:
                 return shell.has_ended or shown != _drawn(terminal, store)
 
             await shell.wait_until(has_news)
+            await checkpoint()
 
 
-async def _tell_screen(feed: Feed, view: View) -> None:
-    await feed.tell(
-        "shell/screen",
-        ScreenEvent,
-        version=view.version,
-        rows=view.rows,
-        cols=view.cols,
-        lines=view.lines,
-        changed=view.changed,
-        cursor=ScreenCursor(*view.cursor),
-        alt_screen=view.is_alternate,
-        title=view.title,
-    )
+async def _look(screen: Screen, rows: _Rows, least: int) -> bool:
+    """Tell what has changed on the screen. Return False if it cannot be seen now."""
+    cut_at = anyio.current_time() + _SCREEN_LOOK_S
+    try:
+        view = await screen.look(rows.version, least=least, cut_at=cut_at)
+    except RpcError:
+        return False
+    if view.version != rows.version:
+        await rows.tell(view)
+    return True
+
+
+class _Rows:
+    """What a client has been told of a screen. `version` is None before the first time."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.version: int | None = None
+        self._feed = feed
+        self._rows: list[str] = []
+        self._last: ScreenNote | None = None
+
+    async def tell(self, view: View) -> None:
+        rows = (self._rows + [""] * view.rows)[: view.rows]
+        for row, line in zip(view.changed, view.lines, strict=True):
+            rows[row] = line
+        self.version, self._rows = view.version, rows
+        facts = {
+            "version": view.version,
+            "rows": view.rows,
+            "cols": view.cols,
+            "cursor": ScreenCursor(*view.cursor),
+            "alt_screen": view.is_alternate,
+            "title": view.title,
+        }
+        shell = self._feed.shell
+        note = ScreenNote(shell.id, shell.session, facts, rows)
+        make = partial(note.with_changes, lines=view.lines, changed=view.changed)
+        await self._feed.tell_screen(note, make)
+        if self._last is not None:
+            self._last.forget_rows()
+        self._last = note
 
 
 def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:

@@ -2,18 +2,18 @@
 
 The text of output is not kept here. A note has the range, and the text is read from the output of
 the shell when the event is sent. So a journal is small. If the output is no longer kept by then,
-`dropped` says so.
+`dropped` says so. Of a screen, only the last change has rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from shelld.output.retention import StreamName
 from shelld.output.store import StreamStore
 from shelld.output.text import read_text
-from shelld_protocol.event_methods import Event, OutputEvent
+from shelld_protocol.event_methods import Event, OutputEvent, ScreenEvent
 
 
 class Header(NamedTuple):
@@ -85,7 +85,9 @@ class OutputNote(NamedTuple):
         return "shell/output"
 
     def event(self, header: Header) -> Event:
-        text, position, dropped = "", self.start, 0
+        # What is missing at the beginning must not make the read reach beyond the end.
+        position = min(self.end, self.store.read(self.start, 1).start)
+        text, dropped = "", position - self.start
         while position < self.end:
             piece = read_text(
                 self.store,
@@ -95,10 +97,11 @@ class OutputNote(NamedTuple):
                 strip=self.strip,
                 final=self.final,
             )
-            text, dropped = text + piece.text, dropped + min(piece.dropped, self.end - position)
-            if piece.end == position:
+            if piece.dropped or piece.end == position:
+                # It was lost between the reads.
+                dropped += self.end - position
                 break
-            position = piece.end
+            text, position = text + piece.text, piece.end
         return self.with_text(header, text, dropped)
 
     def with_text(self, header: Header, text: str, dropped: int) -> Event:
@@ -120,3 +123,34 @@ class OutputNote(NamedTuple):
             dropped=dropped,
             skipped=skipped,
         )
+
+
+class ScreenNote:
+    """A change of a screen. Only the last one of a shell keeps the rows: all of them.
+
+    So whoever gets the journal again has the whole screen at the end, and the journal is small.
+    """
+
+    method = "shell/screen"
+
+    def __init__(
+        self, bash_id: str, session: str | None, facts: Mapping[str, Any], rows: Sequence[str]
+    ) -> None:
+        self.bash_id = bash_id
+        self.session = session
+        self._facts = facts
+        self._rows = rows
+
+    def forget_rows(self) -> None:
+        """Note that another change follows."""
+        self._rows = ()
+
+    def event(self, header: Header) -> Event:
+        return self.with_changes(header, list(self._rows), list(range(len(self._rows))))
+
+    def with_changes(self, header: Header, lines: list[str], changed: list[int]) -> Event:
+        """Return the event with the rows that have changed."""
+        return ScreenEvent(**header._asdict(), **self._facts, lines=lines, changed=changed)
+
+    def brief(self, header: Header) -> Event:
+        return self.with_changes(header, [], [])

@@ -7,9 +7,9 @@ Invariants:
 
 * The numbers that a client receives rise by one. The only exception is a client that continues the
   subscription: it gets the events after the number it names once more.
-* An event other than output is sent whether the client reads or not. Output is not, while more than
-  `MAX_QUEUED_BYTES` wait for the client. So a client that does not read costs little memory, and
-  delays neither a command nor another client of its output.
+* Output and screens are not sent while more than `MAX_QUEUED_BYTES` wait for the client. Any other
+  event is sent whether the client reads or not. So a client that does not read costs little memory,
+  and delays no command.
 """
 
 from __future__ import annotations
@@ -136,10 +136,11 @@ class Subscription:
 
     async def wait_for_room(self) -> bool:
         """Wait for room, unless the client is known to be slow. Return whether there is room."""
+        while self._replayed is not None:
+            # It does not wait for a slow client either.
+            await self._replayed.wait()
         if not self.has_room and not self._is_slow:
             with anyio.move_on_after(PATIENCE_S):
-                while self._replayed is not None:
-                    await self._replayed.wait()
                 await self._recipient.wait_until_read()
         # Until there is room again, further output does not wait: an end may come after it.
         self._is_slow = not self.has_room

@@ -25,7 +25,7 @@ from shelld_protocol.structs import Empty
 
 
 async def subscribe(context: RequestContext, params: SubscribeParams) -> SubscribeResult:
-    # Nothing is awaited here, so the answer comes before the first event.
+    # Nothing is awaited here. So the answer comes before the first event, except in a batch.
     if params.subscription is not None:
         return _continue(context, params, params.subscription)
     if params.from_seq is not None:
