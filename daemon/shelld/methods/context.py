@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from msgspec import Struct, field
@@ -18,7 +18,7 @@ from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import resource_exhausted
-from shelld_protocol.tools import ExecutionContext
+from shelld_protocol.tools import ExecutionContext, ToolResult
 
 
 class Daemon(Struct, eq=False):
@@ -97,6 +97,38 @@ def _no_requests(_id: int | str) -> Sequence[RequestContext]:
     return ()
 
 
+class LateResult(Protocol):
+    """The result of a call that was answered before its command has ended.
+
+    It does not refer to the shell, which everybody forgets when it expires.
+    """
+
+    def settle(self, shell: Shell) -> None:
+        """Note how the command has ended. The result will not change any more."""
+        ...
+
+    async def result(self, shell: Shell) -> ToolResult:
+        """Return the result of the call, from the output that is kept."""
+        ...
+
+
+class EarlyAnswer(Protocol):
+    """Lets a call be answered before its command has ended."""
+
+    async def wait(self, shell: Shell) -> None:
+        """Wait until the call can be answered, with or without its result."""
+        ...
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the call may still wait for its result."""
+        ...
+
+    def give(self, shell: Shell, late: LateResult) -> None:
+        """Answer the call now. `late` will have its result."""
+        ...
+
+
 class RequestContext(Struct, eq=False):
     """One request. `notify` sends a notification (method, params) to its client.
 
@@ -105,8 +137,9 @@ class RequestContext(Struct, eq=False):
     cancelled or answered, so nothing more may be sent about it. `large_answers` is None without a
     client. `has_room` tells whether its batch may hold another large answer. `is_notification`:
     nobody gets the result. `find_requests` returns the requests in flight that have an id and may
-    start a command. `recipient` gets events, which may come after the answer. `raw_id` is the
-    request's id as JSON text. `subscription` is the one that it has begun.
+    start a command. `recipient` gets events, which may come after the answer. `request_id` is the
+    id as JSON text, None for a notification. `subscription` is the one that it has begun.
+    `early_answer` is None if the request must be answered with its result.
     """
 
     daemon: Daemon
@@ -120,8 +153,9 @@ class RequestContext(Struct, eq=False):
     is_notification: bool = False
     find_requests: Callable[[int | str], Sequence[RequestContext]] = _no_requests
     recipient: Recipient = NOBODY
-    raw_id: bytes | None = None
+    request_id: bytes | None = None
     subscription: str | None = None
+    early_answer: EarlyAnswer | None = None
     _progress: anyio.Event | None = None
 
     def runs(self, shell: Shell) -> None:

@@ -155,4 +155,4 @@ def _shells_of(context: RequestContext, wish: Wish) -> list[Shell]:
 
 def _request_id(context: RequestContext) -> Any:
     """Return the request's id as the client has written it."""
-    return None if context.raw_id is None else msgspec.Raw(context.raw_id)
+    return None if context.request_id is None else msgspec.Raw(context.request_id)

@@ -6,6 +6,7 @@ middle counts as read. A notice in its place gives the offsets for reading the m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -46,17 +47,28 @@ class _Part(NamedTuple):
 class ExcerptReader(StreamReader):
     """`limit` returns the room in characters, not counting the notice. Each look calls it.
 
-    Removes escape sequences from the text.
+    Removes escape sequences from the text. With `end`, reads all output up to this offset, and
+    leaves the shared position alone.
     """
 
-    def __init__(self, stream: OutputStream, *, limit: Callable[[], int], notice: Notice) -> None:
-        super().__init__(stream, offset=None, max_bytes=STEP_BYTES, strip=True, line_filter=None)
+    def __init__(
+        self,
+        stream: OutputStream,
+        *,
+        limit: Callable[[], int],
+        notice: Notice,
+        end: int | None = None,
+    ) -> None:
+        offset = None if end is None else 0
+        super().__init__(stream, offset=offset, max_bytes=STEP_BYTES, strip=True, line_filter=None)
+        self._end = math.inf if end is None else end
         self._limit = limit
         self._notice = notice
         self.is_cut = False
 
     async def _look_at_all(self, stop: int, *, final: bool) -> Read:
         store, start, limit = self._store, self._position, self._limit()
+        stop = int(min(stop, self._end))
         whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:

@@ -8,40 +8,29 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-import msgspec
+import anyio
 from msgspec.structs import replace
 
 from shelld.guard import DANGEROUS_PATTERNS, StartState
 from shelld.guard.judgement import judge
-from shelld.methods.bash import dry_run, run_for_answer
-from shelld.methods.bash_output import wait_and_read
+from shelld.methods.bash import dry_run, is_answerable, run_for_answer
 from shelld.methods.context import RequestContext
 from shelld.process.options import DEFAULT_TIMEOUT_MS
 from shelld.sessions.text import shown
-from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
-from shelld.tools.bash_output import news, waits_line
+from shelld.tools.bash_output import news
+from shelld.tools.bash_result import LateResult, Outcome, ended, moved, started
 from shelld.tools.execution import ExecutionTool
-from shelld.tools.text import (
-    MAX_OUTPUT_SIZE,
-    NO_OUTPUT,
-    dropped_notice,
-    excerpt_readers,
-    output_of,
-    with_lines,
-)
-from shelld.waits.prompts import prompt_of
+from shelld.tools.text import MAX_OUTPUT_SIZE, excerpt_readers
 from shelld.waits.until import preparing
 from shelld_protocol.errors import RpcError, invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 from shelld_protocol.structs import (
     DEFAULT_SESSION,
     MAX_TIMEOUT_MS,
-    EndReason,
     Pattern,
     Port,
     QuietMs,
-    Unkept,
     Until,
     Wait,
 )
@@ -52,26 +41,9 @@ _LONGEST_TIMEOUT_S: Final = 365 * 24 * 3600
 
 _CONTEXT_TIMEOUT_S: Final = ExecutionContext("").timeout
 
-_REASONS: Final[Mapping[EndReason, str]] = {
-    "oom": "There was not enough memory for it.",
-    "lost": "Its helper process was killed, and the command with it.",
-    "idle": "It had written nothing for too long.",
-    "prompt": "It waited for input.",
-}
-
-_HINT: Final = "BashOutput reads what it writes, KillShell ends it"
-_TERMINAL_HINT: Final = (
-    "BashOutput reads what it writes, BashInput types into it, BashScreen shows its screen, "
-    "KillShell ends it"
-)
-_MORE_TIME: Final = (
-    '[For more time: a longer timeout, run_in_background=true, or on_timeout="background"]'
-)
-
 # The fields that `BashToolParams` adds.
 _WAIT_PARAMS: Final = ("wait", "until", "pattern", "quiet_ms", "port")
 DEFAULT_START_WAIT_MS: Final = 30_000
-_NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 
 
 class BashToolParams(BashParams):
@@ -185,29 +157,50 @@ read it. Prefer commands that print little."""
     ) -> ToolResult:
         read_params = _read_params(context, params)
         bash_params = _bash_params(context, params)
-        manager = request.daemon.manager
+        manager, session = request.daemon.manager, bash_params.session
+        command, description = bash_params.command, bash_params.description
         session_cwd = None
         if bash_params.cwd is None:
-            session_cwd = manager.sessions.look_at(bash_params.session).cwd
+            session_cwd = manager.sessions.look_at(session).cwd
+
+        early = request.early_answer
+        if early is not None:
+            # A prompt ends the wait for the answer, but the limits of the command stay.
+            bash_params.on_prompt = "wait"
 
         async def result(shell: Shell) -> ToolResult:
-            lines = _moved(shell, session_cwd)
+            lines = moved(shell, session_cwd)
             limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
+
+            def next_cwd() -> str:
+                return shown(manager.sessions.look_at(session).next_cwd)
+
             if bash_params.run_in_background:
-                started = _started(shell, bash_params, lines)
-                if not read_params.wait:
-                    return started
-                try:
-                    read = await news(request, shell, read_params, waiting, limit)
-                except RpcError as error:
-                    # The command runs, whatever became of the wait.
-                    return replace(started, output=f"{started.output}\n[{error.message}]")
-                read.metadata = {**started.metadata, **read.metadata}
-                return replace(read, output=f"{started.output}\n{read.output}")
-            if (reason := _state_reason(shell)) is not None:
-                lines.append(_NOT_KEPT.format(reason.text))
-            next_cwd = shown(manager.sessions.look_at(bash_params.session).next_cwd)
-            return await _ended(shell, bash_params, limit, lines, next_cwd)
+                result = started(shell, command, description, lines)
+                if read_params.wait:
+                    patience = math.inf if early is None else early.seconds_left
+                    with anyio.move_on_after(patience):
+                        return await with_news(shell, result, limit)
+                elif early is None:
+                    return result
+            elif early is None or is_answerable(shell):
+                outcome = Outcome.of(shell, lines, next_cwd())
+                readers = excerpt_readers(shell, limit)
+                return await ended(shell, command, description, outcome, readers)
+            else:
+                result = started(shell, command, description, lines)
+            assert early is not None
+            early.give(shell, LateResult(lines, limit, next_cwd))
+            return result
+
+        async def with_news(shell: Shell, result: ToolResult, limit: int) -> ToolResult:
+            try:
+                read = await news(request, shell, read_params, waiting, limit)
+            except RpcError as error:
+                # The command runs, whatever became of the wait.
+                return replace(result, output=f"{result.output}\n[{error.message}]")
+            read.metadata = {**result.metadata, **read.metadata}
+            return replace(read, output=f"{result.output}\n{read.output}")
 
         async with preparing(read_params, manager) as waiting:
             return await run_for_answer(request, bash_params, result, self._default_ms(context))
@@ -246,106 +239,3 @@ def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParam
         # The model can answer, so its call need not wait until the timeout.
         params["on_prompt"] = "background"
     return BashParams(**params, session=session, cwd=cwd)
-
-
-def _hint(shell: Shell) -> str:
-    return _TERMINAL_HINT if shell.has_terminal else _HINT
-
-
-def _moved(shell: Shell, session_cwd: str | None) -> list[str]:
-    """Return a line if the session's directory was deleted and the command ran elsewhere."""
-    if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
-        return []
-    gone, cwd = shown(session_cwd), shown(shell.working_dir)
-    return [f"[The session's directory {gone} cannot be entered; this ran in {cwd}]"]
-
-
-def _started(shell: Shell, params: BashParams, lines: list[str]) -> ToolResult:
-    text = with_lines(f"Started background shell {shell.id}\n{_hint(shell)}.", lines)
-    return ToolResult.ok(text, **_metadata(shell, params), pid=shell.pid)
-
-
-async def _ended(
-    shell: Shell, params: BashParams, limit: int, more_lines: list[str], session_cwd: str
-) -> ToolResult:
-    """Return the result of a command that has ended or moved to the background."""
-    readers = excerpt_readers(shell, limit)
-    reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
-    output = output_of(shell, reads["stdout"].text, reads["stderr"].text)
-    lines = dropped_notice(reads)
-    if shell.leftover:
-        count = len(shell.leftover)
-        lines.append(f"[Left running: {count} of its processes; KillShell {shell.id} ends them]")
-    lines += more_lines
-    if shell.status is ShellStatus.TIMEOUT:
-        lines.append(_MORE_TIME)
-    prompt = prompt_of(shell)
-    if not shell.has_ended:
-        lines.append(f"[{_hint(shell)}]")
-    if prompt is not None:
-        lines.append(waits_line(prompt))
-    text = with_lines(output, lines)
-    metadata = {
-        **_metadata(shell, params),
-        "truncated": any(reader.is_cut for reader in readers.values()),
-        "stdout_bytes": shell.stdout.store.written,
-        "stderr_bytes": shell.stderr.store.written,
-        "cwd": shown(shell.working_dir),
-        "session_cwd": session_cwd,
-        "leftover": shell.leftover,
-    }
-    if (reason := _state_reason(shell)) is not None:
-        metadata |= {"state_kept": False, "state_reason": reason}
-    if not shell.has_ended:
-        moved = f"Still running after {_waited_ms(shell)}ms, now in the background: {shell.id}"
-        if prompt is not None:
-            metadata["prompt"] = msgspec.to_builtins(prompt)
-        return ToolResult.ok(with_lines(moved + "\n" + text, []), **metadata, pid=shell.pid)
-    if shell.status is ShellStatus.COMPLETED:
-        return ToolResult.ok(text or NO_OUTPUT, **metadata)
-    if shell.survivors:
-        metadata["survivors"] = shell.survivors
-    sentence = _failure(shell)
-    return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
-
-
-def _waited_ms(shell: Shell) -> int:
-    """Return how long the caller has waited: until the timeout, or less."""
-    elapsed = shell.elapsed_ms
-    return elapsed if shell.timeout_ms is None else min(elapsed, shell.timeout_ms)
-
-
-def _state_reason(shell: Shell) -> Unkept | None:
-    """Return why the session did not keep the command's changes; None if it did."""
-    return None if shell.recorder is None else shell.recorder.reason
-
-
-def _failure(shell: Shell) -> str:
-    if shell.status is ShellStatus.TIMEOUT:
-        return f"Command timed out after {shell.timeout_ms}ms"
-    sentence = f"Command failed with exit code {shell.exit_code}"
-    if shell.signal is not None:
-        sentence = f"Command was ended by {shell.signal}"
-    elif shell.status is ShellStatus.KILLED:
-        # Its own trap may exit with any code, even 0.
-        sentence = f"Command was killed, and exited with code {shell.exit_code}"
-    if shell.reason is not None:
-        sentence = f"{sentence}. {_REASONS[shell.reason]}"
-    return sentence
-
-
-def _metadata(shell: Shell, params: BashParams) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
-        "bash_id": shell.id,
-        "command": params.command,
-        "status": shell.status.value,
-        "is_running": not shell.has_ended,
-        "exit_code": shell.exit_code,
-        "signal": shell.signal,
-        "duration_ms": shell.elapsed_ms,
-    }
-    if params.description is not None:
-        metadata["description"] = params.description
-    if shell.reason is not None:
-        metadata["reason"] = shell.reason
-    return metadata

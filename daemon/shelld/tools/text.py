@@ -22,24 +22,35 @@ def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
     return text.replace("\r\n", "\n") if shell.has_terminal else text
 
 
-def excerpt_readers(shell: Shell, limit: int) -> dict[StreamName, ExcerptReader]:
+def excerpt_readers(
+    shell: Shell, limit: int, ends: Mapping[StreamName, int] | None = None
+) -> dict[StreamName, ExcerptReader]:
     """Return readers of both streams that together get at most `limit` characters.
 
-    A stream that needs less than half leaves the rest to the other one. Text never has more
+    They read what is new; with `ends`, all output up to there, and then they move no position. A
+    stream that needs less than half leaves the rest to the other one. Text never has more
     characters than bytes.
     """
     half = limit // 2
     stdout, stderr = shell.stdout, shell.stderr
+
+    def size(name: StreamName) -> int:
+        if ends is not None:
+            return ends[name]
+        return (stdout if name == "stdout" else stderr).unread_bytes
+
     return {
         "stdout": ExcerptReader(
             stdout,
-            limit=lambda: limit - min(stderr.unread_bytes, half),
+            limit=lambda: limit - min(size("stderr"), half),
             notice=_notice(shell.id, "stdout"),
+            end=None if ends is None else ends["stdout"],
         ),
         "stderr": ExcerptReader(
             stderr,
-            limit=lambda: limit - min(stdout.unread_bytes, limit - half),
+            limit=lambda: limit - min(size("stdout"), limit - half),
             notice=_notice(shell.id, "stderr"),
+            end=None if ends is None else ends["stderr"],
         ),
     }
 

@@ -1,0 +1,211 @@
+"""What a model sees of a command that `Bash` has started: the texts and the metadata.
+
+Owns no state. A result is made from the record of a shell and its output, and from an `Outcome`,
+which has what only the moment of the answer can tell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from shelld.methods.bash_output import result_of, wait_and_read
+from shelld.output.excerpt import ExcerptReader
+from shelld.output.retention import StreamName
+from shelld.sessions.text import shown
+from shelld.shells.lifecycle import ShellStatus
+from shelld.shells.shell import Shell
+from shelld.tools.bash_output import output_result, waits_line
+from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, output_of, with_lines
+from shelld.waits.prompts import prompt_of
+from shelld_protocol.shell_methods import BashOutputParams
+from shelld_protocol.structs import EndReason, Unkept
+from shelld_protocol.tools import ToolResult
+
+_REASONS: Final[Mapping[EndReason, str]] = {
+    "oom": "There was not enough memory for it.",
+    "lost": "Its helper process was killed, and the command with it.",
+    "idle": "It had written nothing for too long.",
+    "prompt": "It waited for input.",
+}
+
+_HINT: Final = "BashOutput reads what it writes, KillShell ends it"
+_TERMINAL_HINT: Final = (
+    "BashOutput reads what it writes, BashInput types into it, BashScreen shows its screen, "
+    "KillShell ends it"
+)
+_MORE_TIME: Final = (
+    '[For more time: a longer timeout, run_in_background=true, or on_timeout="background"]'
+)
+_NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
+
+
+class Outcome(NamedTuple):
+    """`lines` are about the start. `written`: how much the command had written to each stream."""
+
+    lines: list[str]
+    session_cwd: str
+    leftover: list[int]
+    written: Mapping[StreamName, int]
+
+    @classmethod
+    def of(cls, shell: Shell, lines: list[str], session_cwd: str) -> Outcome:
+        """Return the outcome of a command that has ended just now."""
+        written: dict[StreamName, int] = {
+            "stdout": shell.stdout.store.written,
+            "stderr": shell.stderr.store.written,
+        }
+        return cls(lines, session_cwd, list(shell.leftover), written)
+
+
+class LateResult:
+    """The result of a call that is answered before its command has ended.
+
+    Keeps no output, and no more of the command than its shell does. `next_cwd` returns the
+    directory in which the session's next command will start.
+    """
+
+    def __init__(self, lines: list[str], limit: int, next_cwd: Callable[[], str]) -> None:
+        self._lines = lines
+        self._limit = limit
+        self._next_cwd: Callable[[], str] | None = next_cwd
+        self._outcome = Outcome(lines, "", [], {})
+
+    def settle(self, shell: Shell) -> None:
+        """Note how the command has ended. The result will not change any more."""
+        if self._next_cwd is not None:
+            self._outcome = Outcome.of(shell, self._lines, self._next_cwd())
+            self._next_cwd = None
+
+    async def result(self, shell: Shell) -> ToolResult:
+        """Return the result of a command that has ended. Its output then counts as read."""
+        outcome = self._outcome
+        readers = excerpt_readers(shell, self._limit, outcome.written)
+        if shell.in_foreground and not shell.released:
+            result = await ended(shell, shell.command, shell.description, outcome, readers)
+        else:
+            reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
+            is_cut = any(reader.is_cut for reader in readers.values())
+            lines = dropped_notice(reads)
+            result = output_result(shell, result_of(shell, reads), lines, is_cut=is_cut)
+        for stream, end in (
+            (shell.stdout, outcome.written["stdout"]),
+            (shell.stderr, outcome.written["stderr"]),
+        ):
+            stream.read_position = max(stream.read_position, end)
+        return result
+
+
+def moved(shell: Shell, session_cwd: str | None) -> list[str]:
+    """Return a line if the session's directory was deleted and the command ran elsewhere."""
+    if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
+        return []
+    gone, cwd = shown(session_cwd), shown(shell.working_dir)
+    return [f"[The session's directory {gone} cannot be entered; this ran in {cwd}]"]
+
+
+def started(shell: Shell, command: str, description: str | None, lines: list[str]) -> ToolResult:
+    """Return the result of a command that runs in the background."""
+    text = with_lines(f"Started background shell {shell.id}\n{_hint(shell)}.", lines)
+    return ToolResult.ok(text, **_metadata(shell, command, description), pid=shell.pid)
+
+
+async def ended(
+    shell: Shell,
+    command: str,
+    description: str | None,
+    outcome: Outcome,
+    readers: Mapping[StreamName, ExcerptReader],
+) -> ToolResult:
+    """Return the result of a command that has ended or moved to the background.
+
+    `command` and `description` are as in the call. The shell may have shortened them.
+    """
+    reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
+    output = output_of(shell, reads["stdout"].text, reads["stderr"].text)
+    lines = dropped_notice(reads)
+    if outcome.leftover:
+        count = len(outcome.leftover)
+        lines.append(f"[Left running: {count} of its processes; KillShell {shell.id} ends them]")
+    lines += outcome.lines
+    if (reason := _state_reason(shell)) is not None:
+        lines.append(_NOT_KEPT.format(reason.text))
+    if shell.status is ShellStatus.TIMEOUT:
+        lines.append(_MORE_TIME)
+    prompt = prompt_of(shell)
+    if not shell.has_ended:
+        lines.append(f"[{_hint(shell)}]")
+    if prompt is not None:
+        lines.append(waits_line(prompt))
+    text = with_lines(output, lines)
+    metadata = {
+        **_metadata(shell, command, description),
+        "truncated": any(reader.is_cut for reader in readers.values()),
+        "stdout_bytes": outcome.written["stdout"],
+        "stderr_bytes": outcome.written["stderr"],
+        "cwd": shown(shell.working_dir),
+        "session_cwd": outcome.session_cwd,
+        "leftover": outcome.leftover,
+    }
+    if (reason := _state_reason(shell)) is not None:
+        metadata |= {"state_kept": False, "state_reason": reason}
+    if not shell.has_ended:
+        moved = f"Still running after {_waited_ms(shell)}ms, now in the background: {shell.id}"
+        if prompt is not None:
+            metadata["prompt"] = msgspec.to_builtins(prompt)
+        return ToolResult.ok(with_lines(moved + "\n" + text, []), **metadata, pid=shell.pid)
+    if shell.status is ShellStatus.COMPLETED:
+        return ToolResult.ok(text or NO_OUTPUT, **metadata)
+    if shell.survivors:
+        metadata["survivors"] = shell.survivors
+    sentence = _failure(shell)
+    return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
+
+
+def _waited_ms(shell: Shell) -> int:
+    """Return how long the caller has waited: until the timeout, or less."""
+    elapsed = shell.elapsed_ms
+    return elapsed if shell.timeout_ms is None else min(elapsed, shell.timeout_ms)
+
+
+def _state_reason(shell: Shell) -> Unkept | None:
+    """Return why the session did not keep the command's changes; None if it did."""
+    return None if shell.recorder is None else shell.recorder.reason
+
+
+def _failure(shell: Shell) -> str:
+    if shell.status is ShellStatus.TIMEOUT:
+        return f"Command timed out after {shell.timeout_ms}ms"
+    sentence = f"Command failed with exit code {shell.exit_code}"
+    if shell.signal is not None:
+        sentence = f"Command was ended by {shell.signal}"
+    elif shell.status is ShellStatus.KILLED:
+        # Its own trap may exit with any code, even 0.
+        sentence = f"Command was killed, and exited with code {shell.exit_code}"
+    if shell.reason is not None:
+        sentence = f"{sentence}. {_REASONS[shell.reason]}"
+    return sentence
+
+
+def _hint(shell: Shell) -> str:
+    return _TERMINAL_HINT if shell.has_terminal else _HINT
+
+
+def _metadata(shell: Shell, command: str, description: str | None) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "bash_id": shell.id,
+        "command": command,
+        "status": shell.status.value,
+        "is_running": not shell.has_ended,
+        "exit_code": shell.exit_code,
+        "signal": shell.signal,
+        "duration_ms": shell.elapsed_ms,
+    }
+    if description is not None:
+        metadata["description"] = description
+    if shell.reason is not None:
+        metadata["reason"] = shell.reason
+    return metadata
