@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import shelld_protocol as wire
 from shelld.mcp.methods import McpMethods
+from shelld.mcp.task_methods import TaskMethods
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.about import discover, server_info
 from shelld.methods.bash import bash
@@ -23,12 +24,13 @@ from shelld.methods.shells import (
     list_shells,
 )
 from shelld.server.dispatch import Method, as_method
-from shelld_protocol import mcp
+from shelld_protocol import mcp, mcp_tasks
 
 
 def routes(toolbox: Toolbox) -> Mapping[str, Method]:
     """Return all methods but `shutdown` and `exit`, which the server answers itself."""
     hosts = McpMethods(toolbox)
+    tasks = TaskMethods(hosts)
     return {
         "bash": as_method(wire.BashParams, bash),
         "bash_output": as_method(wire.BashOutputParams, bash_output),
@@ -54,4 +56,8 @@ def routes(toolbox: Toolbox) -> Mapping[str, Method]:
         "server/discover": as_method(mcp.McpParams, hosts.discover),
         "tools/list": as_method(mcp.ListToolsMcpParams, hosts.list_tools),
         "tools/call": as_method(mcp.CallToolMcpParams, hosts.call_tool),
+        "tasks/get": as_method(mcp_tasks.TaskParams, tasks.get),
+        "tasks/update": as_method(mcp_tasks.UpdateTaskParams, tasks.update),
+        "tasks/cancel": as_method(mcp_tasks.TaskParams, tasks.cancel),
+        "subscriptions/listen": as_method(mcp_tasks.ListenParams, tasks.listen),
     }

@@ -37,6 +37,7 @@ class ErrorKind(enum.Enum):
     STDIN_CLOSED = ("stdin_closed", 1008)
     NOT_POSSIBLE = ("not_possible", 1009)
     UNAVAILABLE = ("unavailable", 1010)
+    MISSING_CAPABILITY = ("missing_capability", -32021)
     UNSUPPORTED_VERSION = ("unsupported_version", -32022)
 
     def __new__(cls, kind: str, code: int) -> ErrorKind:
@@ -86,8 +87,17 @@ def invalid_params(message: str, parameter: str | None = None) -> RpcError:
     return RpcError(ErrorKind.INVALID_PARAMS, message, {"parameter": parameter})
 
 
+def missing_capability(required: Mapping[str, Any]) -> RpcError:
+    """Return the error of a request whose client has not declared what it needs.
+
+    `required` are the missing capabilities, in MCP's form. MCP defines the code and `data`.
+    """
+    data = {"requiredCapabilities": dict(required)}
+    return RpcError(ErrorKind.MISSING_CAPABILITY, "Missing required client capability", data)
+
+
 def unsupported_version(requested: str, supported: Sequence[str]) -> RpcError:
-    """Return the only error whose code and `data` MCP defines."""
+    """Return the error of an unknown revision of MCP, which defines the code and `data`."""
     shown = requested if len(requested) <= 100 else requested[:100] + "..."
     data = {"supported": list(supported), "requested": shown}
     return RpcError(ErrorKind.UNSUPPORTED_VERSION, "Unsupported protocol version", data)

@@ -75,7 +75,7 @@ class Implementation(Result):
 class McpResult(Result, kw_only=True):
     """Base of all MCP results. `result_type` and `meta` are set only in the modern era."""
 
-    result_type: Literal["complete"] | None = None
+    result_type: Literal["complete", "task"] | None = None
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
 

@@ -42,7 +42,10 @@ def daemon_without_handshake() -> Iterator[RawDaemon]:
 def test_discovery_lists_versions_and_capabilities(daemon: RawDaemon) -> None:
     result = modern(daemon, "server/discover")
     assert result["supportedVersions"] == [MODERN]
-    assert result["capabilities"] == {"tools": {}}
+    assert result["capabilities"] == {
+        "tools": {},
+        "extensions": {"io.modelcontextprotocol/tasks": {}},
+    }
     assert result["resultType"] == "complete"
     assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "shelld"
     assert isinstance(result["ttlMs"], int)

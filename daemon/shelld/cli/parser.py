@@ -226,4 +226,10 @@ def option_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="let models give commands a terminal, type into them, and see their screens",
     )
+    option(
+        "--task-after",
+        type=_integer(0, 86_400_000),
+        metavar="MS",
+        help="time after which a call of an MCP host that supports tasks becomes a task, in ms",
+    )
     return parser

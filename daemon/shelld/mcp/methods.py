@@ -1,7 +1,7 @@
 """``initialize``, ``server/discover``, ``ping``, ``tools/list`` and ``tools/call``.
 
-Owns the revision of the last ``initialize``, and no other state. Sessions and shells are named in
-the arguments of calls. All requests on a stream share them.
+Owns the revision of the last ``initialize`` and the tasks, and no other state. Sessions and shells
+are named in the arguments of calls. All requests on a stream share them.
 
 A failed tool is a result with ``isError``. Only an unknown tool, or a request without a revision,
 is an error.
@@ -11,41 +11,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from shelld import __version__
+from shelld.mcp.capabilities import declares_tasks
 from shelld.mcp.progress import progress_of
+from shelld.mcp.results import IMPLEMENTATION, call_result, complete
 from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, revision_of
-from shelld.mcp.toolbox import Toolbox, execute
+from shelld.mcp.tasks import EarlyTask, Tasks
+from shelld.mcp.toolbox import Toolbox, execute, is_bash
 from shelld.methods.context import RequestContext, ToolContext
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.mcp import (
     ANNOTATIONS_SINCE,
     MODERN_REVISIONS,
-    SERVER_INFO_KEY,
     STRUCTURED_SINCE,
     CallToolMcpParams,
     CallToolMcpResult,
     DiscoverResult,
-    Implementation,
     InitializeParams,
     InitializeResult,
     ListToolsMcpParams,
     ListToolsMcpResult,
     McpParams,
-    McpResult,
     PingParams,
-    TextContent,
 )
+from shelld_protocol.mcp_tasks import TASKS_CAPABILITY, Task
 from shelld_protocol.structs import Empty
-from shelld_protocol.tools import ToolResult
 
 # The daemon loads its tools once, so they never change while it runs.
 TTL_MS: Final = 3_600_000
 
-R = TypeVar("R", bound=McpResult)
-
-_IMPLEMENTATION: Final = Implementation("shelld", __version__)
 _INSTRUCTIONS: Final = (
     "Runs commands on this machine, as its user. Commands of one session follow each other as in "
     "one terminal; another session is another terminal. What runs in the background is named by "
@@ -58,8 +53,10 @@ class McpMethods:
     """MCP's methods for one client."""
 
     def __init__(self, toolbox: Toolbox) -> None:
+        self.tasks = Tasks()
+        # The revision of the last handshake.
+        self.agreed: str | None = None
         self._toolbox = toolbox
-        self._agreed: str | None = None
 
     async def ping(self, _context: RequestContext, params: PingParams) -> Empty:
         refuse_modern(params.meta, "ping")
@@ -71,11 +68,11 @@ class McpMethods:
         refuse_modern(params.meta, "initialize")
         if params.protocol_version is None:
             raise missing_parameter("protocolVersion")
-        self._agreed = agreed_on(params.protocol_version)
+        self.agreed = agreed_on(params.protocol_version)
         return InitializeResult(
-            protocol_version=self._agreed,
+            protocol_version=self.agreed,
             capabilities=_CAPABILITIES,
-            server_info=_IMPLEMENTATION,
+            server_info=IMPLEMENTATION,
             instructions=_INSTRUCTIONS,
         )
 
@@ -84,17 +81,17 @@ class McpMethods:
         revision_of(params.meta, None)
         result = DiscoverResult(
             supported_versions=list(MODERN_REVISIONS),
-            capabilities=_CAPABILITIES,
+            capabilities={**_CAPABILITIES, **TASKS_CAPABILITY},
             instructions=_INSTRUCTIONS,
             ttl_ms=TTL_MS,
             cache_scope="private",
         )
-        return _complete(result)
+        return complete(result)
 
     async def list_tools(
         self, _context: RequestContext, params: ListToolsMcpParams
     ) -> ListToolsMcpResult:
-        revision = revision_of(params.meta, self._agreed)
+        revision = revision_of(params.meta, self.agreed)
         if params.cursor is not None:
             raise invalid_params("Invalid value for cursor: all tools are on one page", "cursor")
         tools = [_as_of(revision, tool) for tool in await self._toolbox.schemas("mcp")]
@@ -102,33 +99,28 @@ class McpMethods:
         if is_modern(revision):
             # The list depends on the plug-ins that are installed beside the daemon.
             result.ttl_ms, result.cache_scope = TTL_MS, "private"
-            return _complete(result)
+            return complete(result)
         return result
 
     async def call_tool(
         self, context: RequestContext, params: CallToolMcpParams
-    ) -> CallToolMcpResult:
-        revision = revision_of(params.meta, self._agreed)
+    ) -> CallToolMcpResult | Task:
+        revision = revision_of(params.meta, self.agreed)
         if (name := params.name) is None:
             raise missing_parameter("name")
         tool = await self._toolbox.find(name)
         if tool is None:
             raise invalid_params(f"Unknown tool: {name[:100]}", "name")
+        early: EarlyTask | None = None
+        if is_modern(revision) and declares_tasks(params.meta) and is_bash(tool):
+            early = context.early_answer = EarlyTask(context, self.tasks)
         tool_context = ToolContext("", timeout=math.inf, request=context)
         with progress_of(context, params.meta):
             tool_result, encoded = await execute(tool, params.arguments, tool_context)
-        result = CallToolMcpResult(
-            content=[TextContent(_text_of(tool_result))], is_error=not tool_result.success
-        )
-        if revision >= STRUCTURED_SINCE:
-            result.structured_content = encoded
-        return _complete(result) if is_modern(revision) else result
-
-
-def _complete(result: R) -> R:
-    result.result_type = "complete"
-    result.meta = {SERVER_INFO_KEY: _IMPLEMENTATION}
-    return result
+        if early is not None and early.answer is not None:
+            return early.answer
+        result = call_result(tool_result, encoded if revision >= STRUCTURED_SINCE else None)
+        return complete(result) if is_modern(revision) else result
 
 
 def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,10 +131,3 @@ def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
     if revision < STRUCTURED_SINCE:
         unknown.add("outputSchema")
     return {key: value for key, value in tool.items() if key not in unknown}
-
-
-def _text_of(result: ToolResult) -> str:
-    """Return the text for the model. `isError` marks errors."""
-    if not result.success and result.error is not None:
-        return result.error
-    return ToolResult.ok(result.output).to_display()

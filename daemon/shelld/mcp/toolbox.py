@@ -204,6 +204,14 @@ async def execute(
         return failure, msgspec.Raw(encode(failure))
 
 
+def is_bash(tool: BaseTool) -> bool:
+    """Whether a tool is the daemon's own `Bash`, once the tools are loaded."""
+    from shelld.tools import BashTool, InteractiveBashTool  # noqa: PLC0415
+
+    # The result of a subclass may be another one.
+    return type(tool) in {BashTool, InteractiveBashTool}
+
+
 def _call_context(request: RequestContext, given: CallContext) -> ToolContext:
     context = ToolContext(
         given.working_dir or "",

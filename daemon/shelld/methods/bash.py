@@ -116,7 +116,10 @@ async def _answer(
                 notify(shell)
             else:
                 notify(shell)
-                await shell.wait_until(partial(is_answerable, shell))
+                if context.early_answer is None:
+                    await shell.wait_until(partial(is_answerable, shell))
+                else:
+                    await context.early_answer.wait(shell)
                 raise_failure(shell)
             if shell.recorder is not None:
                 await shell.recorder.settle()

@@ -37,3 +37,4 @@ class Options(NamedTuple):
     max_message_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 4_096
     interactive_tools: bool = False
+    task_after: int = 10_000

@@ -387,6 +387,7 @@ class Server:
                     self._notify,
                     large_answers=self._large_answers,
                     is_notification=message.id is None,
+                    request_id=message.id,
                     find_requests=self._contexts_of,
                     recipient=self,
                     raw_id=message.id,

@@ -1,0 +1,56 @@
+"""What the client of a request has declared. Pure.
+
+Every request of the modern era declares its client's capabilities, and counts alone: nothing is
+remembered from earlier requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from shelld.mcp.revisions import is_modern, revision_of
+from shelld_protocol.errors import RpcError, method_not_found, missing_capability
+from shelld_protocol.mcp import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
+from shelld_protocol.mcp_tasks import TASKS_CAPABILITY, TASKS_EXTENSION
+
+Meta = Mapping[str, Any] | None
+
+
+def declares_tasks(meta: Meta) -> bool:
+    """Whether a request allows an answer that is a task."""
+    extensions = _member(_capabilities(meta), "extensions")
+    return extensions is not None and isinstance(extensions.get(TASKS_EXTENSION), dict)
+
+
+def accepts_forms(meta: Meta) -> bool:
+    """Whether the client can show a form to a person. It is the default mode of elicitation."""
+    elicitation = _member(_capabilities(meta), "elicitation")
+    return elicitation is not None and ("form" in elicitation or "url" not in elicitation)
+
+
+def require_tasks(meta: Meta, agreed: str | None, method: str) -> None:
+    """Refuse a request whose client does not declare tasks. Raises `RpcError`.
+
+    `agreed`: the revision of the last ``initialize``. The revisions that have a handshake do not
+    have the extension.
+    """
+    if meta is None or PROTOCOL_VERSION_KEY not in meta:
+        raise missing_tasks() if agreed is None else method_not_found(method)
+    assert is_modern(revision_of(meta, agreed))
+    if not declares_tasks(meta):
+        raise missing_tasks()
+
+
+def missing_tasks() -> RpcError:
+    return missing_capability(TASKS_CAPABILITY)
+
+
+def _capabilities(meta: Meta) -> Mapping[str, Any] | None:
+    return None if meta is None else _member(meta, CLIENT_CAPABILITIES_KEY)
+
+
+def _member(of: Mapping[str, Any] | None, name: str) -> Mapping[str, Any] | None:
+    """Return a member that is an object; None if there is none."""
+    value = None if of is None else of.get(name)
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else None

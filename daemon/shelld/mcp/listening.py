@@ -1,0 +1,91 @@
+"""One ``subscriptions/listen``: notifications about tasks, until they are over.
+
+Owns what its client was told. The client knows that a task begins as "working", so the first
+notification is about the first change: of the status, or of what the program waits for. The last
+one has the result. Each has the whole task, as ``tasks/get`` returns it at that moment.
+
+It polls nothing: it waits for events of the shell, and looks for prompts as other waits do. A
+client that does not read is sent nothing until it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import anyio
+from msgspec import Raw, to_builtins
+
+from shelld.mcp.questions import Question, next_prompt
+from shelld.mcp.tasks import Task
+from shelld.methods.context import RequestContext
+from shelld.shells.shell import Shell
+from shelld_protocol.errors import RpcError
+from shelld_protocol.mcp_tasks import (
+    ACKNOWLEDGED_NOTIFICATION,
+    SUBSCRIPTION_ID_KEY,
+    TASK_NOTIFICATION,
+)
+
+# What the client was told of a task: its status, the keys of its open questions, and what its
+# program waits for.
+_Told = tuple[str, tuple[str, ...], Question | None]
+
+_AT_FIRST: Final[_Told] = ("working", (), None)
+
+
+class Listener:
+    """The notifications of one request. Its id is the id of the subscription."""
+
+    def __init__(self, context: RequestContext, request_id: bytes, *, is_for_forms: bool) -> None:
+        self.subscription_id = Raw(request_id)
+        self._context = context
+        self._manager = context.daemon.manager
+        self._is_for_forms = is_for_forms
+        # One notification at a time waits for the client to read.
+        self._turn = anyio.Lock()
+
+    def acknowledge(self, ids: list[str] | None) -> None:
+        """Tell which tasks the notifications will be about. Comes first."""
+        agreed = {} if ids is None else {"taskIds": ids}
+        self._notify(ACKNOWLEDGED_NOTIFICATION, {"notifications": agreed})
+
+    async def follow(self, shell: Shell, task: Task) -> None:
+        """Send each change of a task. Returns after the last one."""
+        told = _AT_FIRST
+        while True:
+            written = shell.output.written
+            told = await self._tell(shell, task, told)
+            if task.is_over:
+                return
+
+            def may_have_changed(written: int = written) -> bool:
+                return task.is_over or task.questions.may_have_changed(shell, written)
+
+            if task.questions.seen is None:
+                await next_prompt(shell, lambda: task.is_over, self._manager.looks)
+            else:
+                await shell.wait_until(may_have_changed)
+
+    async def _tell(self, shell: Shell, task: Task, told: _Told) -> _Told:
+        """Send the state of a task if it has changed. Return what the client knows now."""
+        async with self._turn:
+            if task.is_over:
+                # It may have a result, which is large.
+                try:
+                    await self._context.begin_large_answer()
+                except RpcError:
+                    return told
+            try:
+                state = await task.detailed(self._manager, shell, is_for_forms=self._is_for_forms)
+                keys = tuple(state.input_requests or ())
+                now = state.status, keys, task.questions.seen
+                if now != told:
+                    self._notify(TASK_NOTIFICATION, to_builtins(state, builtin_types=(Raw,)))
+            finally:
+                self._context.end_large_answer()
+        return now
+
+    def _notify(self, method: str, params: dict[str, Any]) -> None:
+        if not self._context.is_over:
+            meta = {SUBSCRIPTION_ID_KEY: self.subscription_id}
+            self._context.notify(method, {"_meta": meta, **params})

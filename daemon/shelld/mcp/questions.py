@@ -1,0 +1,173 @@
+"""What a task asks its client: the prompt of its program, as a form.
+
+Owns the keys of a task's questions. Only a proved prompt becomes a question, and only if the answer
+may be seen: on a terminal that shows what is typed, or on a pipe. A secret is never asked for in a
+form; the message of the task then says that a person must type it.
+
+Two looks see the same question if the same process waits, its last line is the same, and nothing
+was written to it in between. An answer to any other question is ignored: the client has seen
+something else than the program now waits for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+import anyio
+
+from shelld.eventloop.turns import Turns
+from shelld.methods.context import RequestContext
+from shelld.methods.input import write
+from shelld.shells.shell import Shell
+from shelld.waits.prompts import settled_prompt_of, takes_input, wait_for_prompt
+from shelld.waits.watch import time_left
+from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
+from shelld_protocol.input_methods import WriteStdinParams
+from shelld_protocol.mcp_tasks import ANSWER_NAME, AnswerForm, ElicitParams, InputRequest
+from shelld_protocol.structs import Prompt
+
+_DECLINED: Final = "; the client gave no answer, and the program still waits"
+_NO_FORMS: Final = "; the client cannot show a form"
+
+
+class Question(NamedTuple):
+    """What identifies a question."""
+
+    pid: int
+    text: str
+    written_at: float
+
+
+class Questions:
+    """The questions of one task. `seen` is what the last look has found."""
+
+    def __init__(self) -> None:
+        self.seen: Question | None = None
+        self._count = 0
+        # The last question, and its key until it is answered or declined. A secret has no key.
+        self._last: Question | None = None
+        self._key: str | None = None
+        self._is_declined = False
+
+    def ask(
+        self, shell: Shell, *, is_for_forms: bool
+    ) -> tuple[str | None, dict[str, InputRequest] | None]:
+        """Look what a program waits for. Return the message of its task, and the open question."""
+        prompt = self._look(shell)
+        if prompt is None:
+            return None, None
+        message = _sentence(prompt)
+        if self._key is None or not is_for_forms:
+            if self._key is not None:
+                message += _NO_FORMS
+            return message + (_DECLINED if self._is_declined else ""), None
+        form = ElicitParams(message=message, mode="form", requested_schema=AnswerForm())
+        return message, {self._key: InputRequest(method="elicitation/create", params=form)}
+
+    async def answer(
+        self, context: RequestContext, shell: Shell, key: str, response: object
+    ) -> None:
+        """Give the client's response to a program. A response to no open question is ignored.
+
+        Raises `RpcError`: invalid_params, blocked, resource_exhausted. The question then stays
+        open.
+        """
+        if key != self._key:
+            return
+        text = _answer_in(response, key)
+        is_seen = self._look(shell) is not None
+        if key != self._key:
+            return
+        self._key = None
+        if not is_seen:
+            # The program may ask again, and then with a new key.
+            self._last = None
+            return
+        if text is None:
+            self._is_declined = True
+            return
+        asked = self._last
+        try:
+            await write(context, shell, WriteStdinParams(shell.id, text=f"{text}\n"))
+        except RpcError as error:
+            if error.kind is ErrorKind.STDIN_CLOSED:
+                return
+            if self._last == asked:
+                self._key = key
+            raise
+        finally:
+            shell.notify()
+
+    def may_have_changed(self, shell: Shell, written: int) -> bool:
+        """Whether the program may wait for something else than at the last look.
+
+        `written`: how much it had written then.
+        """
+        target, seen = shell.input, self.seen
+        has_answer = target is None or seen is None or target.written_at != seen.written_at
+        return has_answer or shell.output.written != written or not takes_input(shell)
+
+    def _look(self, shell: Shell) -> Prompt | None:
+        prompt = settled_prompt_of(shell) if takes_input(shell) else None
+        target = shell.input
+        if prompt is None or target is None or time_left(prompt) > 0:
+            self.seen = None
+            return None
+        question = self.seen = Question(prompt.pid, prompt.text, target.written_at)
+        if question != self._last:
+            self._last, self._key, self._is_declined = question, None, False
+            if _may_be_asked(prompt):
+                self._count += 1
+                self._key = f"prompt_{self._count}"
+        return prompt
+
+
+async def next_prompt(shell: Shell, is_over: Callable[[], bool], looks: Turns) -> None:
+    """Wait until a program has waited for input long enough, or `is_over`."""
+
+    async def look() -> None:
+        while (prompt := await wait_for_prompt(shell, math.inf, looks)) is not None:
+            if (left := time_left(prompt)) <= 0:
+                tasks.cancel_scope.cancel()
+                return
+            await shell.wait_for_news(anyio.current_time() + left)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        await shell.wait_until(is_over)
+        tasks.cancel_scope.cancel()
+
+
+def _may_be_asked(prompt: Prompt) -> bool:
+    """Whether a client may be asked: the kernel proves the prompt, and it is not for a secret."""
+    return prompt.certainty == "proved" and prompt.echo is not False
+
+
+def _sentence(prompt: Prompt) -> str:
+    waits = "waits" if prompt.certainty == "proved" else "probably waits"
+    who = f"{prompt.program or 'A program'} {waits}"
+    if prompt.echo is False:
+        what = "a secret: a person must type it" if prompt.line_mode else "keys"
+        return f"{who} for {what}"
+    return f'{who} for input: "{prompt.text}"' if prompt.text else f"{who} for input"
+
+
+def _answer_in(response: object, key: str) -> str | None:
+    """Return the text of a response; None if there is none. Raises `RpcError` (invalid_params)."""
+    name = f"inputResponses.{key}"
+    given = cast("dict[str, Any]", response) if isinstance(response, dict) else {}
+    if given.get("action") in {"decline", "cancel"}:
+        return None
+    if given.get("action") != "accept":
+        actions = "['accept', 'decline', 'cancel']"
+        raise invalid_params(f"Invalid value for {name}.action: must be one of {actions}", name)
+    content = given.get("content")
+    fields = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    # Some clients name the only member differently.
+    text = fields.get(ANSWER_NAME, next(iter(fields.values()), None))
+    if not isinstance(text, str):
+        name = f"{name}.content.{ANSWER_NAME}"
+        raise invalid_params(f"Invalid type for {name}: expected string", name)
+    return text

@@ -1,0 +1,44 @@
+"""The form that MCP gives to results. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from msgspec import Raw
+
+from shelld import __version__
+from shelld_protocol.mcp import (
+    SERVER_INFO_KEY,
+    CallToolMcpResult,
+    Implementation,
+    McpResult,
+    TextContent,
+)
+from shelld_protocol.tools import ToolResult
+
+R = TypeVar("R", bound=McpResult)
+
+IMPLEMENTATION: Final = Implementation("shelld", __version__)
+
+
+def complete(result: R) -> R:
+    """Add what all results of the modern era have."""
+    result.result_type = "complete"
+    result.meta = {SERVER_INFO_KEY: IMPLEMENTATION}
+    return result
+
+
+def call_result(result: ToolResult, encoded: Raw | None) -> CallToolMcpResult:
+    """Return the result of a tool. `encoded`: the same as JSON, if the revision has it."""
+    return CallToolMcpResult(
+        content=[TextContent(_text_of(result))],
+        is_error=not result.success,
+        structured_content=encoded,
+    )
+
+
+def _text_of(result: ToolResult) -> str:
+    """Return the text for the model. `isError` marks errors."""
+    if not result.success and result.error is not None:
+        return result.error
+    return ToolResult.ok(result.output).to_display()

@@ -1,0 +1,132 @@
+"""``tasks/get``, ``tasks/update``, ``tasks/cancel`` and ``subscriptions/listen``.
+
+Owns the number of tasks that clients listen to, and no other state. Each method first asks whether
+the request declares the extension.
+
+The end of ``subscriptions/listen`` has no effect on its tasks. Nothing is sent for it before the
+acknowledgement, and nothing after its answer.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Final, cast
+
+import anyio
+
+from shelld.mcp.capabilities import accepts_forms, declares_tasks, require_tasks
+from shelld.mcp.listening import Listener
+from shelld.mcp.methods import McpMethods
+from shelld.mcp.results import complete
+from shelld.mcp.tasks import Task
+from shelld.methods.context import RequestContext
+from shelld.shells.shell import Shell
+from shelld_protocol.errors import (
+    RpcError,
+    invalid_params,
+    invalid_request,
+    method_not_found,
+    missing_parameter,
+    resource_exhausted,
+)
+from shelld_protocol.mcp import McpResult
+from shelld_protocol.mcp_tasks import (
+    SUBSCRIPTION_ID_KEY,
+    ListenParams,
+    TaskParams,
+    UpdateTaskParams,
+)
+from shelld_protocol.mcp_tasks import Task as TaskState
+
+# Each of these tasks takes some memory, and looks for prompts.
+MAX_LISTENED: Final = 1_024
+
+
+class TaskMethods:
+    """The methods of tasks for one client."""
+
+    def __init__(self, hosts: McpMethods) -> None:
+        self._hosts = hosts
+        self._listened = 0
+
+    async def get(self, context: RequestContext, params: TaskParams) -> TaskState:
+        shell, task = self._find(context, params, "tasks/get")
+        is_for_forms = accepts_forms(params.meta)
+        manager = context.daemon.manager
+        return complete(await task.detailed(manager, shell, is_for_forms=is_for_forms))
+
+    async def update(self, context: RequestContext, params: UpdateTaskParams) -> McpResult:
+        shell, task = self._find(context, params, "tasks/update")
+        if params.input_responses is None:
+            raise missing_parameter("inputResponses")
+        for key, response in params.input_responses.items():
+            if not task.is_over:
+                await task.questions.answer(context, shell, key, response)
+        return complete(McpResult())
+
+    async def cancel(self, context: RequestContext, params: TaskParams) -> McpResult:
+        """Kill the command with all its processes. What a finished command has left goes on."""
+        shell, task = self._find(context, params, "tasks/cancel")
+        if not task.is_over:
+            task.is_cancelled = True
+            await shell.end_tree(signal.SIGTERM, context.daemon.manager.options.grace_ms)
+        return complete(McpResult())
+
+    async def listen(self, context: RequestContext, params: ListenParams) -> McpResult:
+        """Send the state of tasks whenever it changes, until they are over."""
+        ids = self._ids_in(params)
+        manager, request_id = context.daemon.manager, context.request_id
+        if request_id is None:
+            raise invalid_request("a subscription needs an id")
+        found: dict[Shell, Task] = {}
+        for task_id in ids or ():
+            try:
+                shell, task = self._hosts.tasks.find(manager, task_id)
+            except RpcError:
+                continue
+            found[shell] = task
+        if ids and not found:
+            raise invalid_params("Task not found", "notifications.taskIds")
+        if self._listened + len(found) > MAX_LISTENED:
+            message = f"Clients listen to {MAX_LISTENED} tasks already"
+            raise resource_exhausted("subscriptions", message)
+        self._listened += len(found)
+        try:
+            listener = Listener(context, request_id, is_for_forms=accepts_forms(params.meta))
+            listener.acknowledge(None if ids is None else [task.id for task in found.values()])
+            async with anyio.create_task_group() as following:
+                for shell, task in found.items():
+                    following.start_soon(listener.follow, shell, task)
+        finally:
+            self._listened -= len(found)
+        result = complete(McpResult())
+        assert result.meta is not None
+        result.meta[SUBSCRIPTION_ID_KEY] = listener.subscription_id
+        return result
+
+    def _find(self, context: RequestContext, params: TaskParams, method: str) -> tuple[Shell, Task]:
+        require_tasks(params.meta, self._hosts.agreed, method)
+        if params.task_id is None:
+            raise missing_parameter("taskId")
+        return self._hosts.tasks.find(context.daemon.manager, params.task_id)
+
+    def _ids_in(self, params: ListenParams) -> list[str] | None:
+        """Return the ids of the tasks to listen to; None if there are none. Raises `RpcError`.
+
+        Without the extension, there is nothing to listen to, and no such method.
+        """
+        name = "notifications.taskIds"
+        ids = None if params.notifications is None else params.notifications.get("taskIds")
+        if ids is None and not declares_tasks(params.meta):
+            raise method_not_found("subscriptions/listen")
+        require_tasks(params.meta, self._hosts.agreed, "subscriptions/listen")
+        if params.notifications is None:
+            raise missing_parameter("notifications")
+        if ids is None:
+            return None
+        if not isinstance(ids, list):
+            raise invalid_params(f"Invalid type for {name}: expected array", name)
+        texts = [each for each in cast("list[object]", ids) if isinstance(each, str)]
+        if len(texts) < len(cast("list[object]", ids)):
+            raise invalid_params(f"Invalid type for {name}: expected strings", name)
+        return texts

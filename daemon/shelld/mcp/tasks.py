@@ -1,0 +1,197 @@
+"""The tasks: calls of `Bash` that were answered before their command has ended.
+
+Owns what a task has beside its shell. The id of a task is that of its shell, and a task lives as
+long as its shell is retained: nothing here refers to a shell that is not in use. The output stays
+where it is, and the result is made from it whenever somebody asks.
+
+A task never changes how its command runs. Its limits hold and its session keeps its state, as if
+the call still waited. The call's request is over, so nothing cancels the command with it.
+
+- A task is over once its result is settled, and stays over.
+- A question has one key, and no key is used for two questions.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import anyio
+from msgspec import Raw
+
+from shelld.audit import timestamp
+from shelld.mcp.questions import Questions, next_prompt
+from shelld.mcp.results import IMPLEMENTATION, call_result, complete
+from shelld.methods.bash import is_answerable
+from shelld.methods.context import LateResult, RequestContext
+from shelld.output.excerpt import last_line
+from shelld.shells.lifecycle import ShellStatus
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld.waits.prompts import takes_input
+from shelld_protocol.encoding import encode
+from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
+from shelld_protocol.mcp import SERVER_INFO_KEY
+from shelld_protocol.mcp_tasks import InputRequest, TaskStatus
+from shelld_protocol.mcp_tasks import Task as TaskState
+
+POLL_INTERVAL_MS: Final = 5_000
+
+MAX_MESSAGE_CHARACTERS: Final = 200
+
+
+class Task:
+    """One task. All methods get its shell."""
+
+    def __init__(self, shell: Shell, late: LateResult, retain_s: int) -> None:
+        self.id = shell.id
+        self.late = late
+        self.questions = Questions()
+        # The result is settled.
+        self.is_over = False
+        # Whether `tasks/cancel` has come before the end.
+        self.is_cancelled = False
+        self._retain_ms = retain_s * 1000
+        self._created_at = self._updated_at = time.time()
+        self._began = time.monotonic()
+        self._status: TaskStatus = "working"
+        self._lasted_ms = 0
+
+    def status(self, shell: Shell) -> TaskStatus:
+        """Return its status, apart from any question."""
+        if not self.is_over:
+            return "working"
+        killed = self.is_cancelled and shell.status is ShellStatus.KILLED
+        return "cancelled" if killed else "completed"
+
+    async def attend(self, shell: Shell) -> None:
+        """Wait for the end of the command, and settle the result."""
+        await shell.wait_until(partial(_has_result, shell))
+        if shell.recorder is not None:
+            await shell.recorder.settle()
+        self.late.settle(shell)
+        self._lasted_ms = self._age_ms()
+        self.is_over = True
+        shell.notify()
+
+    def first_state(self, shell: Shell) -> TaskState:
+        """Return the answer to the call."""
+        state = self._state("working", _progress(shell))
+        state.result_type = "task"
+        state.meta = {SERVER_INFO_KEY: IMPLEMENTATION}
+        return state
+
+    def state(self, shell: Shell, *, is_for_forms: bool) -> TaskState:
+        """Return the state without the result. `is_for_forms`: the client can show forms."""
+        status, message, requests = self.status(shell), None, None
+        if status == "cancelled":
+            message = "The client has cancelled it"
+        elif not self.is_over:
+            message, requests = self.questions.ask(shell, is_for_forms=is_for_forms)
+            status = "working" if requests is None else "input_required"
+            message = message or _progress(shell)
+        if status != self._status:
+            self._status, self._updated_at = status, time.time()
+        return self._state(status, message, requests)
+
+    def _state(
+        self,
+        status: TaskStatus,
+        message: str | None,
+        requests: dict[str, InputRequest] | None = None,
+    ) -> TaskState:
+        return TaskState(
+            task_id=self.id,
+            status=status,
+            status_message=message,
+            created_at=timestamp(self._created_at),
+            last_updated_at=timestamp(self._updated_at),
+            # A client may give a task up at the end of this time, so it starts at the end.
+            ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
+            poll_interval_ms=POLL_INTERVAL_MS,
+            input_requests=requests,
+        )
+
+    async def detailed(self, manager: Manager, shell: Shell, *, is_for_forms: bool) -> TaskState:
+        """Return the state with the result, if there is one."""
+        state = self.state(shell, is_for_forms=is_for_forms)
+        if state.status == "completed":
+            with manager.reading(shell):
+                result = await self.late.result(shell)
+            state.result = complete(call_result(result, Raw(encode(result))))
+        return state
+
+    def _age_ms(self) -> int:
+        return round((time.monotonic() - self._began) * 1000)
+
+
+class Tasks:
+    """All tasks of one client."""
+
+    def __init__(self) -> None:
+        self._tasks: WeakKeyDictionary[Shell, Task] = WeakKeyDictionary()
+
+    def add(self, manager: Manager, shell: Shell, late: LateResult) -> Task:
+        """Make a task of a command that runs."""
+        task = Task(shell, late, manager.options.retain_seconds)
+        self._tasks[shell] = task
+        manager.attend(partial(task.attend, shell))
+        return task
+
+    def find(self, manager: Manager, task_id: str) -> tuple[Shell, Task]:
+        """Return a task, and its shell. Raises `RpcError` (invalid_params)."""
+        try:
+            shell = manager.get(task_id)
+        except RpcError as error:
+            expired = error.kind is ErrorKind.SHELL_NOT_FOUND and error.data["expired"]
+            raise _unknown("Task has expired" if expired else "Task not found") from None
+        task = self._tasks.get(shell)
+        if task is None:
+            raise _unknown("Task not found")
+        return shell, task
+
+
+class EarlyTask:
+    """Lets a call become a task. `answer` is None until it has."""
+
+    def __init__(self, context: RequestContext, tasks: Tasks) -> None:
+        self._manager = context.daemon.manager
+        self._tasks = tasks
+        self._due_at = anyio.current_time() + context.daemon.options.task_after / 1000
+        self.answer: TaskState | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0, self._due_at - anyio.current_time())
+
+    async def wait(self, shell: Shell) -> None:
+        """Wait until a command has its result, or asks something, or takes too long."""
+        has_result = partial(is_answerable, shell)
+        with anyio.CancelScope(deadline=self._due_at):
+            if takes_input(shell):
+                await next_prompt(shell, has_result, self._manager.looks)
+            else:
+                await shell.wait_until(has_result)
+        # A command that cannot be started gets an error, not a task.
+        await shell.wait_until(lambda: shell.pid is not None or has_result())
+
+    def give(self, shell: Shell, late: LateResult) -> None:
+        task = self._tasks.add(self._manager, shell, late)
+        self.answer = task.first_state(shell)
+
+
+def _has_result(shell: Shell) -> bool:
+    """Whether nothing of the result of a task is missing any more."""
+    return shell.has_ended and is_answerable(shell)
+
+
+def _progress(shell: Shell) -> str | None:
+    """Return the last line of the stream that was written last; None if there is none."""
+    stream = max((shell.stdout, shell.stderr), key=lambda each: each.written_at)
+    return last_line(stream.store, MAX_MESSAGE_CHARACTERS) or None
+
+
+def _unknown(message: str) -> RpcError:
+    return invalid_params(message, "taskId")

@@ -1,0 +1,109 @@
+"""MCP's Tasks extension: a call whose answer is a task, and the requests about that task.
+
+Pure. A client declares the extension in each request that it wants to use it with. The names are
+those of the extension's schema.
+
+References: https://github.com/modelcontextprotocol/ext-tasks (schema and specification), and
+``subscriptions/listen`` of https://modelcontextprotocol.io/specification/2026-07-28.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Raw, Struct, field
+
+from shelld_protocol.mcp import CallToolMcpResult, McpParams, McpResult
+from shelld_protocol.structs import Result
+
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+# In the capabilities of a client, and in those of a server.
+TASKS_CAPABILITY: Final[dict[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
+
+TASK_NOTIFICATION: Final = "notifications/tasks"
+ACKNOWLEDGED_NOTIFICATION: Final = "notifications/subscriptions/acknowledged"
+
+# The member of an elicitation form that has the answer.
+ANSWER_NAME: Final = "answer"
+
+TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "cancelled"]
+
+
+# -- params -----------------------------------------------------------------------------------
+
+
+class TaskParams(McpParams, kw_only=True):
+    """The params of ``tasks/get`` and ``tasks/cancel``."""
+
+    task_id: str | None = field(name="taskId", default=None)
+
+
+class UpdateTaskParams(TaskParams, kw_only=True):
+    """`input_responses`: the responses to `input_requests` of a task, by their keys."""
+
+    input_responses: dict[str, Any] | None = field(name="inputResponses", default=None)
+
+
+class ListenParams(McpParams, kw_only=True):
+    """The params of ``subscriptions/listen``. `notifications` may have `taskIds`."""
+
+    notifications: dict[str, Any] | None = None
+
+
+# -- results ----------------------------------------------------------------------------------
+
+
+class TextField(Struct):
+    """A text that a form asks for."""
+
+    type: Literal["string"] = "string"
+    title: str = "Answer"
+
+
+class AnswerForm(Struct):
+    """The schema of a form with one text."""
+
+    type: Literal["object"] = "object"
+    properties: dict[str, TextField] = field(default_factory=lambda: {ANSWER_NAME: TextField()})
+    required: list[str] = field(default_factory=lambda: [ANSWER_NAME])
+
+
+class ElicitParams(Result, kw_only=True):
+    message: str
+    # The base leaves out what equals its default, and both members must be there.
+    mode: Literal["form"]
+    requested_schema: AnswerForm = field(name="requestedSchema")
+
+
+class InputRequest(Result, kw_only=True):
+    """A request to the client: to show a form to a person."""
+
+    method: Literal["elicitation/create"]
+    params: ElicitParams
+
+
+class Task(McpResult, kw_only=True):
+    """The state of a task.
+
+    As the answer to a call, its `result_type` is "task". The answer to ``tasks/get`` and
+    notifications also have `input_requests` or `result`, if the status requires them.
+    """
+
+    task_id: str = field(name="taskId")
+    status: TaskStatus
+    status_message: str | None = None
+    created_at: str
+    last_updated_at: str
+    ttl_ms: int
+    poll_interval_ms: int
+    input_requests: dict[str, InputRequest] | None = None
+    result: CallToolMcpResult | None = None
+
+
+class Acknowledged(Result, kw_only=True):
+    """The params of the first notification of a subscription."""
+
+    meta: dict[str, Raw] = field(name="_meta")
+    notifications: dict[str, list[str]]
