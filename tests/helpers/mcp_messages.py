@@ -9,7 +9,8 @@ from support import Json, RawDaemon
 MODERN = "2026-07-28"
 HANDSHAKES = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-META: Json = {VERSION_KEY: MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+META: Json = {VERSION_KEY: MODERN, CAPABILITIES_KEY: {}}
 
 
 def modern(daemon: RawDaemon, method: str, **params: Any) -> Any:

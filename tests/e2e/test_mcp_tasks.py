@@ -1,0 +1,508 @@
+"""MCP's tasks on the wire: calls that become tasks, and what clients do with these."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_messages import CAPABILITIES_KEY, META, bash, initialize, modern
+from mcp_tasks import (
+    EXTENSION,
+    META_WITH_TASKS,
+    SUBSCRIPTION_KEY,
+    TaskHost,
+    check_notification,
+)
+from shared_daemon import SharedDaemon
+from support import Gate, Json, RawDaemon, raw_daemon, running_below, wait_for
+
+METHODS: dict[str, Json] = {
+    "tasks/get": {"taskId": "shell_1"},
+    "tasks/update": {"taskId": "shell_1", "inputResponses": {}},
+    "tasks/cancel": {"taskId": "shell_1"},
+    "subscriptions/listen": {"notifications": {"taskIds": ["shell_1"]}},
+}
+
+
+@pytest.fixture(scope="module")
+def shared_eager_daemon() -> Iterator[SharedDaemon]:
+    """A daemon that makes a task of every call that does not end at once."""
+    shared = SharedDaemon("--task-after", "0")
+    # Before the first test notes what exists.
+    shared.get()
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def eager(shared_eager_daemon: SharedDaemon) -> Iterator[TaskHost]:
+    yield TaskHost(shared_eager_daemon.get())
+    shared_eager_daemon.tidy()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path / "gate")
+
+
+def shell_of(host: TaskHost, task_id: str) -> Json:
+    shells = host.daemon.call("list_shells")["shells"]
+    return next(shell for shell in shells if shell["bash_id"] == task_id)
+
+
+# -- which calls become tasks -----------------------------------------------------------------
+
+
+def test_a_short_call_gets_its_result(daemon: RawDaemon) -> None:
+    host = TaskHost(daemon)
+    result = host.bash("echo hi")
+    assert result["resultType"] == "complete"
+    assert result["content"] == [{"type": "text", "text": "hi\n"}]
+
+
+def test_a_long_call_becomes_a_task_with_the_id_of_its_shell(eager: TaskHost, gate: Gate) -> None:
+    created = eager.bash(gate.wait)
+    assert created["status"] == "working"
+    assert created["ttlMs"] == 3_600_000
+    assert created["pollIntervalMs"] == 5_000
+    assert shell_of(eager, created["taskId"])["command"] == gate.wait
+    gate.open()
+    assert eager.end_of(created["taskId"])["status"] == "completed"
+
+
+def test_a_long_call_becomes_a_task_in_time(gate: Gate) -> None:
+    # Only the answer to the call opens the gate.
+    with raw_daemon("--task-after", "50") as daemon:
+        host = TaskHost(daemon)
+        task = host.task(gate.wait)
+        gate.open()
+        assert host.end_of(task)["status"] == "completed"
+
+
+def test_a_background_call_becomes_a_task_at_once(daemon: RawDaemon, gate: Gate) -> None:
+    host = TaskHost(daemon)
+    task = host.task(f"echo one; {gate.wait}; echo two; exit 3", run_in_background=True)
+    assert host.get(task)["status"] == "working"
+    gate.open()
+    result = host.result_of(task)
+    text = result["content"][0]["text"]
+    assert text.startswith("one\ntwo\n[Status: failed, exit code 3. Duration: ")
+    assert result["isError"] is False
+    assert result["structuredContent"]["metadata"]["exit_code"] == 3
+
+
+def test_a_background_call_that_waits_gets_what_it_waits_for(daemon: RawDaemon) -> None:
+    host = TaskHost(daemon)
+    arguments = {"run_in_background": True, "until": "match", "pattern": "rea.y"}
+    result = host.bash("echo ready; sleep 300", **arguments)
+    assert result["resultType"] == "complete"
+    assert '[Matched: "ready"]' in result["content"][0]["text"]
+
+
+def test_a_background_call_that_waits_too_long_becomes_a_task(eager: TaskHost) -> None:
+    arguments = {"run_in_background": True, "until": "match", "pattern": "never"}
+    task = eager.task("echo hi; sleep 300", **arguments)
+    assert eager.get(task)["status"] == "working"
+
+
+def test_only_bash_makes_tasks(eager: TaskHost) -> None:
+    task = eager.task("sleep 300")
+    arguments = {"bash_id": task, "wait": 100}
+    read = eager.call("tools/call", name="BashOutput", arguments=arguments)
+    assert read["resultType"] == "complete"
+
+
+def test_a_call_that_cannot_start_is_no_task(eager: TaskHost) -> None:
+    result = eager.bash("echo hi", cwd="/nonexistent", run_in_background=True)
+    assert result["isError"] is True
+    assert eager.bash("echo hi", timeout=1)["isError"] is True
+
+
+# -- what becomes of the command --------------------------------------------------------------
+
+
+def without_chance(result: Json) -> Json:
+    """Return a result without what differs from run to run."""
+    metadata = result["structuredContent"]["metadata"]
+    metadata |= {"bash_id": "", "duration_ms": 0, "leftover": len(metadata["leftover"])}
+    return result
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo out; echo err >&2; sleep 0.1",
+        "sleep 0.1; echo no; exit 3",
+        "sleep 0.1; kill -9 $$",
+        "sleep 0.1; cd /tmp; pwd",
+        r"sleep 0.1; printf '\e[1mbold\e[0m\r\nprogress 1\rprogress 2\n'",
+    ],
+)
+def test_the_result_of_a_task_is_that_of_the_call(eager: TaskHost, command: str) -> None:
+    task = eager.task(command, session="tasks", description="about it")
+    late = eager.result_of(task)
+    direct = bash(eager.daemon, command, session="calls", description="about it")
+    assert without_chance(late) == without_chance(direct)
+    assert without_chance(eager.get(task)["result"]) == late
+
+
+def test_the_result_is_bounded_and_always_the_same(eager: TaskHost) -> None:
+    task = eager.task("seq 100000; sleep 0.1")
+    first = eager.result_of(task)
+    text = first["content"][0]["text"]
+    assert text.startswith("1\n2\n")
+    assert text.endswith("\n99999\n100000\n")
+    assert 25_000 < len(text) < 31_000
+    assert f"BashOutput, bash_id={task}, stdout_offset=" in text
+    assert eager.get(task)["result"] == first
+
+
+def test_what_is_left_running_does_not_change_the_result(eager: TaskHost, gate: Gate) -> None:
+    task = eager.task(f"({gate.wait}; echo later) & sleep 0.1; echo done")
+    first = eager.result_of(task)
+    assert first["content"][0]["text"].startswith("done\n[Left running: 1 of its processes")
+    gate.open()
+    wait_for(lambda: not shell_of(eager, task)["leftover"])
+    assert eager.get(task)["result"] == first
+    # The result counts as read, so only the rest is new.
+    assert eager.daemon.call("bash_output", {"bash_id": task})["stdout"] == "later\n"
+
+
+def test_the_timeout_of_the_call_still_holds(eager: TaskHost) -> None:
+    task = eager.task("echo before; sleep 300", timeout=1000)
+    result = eager.result_of(task)
+    assert result["isError"] is True
+    assert result["content"][0]["text"].startswith("Command timed out after 1000ms\nbefore\n")
+
+
+def test_a_command_that_outlives_its_timeout_stays_a_task(eager: TaskHost, gate: Gate) -> None:
+    task = eager.task(f"{gate.wait}; echo done", timeout=1000, on_timeout="background")
+    wait_for(lambda: not shell_of(eager, task).get("inForeground"))
+    assert eager.get(task)["status"] == "working"
+    gate.open()
+    text = eager.result_of(task)["content"][0]["text"]
+    assert text.startswith("done\n[Status: completed, exit code 0.")
+
+
+def test_the_session_keeps_the_state_that_a_task_leaves(eager: TaskHost) -> None:
+    task = eager.task("sleep 0.1; cd /; x=5; greet() { echo hello; }")
+    result = eager.result_of(task)
+    assert result["structuredContent"]["metadata"]["session_cwd"] == "/"
+    assert bash(eager.daemon, "pwd; echo $x; greet")["content"][0]["text"] == "/\n5\nhello\n"
+
+
+def test_cancelling_the_answered_call_does_nothing(eager: TaskHost, gate: Gate) -> None:
+    arguments = {"command": f"{gate.wait}; echo done"}
+    request_id = eager.request("tools/call", name="Bash", arguments=arguments)
+    task = eager.daemon.answer(request_id)["result"]["taskId"]
+    for method, name in (("notifications/cancelled", "requestId"), ("$/cancelRequest", "id")):
+        eager.daemon.notify(method, {name: request_id})
+    assert eager.get(task)["status"] == "working"
+    gate.open()
+    assert eager.result_of(task)["content"][0]["text"] == "done\n"
+
+
+def test_cancelling_a_call_before_its_task_kills_the_command(daemon: RawDaemon) -> None:
+    host = TaskHost(daemon)
+    request_id = host.request("tools/call", name="Bash", arguments={"command": "sleep 3141"})
+    wait_for(lambda: running_below(daemon.pid, "3141"))
+    daemon.notify("notifications/cancelled", {"requestId": request_id})
+    wait_for(lambda: not running_below(daemon.pid, "3141"))
+    killed = daemon.call("list_shells")["shells"][-1]["bash_id"]
+    assert host.fail("tasks/get", taskId=killed)["message"] == "Task not found"
+
+
+def test_progress_ends_when_the_call_becomes_a_task(gate: Gate) -> None:
+    with raw_daemon("--task-after", "700") as daemon:
+        meta = {**META_WITH_TASKS, "progressToken": "p"}
+        params: Json = {"name": "Bash", "arguments": {"command": f"echo hi; {gate.wait}"}}
+        request_id = daemon.request("tools/call", {**params, "_meta": meta})
+        methods: list[str] = []
+        while (message := daemon.receive()).get("id") != request_id:
+            methods.append(message["method"])
+        assert set(methods) == {"notifications/progress"}
+        host = TaskHost(daemon)
+        gate.open()
+        # `heard` accepts nothing but what belongs to the subscription.
+        assert host.end_of(message["result"]["taskId"])["status"] == "completed"
+
+
+# -- asking and cancelling --------------------------------------------------------------------
+
+
+def test_a_working_task_shows_its_last_line(eager: TaskHost) -> None:
+    task = eager.task("echo compiling; sleep 300")
+    wait_for(lambda: eager.get(task).get("statusMessage") == "compiling")
+
+
+def test_times_and_lifetime_of_a_task(eager: TaskHost) -> None:
+    created = eager.bash("sleep 0.1")
+    states = list(eager.states(created["taskId"]))
+    over = states[-1]
+    assert over["createdAt"] == created["createdAt"] == created["lastUpdatedAt"]
+    assert over["lastUpdatedAt"] > over["createdAt"]
+    # It is kept for an hour after its end.
+    assert over["ttlMs"] > 3_600_000
+    assert eager.get(created["taskId"])["ttlMs"] == over["ttlMs"]
+
+
+def test_cancelling_a_task_kills_the_whole_tree(eager: TaskHost) -> None:
+    task = eager.task("setsid sleep 3141 & sleep 3142")
+    wait_for(lambda: running_below(eager.daemon.pid, "3141"))
+    eager.call("tasks/cancel", taskId=task)
+    assert not running_below(eager.daemon.pid, "314")
+    assert eager.get(task)["status"] == "cancelled"
+    # Again is no error.
+    eager.call("tasks/cancel", taskId=task)
+
+
+def test_a_task_that_was_over_stays_completed(eager: TaskHost) -> None:
+    task = eager.task("sleep 3143 & sleep 0.1")
+    assert eager.end_of(task)["status"] == "completed"
+    eager.call("tasks/cancel", taskId=task)
+    assert running_below(eager.daemon.pid, "3143")
+    assert eager.get(task)["status"] == "completed"
+
+
+def test_a_task_killed_by_other_means_has_a_result(eager: TaskHost) -> None:
+    task = eager.task("echo hi; sleep 300")
+    eager.call("tools/call", name="KillShell", arguments={"shell_id": task})
+    result = eager.result_of(task)
+    assert result["isError"] is True
+    assert result["content"][0]["text"].startswith("Command was ended by SIGTERM\nhi\n")
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_unknown_task(daemon: RawDaemon, method: str) -> None:
+    host = TaskHost(daemon)
+    others = {"inputResponses": {}} if method == "tasks/update" else {}
+    # A shell that was not started as a task is none.
+    for task_id in ("shell_nope", "", daemon.background("sleep 300")):
+        error = host.fail(method, taskId=task_id, **others)
+        assert (error["code"], error["message"]) == (-32602, "Task not found")
+    params = {**others, "_meta": META_WITH_TASKS}
+    assert daemon.fail(method, params)["message"] == "Missing required parameter: taskId"
+
+
+def test_expired_task() -> None:
+    with raw_daemon("--task-after", "0", "--retain-seconds", "0") as daemon:
+        host = TaskHost(daemon)
+        task = host.task("sleep 0.1")
+
+        def has_expired() -> bool:
+            answer = daemon.answer(host.request("tasks/get", taskId=task))
+            return answer.get("error", {}).get("message") == "Task has expired"
+
+        wait_for(has_expired)
+        assert host.fail("tasks/cancel", taskId=task)["code"] == -32602
+
+
+# -- clients that do not declare the extension ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        {},
+        {"extensions": {}},
+        {"extensions": {EXTENSION: None}},
+        {"extensions": {EXTENSION: True}},
+        {"extensions": [EXTENSION]},
+        {"tasks": {}},
+        {EXTENSION: {}},
+    ],
+)
+def test_nothing_changes_for_others(eager: TaskHost, capabilities: Json) -> None:
+    meta = {**META, CAPABILITIES_KEY: capabilities}
+    params: Json = {"name": "Bash", "arguments": {"command": "sleep 0.1; echo hi"}}
+    result = eager.daemon.call("tools/call", {**params, "_meta": meta})
+    assert result.keys() == {"resultType", "_meta", "content", "isError", "structuredContent"}
+    assert result["content"][0]["text"] == "hi\n"
+    params["arguments"]["run_in_background"] = True
+    started = eager.daemon.call("tools/call", {**params, "_meta": meta})
+    assert started["content"][0]["text"].startswith("Started background shell")
+    for method, rest in METHODS.items():
+        error = eager.daemon.fail(method, {**rest, "_meta": meta})
+        assert error["code"] == -32021
+        required = {"extensions": {EXTENSION: {}}}
+        assert error["data"] == {"kind": "missing_capability", "requiredCapabilities": required}
+
+
+def test_a_declaration_counts_for_one_request(eager: TaskHost) -> None:
+    task = eager.task("sleep 300")
+    assert eager.daemon.fail("tasks/get", {"taskId": task, "_meta": META})["code"] == -32021
+    assert bash(eager.daemon, "sleep 0.1; echo hi")["resultType"] == "complete"
+    assert eager.get(task)["status"] == "working"
+
+
+def test_revisions_with_handshake_have_no_tasks() -> None:
+    with raw_daemon("--task-after", "0") as daemon:
+        for method, params in METHODS.items():
+            code = -32601 if method == "subscriptions/listen" else -32021
+            assert daemon.fail(method, {**params, "notifications": {}})["code"] == code
+        assert initialize(daemon)["capabilities"] == {"tools": {}}
+        arguments = {"command": "sleep 0.1; echo hi"}
+        result = daemon.call("tools/call", {"name": "Bash", "arguments": arguments})
+        assert result.keys() == {"content", "isError", "structuredContent"}
+        for method, params in METHODS.items():
+            assert daemon.fail(method, params)["code"] == -32601
+
+
+def test_wrong_revision_comes_first(daemon: RawDaemon) -> None:
+    meta = {**META_WITH_TASKS, "io.modelcontextprotocol/protocolVersion": "2025-11-25"}
+    assert daemon.fail("tasks/get", {"taskId": "x", "_meta": meta})["code"] == -32022
+
+
+def test_discovery_declares_tasks(daemon: RawDaemon) -> None:
+    for meta in (META, META_WITH_TASKS):
+        capabilities = modern(daemon, "server/discover", _meta=meta)["capabilities"]
+        assert capabilities["extensions"] == {EXTENSION: {}}
+        assert "tasks" not in capabilities
+
+
+# -- listening --------------------------------------------------------------------------------
+
+
+def test_a_listener_hears_of_the_end_once(eager: TaskHost, gate: Gate) -> None:
+    task = eager.task(f"{gate.wait}; echo done")
+    states = eager.states(task)
+    gate.open()
+    (state,) = states
+    assert (state["taskId"], state["status"]) == (task, "completed")
+    heard = {name: value for name, value in state.items() if name != "_meta"}
+    asked = eager.get(task)
+    assert asked.pop("resultType") == "complete"
+    asked.pop("_meta")
+    assert heard == asked
+
+
+def test_a_late_listener_hears_of_the_end_too(eager: TaskHost) -> None:
+    task = eager.task("sleep 0.1")
+    wait_for(lambda: eager.get(task)["status"] == "completed")
+    (state,) = eager.states(task)
+    assert state["status"] == "completed"
+
+
+def test_one_listener_hears_of_many_tasks(eager: TaskHost, tmp_path: Path) -> None:
+    gates = [Gate(tmp_path / str(number)) for number in range(3)]
+    tasks = [eager.task(f"{gate.wait}; echo {n}") for n, gate in enumerate(gates)]
+    states = eager.states(*tasks)
+    heard: list[tuple[str, str]] = []
+    for gate in reversed(gates):
+        gate.open()
+        state = next(states)
+        heard.append((state["taskId"], state["result"]["content"][0]["text"]))
+    assert heard == [(tasks[number], f"{number}\n") for number in (2, 1, 0)]
+    assert list(states) == []
+
+
+def test_a_cancelled_task_ends_the_listening(eager: TaskHost) -> None:
+    task = eager.task("sleep 300")
+    other = TaskHost(eager.daemon)
+    states = eager.states(task)
+    request_id = other.request("tasks/cancel", taskId=task)
+    assert [state["status"] for state in until(states, eager.daemon, request_id)] == ["cancelled"]
+
+
+def until(states: Iterator[Json], daemon: RawDaemon, request_id: Any) -> list[Json]:
+    """Return the states, of which the first comes with the answer to another request."""
+    answer = daemon.answer(request_id)
+    assert "error" not in answer
+    return list(states)
+
+
+def test_unknown_tasks_are_not_listened_to(eager: TaskHost) -> None:
+    task = eager.task("sleep 0.1")
+    names = {"taskIds": ["shell_nope", task, task]}
+    request_id = eager.request("subscriptions/listen", notifications=names)
+    (state,) = eager.heard(request_id, [task])
+    assert state["status"] == "completed"
+    nothing = {"taskIds": ["shell_nope"]}
+    assert eager.fail("subscriptions/listen", notifications=nothing)["code"] == -32602
+
+
+@pytest.mark.parametrize("names", [None, 5, {}, ["x", 1]])
+def test_invalid_subscription(eager: TaskHost, names: object) -> None:
+    if names is None:
+        error = eager.fail("subscriptions/listen")
+    else:
+        error = eager.fail("subscriptions/listen", notifications={"taskIds": names})
+    assert error["code"] == -32602
+
+
+def test_other_notifications_are_not_agreed_to(eager: TaskHost) -> None:
+    wanted = {"toolsListChanged": True}
+    request_id = eager.request("subscriptions/listen", notifications=wanted)
+    acknowledged = eager.daemon.receive()
+    check_notification(acknowledged)
+    assert acknowledged["params"]["notifications"] == {}
+    assert eager.daemon.receive()["id"] == request_id
+
+
+@pytest.mark.parametrize("method", ["notifications/cancelled", "$/cancelRequest"])
+def test_a_cancelled_listener_hears_nothing_more(eager: TaskHost, gate: Gate, method: str) -> None:
+    task = eager.task(f"{gate.wait}; echo done")
+    names = {"taskIds": [task]}
+    request_id = eager.request("subscriptions/listen", notifications=names)
+    acknowledged = eager.daemon.receive()
+    assert acknowledged["params"]["_meta"] == {SUBSCRIPTION_KEY: request_id}
+    name = "id" if method.startswith("$") else "requestId"
+    eager.daemon.notify(method, {name: request_id})
+    if method.startswith("$"):
+        assert eager.daemon.answer(request_id)["error"]["code"] == -32800
+    # The task goes on, and another listener hears of it. `heard` accepts nothing else.
+    states = eager.states(task)
+    gate.open()
+    assert [state["status"] for state in states] == ["completed"]
+
+
+def test_a_subscription_has_the_id_of_its_request(eager: TaskHost) -> None:
+    task = eager.task("sleep 0.1")
+    params = {"notifications": {"taskIds": [task]}, "_meta": META_WITH_TASKS}
+    eager.daemon.request("subscriptions/listen", params, request_id='a "name"')
+    assert [state["status"] for state in eager.heard('a "name"', [task])] == ["completed"]
+
+
+def test_too_many_tasks_are_not_listened_to(eager: TaskHost) -> None:
+    tasks = [eager.task("sleep 300") for _ in range(8)]
+    # The limit is on tasks of all subscriptions together.
+    ids = [
+        eager.request("subscriptions/listen", notifications={"taskIds": tasks})
+        for _ in range(1_024 // 8)
+    ]
+    error = eager.fail("subscriptions/listen", notifications={"taskIds": tasks})
+    assert (error["code"], error["data"]["limit"]) == (1005, "subscriptions")
+    eager.daemon.notify("$/cancelRequest", {"id": ids[0]})
+    eager.daemon.answer(ids[0])
+    for task in tasks:
+        eager.call("tasks/cancel", taskId=task)
+    (request_id,) = [eager.request("subscriptions/listen", notifications={"taskIds": tasks})]
+    for each in (*ids[1:], request_id):
+        assert "error" not in eager.daemon.answer(each)
+
+
+# -- the end of the daemon --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["eof", "signal"])
+def test_the_end_of_the_daemon_ends_tasks_and_listeners(end: str) -> None:
+    with raw_daemon("--task-after", "0") as daemon:
+        host = TaskHost(daemon)
+        task = host.task("setsid sleep 3144 & sleep 3145")
+        wait_for(lambda: running_below(daemon.pid, "3144"))
+        processes = running_below(daemon.pid, "314")
+        request_id = host.request("subscriptions/listen", notifications={"taskIds": [task]})
+        check_notification(daemon.receive())
+        if end == "eof":
+            daemon.end_input()
+        else:
+            daemon.process.send_signal(signal.SIGTERM)
+        (answer,) = [each for each in daemon.answers_to_the_end() if "id" in each]
+        assert answer["id"] == request_id
+        assert answer["error"]["data"]["kind"] == "shutting_down"
+        assert daemon.wait() == 0
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
