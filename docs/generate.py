@@ -119,6 +119,10 @@ ERRORS = {
     ),
     ErrorKind.SHUTTING_DOWN: ("The daemon is ending.", ""),
     ErrorKind.SESSION_NOT_FOUND: ("The session has not run a command.", "`session`"),
+    ErrorKind.MISSING_CAPABILITY: (
+        "MCP: the request needs a capability that its client does not declare.",
+        "`requiredCapabilities`",
+    ),
     ErrorKind.UNSUPPORTED_VERSION: (
         "MCP: the revision is not supported.",
         "`supported`, `requested`",

@@ -35,7 +35,7 @@ def question_of(host: TaskHost, task: str) -> tuple[str, str]:
 
     def is_asked() -> bool:
         state[:] = [host.get(task)]
-        return state[0]["status"] == "input_required"
+        return bool(state[0]["status"] == "input_required")
 
     wait_for(is_asked, "a question")
     ((key, request),) = state[0]["inputRequests"].items()
@@ -222,7 +222,7 @@ def test_keys_are_not_asked_for(host: TaskHost) -> None:
     "elicitation", [{}, {"elicitation": None}, {"elicitation": {"url": {}}}], ids=str
 )
 def test_a_client_without_forms_is_asked_nothing(host: TaskHost, elicitation: Json) -> None:
-    extensions = {"extensions": {EXTENSION: {}}}
+    extensions: Json = {"extensions": {EXTENSION: {}}}
     without_forms = TaskHost(host.daemon, {**extensions, **elicitation})
     task = without_forms.task(NAME, tty=True)
     message_of(without_forms, task, "the client cannot show a form")

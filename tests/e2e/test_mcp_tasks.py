@@ -279,7 +279,7 @@ def test_a_task_killed_by_other_means_has_a_result(eager: TaskHost) -> None:
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 def test_unknown_task(daemon: RawDaemon, method: str) -> None:
     host = TaskHost(daemon)
-    others = {"inputResponses": {}} if method == "tasks/update" else {}
+    others: Json = {"inputResponses": {}} if method == "tasks/update" else {}
     # A shell that was not started as a task is none.
     for task_id in ("shell_nope", "", daemon.background("sleep 300")):
         error = host.fail(method, taskId=task_id, **others)
@@ -295,7 +295,7 @@ def test_expired_task() -> None:
 
         def has_expired() -> bool:
             answer = daemon.answer(host.request("tasks/get", taskId=task))
-            return answer.get("error", {}).get("message") == "Task has expired"
+            return bool(answer.get("error", {}).get("message") == "Task has expired")
 
         wait_for(has_expired)
         assert host.fail("tasks/cancel", taskId=task)["code"] == -32602
@@ -328,7 +328,7 @@ def test_nothing_changes_for_others(eager: TaskHost, capabilities: Json) -> None
     for method, rest in METHODS.items():
         error = eager.daemon.fail(method, {**rest, "_meta": meta})
         assert error["code"] == -32021
-        required = {"extensions": {EXTENSION: {}}}
+        required: Json = {"extensions": {EXTENSION: {}}}
         assert error["data"] == {"kind": "missing_capability", "requiredCapabilities": required}
 
 

@@ -8,6 +8,7 @@ of the official SDK.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,7 +42,14 @@ OVER = {"completed", "cancelled", "failed"}
 
 def validate(value: object, name: str) -> None:
     """Check a value against a definition of the extension's schema."""
-    jsonschema.Draft202012Validator({**_SCHEMA, "$ref": f"#/$defs/{name}"}).validate(value)
+    _validator_of(name).validate(value)
+
+
+@cache
+def _validator_of(name: str) -> Any:
+    # The stubs leave out some types.
+    validator: Any = jsonschema.Draft202012Validator
+    return validator({**_SCHEMA, "$ref": f"#/$defs/{name}"})
 
 
 def check_result(method: str, result: Json) -> None:
@@ -140,7 +148,7 @@ class TaskHost:
     def heard(self, request_id: Any, task_ids: list[str]) -> Iterator[Json]:
         """Yield the params of the notifications of one subscription, until it ends."""
         is_first = True
-        waiting = []
+        waiting: list[Json] = []
         while True:
             message = self.daemon.receive()
             if message.get("id") == request_id:

@@ -12,7 +12,7 @@ something else than the program now waits for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import anyio
@@ -27,6 +27,9 @@ from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
 from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.mcp_tasks import ANSWER_NAME, AnswerForm, ElicitParams, InputRequest
 from shelld_protocol.structs import Prompt
+
+# The pause after a look that has found a likely prompt only.
+_LIKELY_PAUSE_S: Final = 1.0
 
 _DECLINED: Final = "; the client gave no answer, and the program still waits"
 _NO_FORMS: Final = "; the client cannot show a form"
@@ -67,16 +70,17 @@ class Questions:
         return message, {self._key: InputRequest(method="elicitation/create", params=form)}
 
     async def answer(
-        self, context: RequestContext, shell: Shell, key: str, response: object
+        self, context: RequestContext, shell: Shell, responses: Mapping[str, object]
     ) -> None:
-        """Give the client's response to a program. A response to no open question is ignored.
+        """Give the client's response to a program. Other responses are ignored.
 
         Raises `RpcError`: invalid_params, blocked, resource_exhausted. The question then stays
         open.
         """
-        if key != self._key:
+        key = self._key
+        if key is None or key not in responses:
             return
-        text = _answer_in(response, key)
+        text = _answer_in(responses[key], key)
         is_seen = self._look(shell) is not None
         if key != self._key:
             return
@@ -124,12 +128,17 @@ class Questions:
         return prompt
 
 
-async def next_prompt(shell: Shell, is_over: Callable[[], bool], looks: Turns) -> None:
+async def next_prompt(
+    shell: Shell, is_over: Callable[[], bool], looks: Turns, *, only_proved: bool = False
+) -> None:
     """Wait until a program has waited for input long enough, or `is_over`."""
 
     async def look() -> None:
         while (prompt := await wait_for_prompt(shell, math.inf, looks)) is not None:
-            if (left := time_left(prompt)) <= 0:
+            left = time_left(prompt)
+            if only_proved and prompt.certainty != "proved":
+                left = max(left, _LIKELY_PAUSE_S)
+            if left <= 0:
                 tasks.cancel_scope.cancel()
                 return
             await shell.wait_for_news(anyio.current_time() + left)

@@ -59,9 +59,7 @@ class TaskMethods:
         shell, task = self._find(context, params, "tasks/update")
         if params.input_responses is None:
             raise missing_parameter("inputResponses")
-        for key, response in params.input_responses.items():
-            if not task.is_over:
-                await task.questions.answer(context, shell, key, response)
+        await task.questions.answer(context, shell, params.input_responses)
         return complete(McpResult())
 
     async def cancel(self, context: RequestContext, params: TaskParams) -> McpResult:
@@ -78,6 +76,7 @@ class TaskMethods:
         manager, request_id = context.daemon.manager, context.request_id
         if request_id is None:
             raise invalid_request("a subscription needs an id")
+        self._check_room(len(ids or ()))
         found: dict[Shell, Task] = {}
         for task_id in ids or ():
             try:
@@ -87,9 +86,6 @@ class TaskMethods:
             found[shell] = task
         if ids and not found:
             raise invalid_params("Task not found", "notifications.taskIds")
-        if self._listened + len(found) > MAX_LISTENED:
-            message = f"Clients listen to {MAX_LISTENED} tasks already"
-            raise resource_exhausted("subscriptions", message)
         self._listened += len(found)
         try:
             listener = Listener(context, request_id, is_for_forms=accepts_forms(params.meta))
@@ -109,6 +105,11 @@ class TaskMethods:
         if params.task_id is None:
             raise missing_parameter("taskId")
         return self._hosts.tasks.find(context.daemon.manager, params.task_id)
+
+    def _check_room(self, count: int) -> None:
+        if self._listened + count > MAX_LISTENED:
+            message = f"Subscriptions have at most {MAX_LISTENED} tasks together"
+            raise resource_exhausted("subscriptions", message)
 
     def _ids_in(self, params: ListenParams) -> list[str] | None:
         """Return the ids of the tasks to listen to; None if there are none. Raises `RpcError`.

@@ -136,8 +136,8 @@ class Tasks:
     def add(self, manager: Manager, shell: Shell, late: LateResult) -> Task:
         """Make a task of a command that runs."""
         task = Task(shell, late, manager.options.retain_seconds)
-        self._tasks[shell] = task
         manager.attend(partial(task.attend, shell))
+        self._tasks[shell] = task
         return task
 
     def find(self, manager: Manager, task_id: str) -> tuple[Shell, Task]:
@@ -171,15 +171,19 @@ class EarlyTask:
         has_result = partial(is_answerable, shell)
         with anyio.CancelScope(deadline=self._due_at):
             if takes_input(shell):
-                await next_prompt(shell, has_result, self._manager.looks)
+                await next_prompt(shell, has_result, self._manager.looks, only_proved=True)
             else:
                 await shell.wait_until(has_result)
         # A command that cannot be started gets an error, not a task.
         await shell.wait_until(lambda: shell.pid is not None or has_result())
 
     def give(self, shell: Shell, late: LateResult) -> None:
-        task = self._tasks.add(self._manager, shell, late)
-        self.answer = task.first_state(shell)
+        try:
+            self.answer = self._tasks.add(self._manager, shell, late).first_state(shell)
+        except BaseException:
+            # The call fails, so nobody would know of the command.
+            shell.discard()
+            raise
 
 
 def _has_result(shell: Shell) -> bool:
