@@ -390,7 +390,6 @@ class Server:
                     request_id=message.id,
                     find_requests=self._contexts_of,
                     recipient=self,
-                    raw_id=message.id,
                 )
                 if batch is not None:
                     context.has_room = batch.has_room
