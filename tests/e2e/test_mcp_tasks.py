@@ -204,6 +204,14 @@ def test_the_session_keeps_the_state_that_a_task_leaves(eager: TaskHost, gate: G
     assert bash(eager.daemon, "pwd; echo $x; greet")["content"][0]["text"] == "/\n5\nhello\n"
 
 
+def test_the_session_keeps_a_large_state_that_a_task_leaves(eager: TaskHost, gate: Gate) -> None:
+    # So large that a thread reads it.
+    task = eager.task(f"{gate.wait}; printf -v large '%1000000s' end; last=set")
+    gate.open()
+    eager.result_of(task)
+    assert bash(eager.daemon, "echo ${#large} $last")["content"][0]["text"] == "1000000 set\n"
+
+
 def test_cancelling_the_answered_call_does_nothing(eager: TaskHost, gate: Gate) -> None:
     arguments = {"command": f"{gate.wait}; echo done"}
     request_id = eager.request("tools/call", name="Bash", arguments=arguments)

@@ -79,6 +79,8 @@ class Task:
     def first_state(self, shell: Shell) -> TaskState:
         """Return the answer to the call."""
         state = self._state("working", _progress(shell))
+        # The task is made now.
+        state.ttl_ms = self._retain_ms
         state.result_type = "task"
         state.meta = {SERVER_INFO_KEY: IMPLEMENTATION}
         return state

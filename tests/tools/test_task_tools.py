@@ -1,0 +1,17 @@
+"""Which tools may answer with a task."""
+
+from __future__ import annotations
+
+from shelld.mcp.toolbox import is_bash
+from shelld.tools import BashOutputTool, BashTool, InteractiveBashTool
+
+
+class OwnBash(BashTool):
+    """What a plug-in may offer. Its result can be another one."""
+
+
+def test_only_the_daemons_own_bash_answers_with_a_task() -> None:
+    assert is_bash(BashTool())
+    assert is_bash(InteractiveBashTool())
+    assert not is_bash(OwnBash())
+    assert not is_bash(BashOutputTool())
