@@ -1,23 +1,52 @@
--- Run shell commands from Neovim: show their output in a buffer, follow them while they run, end
--- them reliably.
+-- Run shell commands from Neovim: see their output as it comes, answer their questions, end them
+-- reliably.
 --
 -- Copy this file to ~/.config/nvim/plugin/, and have `shelld` on the PATH (or set g:shelld_command).
 --
---   :Shelld make -j4          run it, and show what it wrote and how it ended
---   :Shelld! git push         the same, on a terminal: if it waits for input, you can answer
---   :ShelldBackground         in its buffer, or <LocalLeader>b: wait for it no longer, but show
---                             what it writes as it comes
---   :ShelldFollow npm run dev run it in the background, and show what it writes as it comes
---   :ShelldTerminal python3   run it in a terminal that you can type into
+--   :Shelld cd build && make  run it as the next command of the session
+--   :ShelldBackground         in its buffer, or <LocalLeader>b: hand it over to the background
+--   :ShelldFollow npm run dev run it in the background from the start
+--   :ShelldTerminal python3   the same, and type into it
 --   :ShelldKill               in its buffer: end it and everything it has started
+--
+-- Each command has a terminal, so it can use colours, and ask. If it asks for a line, you are asked
+-- here. For anything else, press i in its window and type.
 --
 -- It speaks to the daemon with the client that Neovim has for language servers. Commands share one
 -- session, as in a terminal: `:Shelld cd build` also applies to the next one. All of them end with
 -- Neovim.
 
 local rpc
--- The buffers that wait for a command, and the ids of their requests.
-local foreground = {}
+-- The commands that run. The keys are the ids of their requests, which their events carry.
+local tasks = {}
+
+local function tell(message, level)
+  vim.notify("shelld: " .. message, level)
+end
+
+local function show(task, text)
+  if vim.api.nvim_buf_is_valid(task.buffer) then
+    task.is_showing = true
+    vim.api.nvim_chan_send(task.channel, text)
+    task.is_showing = false
+    task.is_in_line = text:sub(-1) ~= "\n"
+  end
+end
+
+local function show_note(task, note)
+  show(task, (task.is_in_line and "\r\n" or "") .. "[" .. note .. "]\r\n")
+end
+
+local function finish(id, note)
+  local task = tasks[id]
+  if task then
+    tasks[id] = nil
+    show_note(task, note)
+    vim.api.nvim_del_augroup_by_id(task.autocmds)
+  end
+end
+
+local handlers = {}
 
 local function connect()
   if rpc then
@@ -25,12 +54,21 @@ local function connect()
   end
   local command = vim.g.shelld_command or { "shelld" }
   local dispatchers = {
-    notification = function() end,
+    notification = function(method, event)
+      local task, handle = tasks[event.requestId], handlers[method]
+      if task and handle then
+        task.id = event.bash_id
+        handle(task, event)
+      end
+    end,
     server_request = function() end,
     on_error = function() end,
-    on_exit = function()
-      rpc, foreground = nil, {}
-    end,
+    on_exit = vim.schedule_wrap(function()
+      rpc = nil
+      for id in pairs(tasks) do
+        finish(id, "the daemon has ended")
+      end
+    end),
   }
   if vim.fn.has("nvim-0.8") == 1 then
     rpc = vim.lsp.rpc.start(command, dispatchers)
@@ -40,225 +78,228 @@ local function connect()
   return rpc
 end
 
-local function tell(message, level)
-  vim.notify("shelld: " .. message, level)
-end
-
--- Send a request and return its id. `on_answer` is called first, whatever the answer is.
-local function request(method, params, on_result, on_answer)
+-- Send a request and return its id.
+local function request(method, params, on_result, on_failure)
   local _, id = connect().request(method, params, function(failure, result)
-    if on_answer then
-      on_answer()
-    end
-    if failure then
-      tell(failure.message, vim.log.levels.ERROR)
+    if not failure then
+      if on_result then
+        on_result(result)
+      end
+    elseif on_failure then
+      on_failure(failure.message)
     else
-      on_result(result)
+      tell(failure.message, vim.log.levels.ERROR)
     end
   end)
   return id
 end
 
-local function background()
-  local id = foreground[vim.api.nvim_get_current_buf()]
-  if id then
-    -- The answer to that request shows the rest.
-    request("background", { request_id = id }, function() end)
-  else
-    tell("nothing runs in the foreground of this buffer", vim.log.levels.WARN)
+-- Ask the user what the commands ask, one question after the other.
+local is_asking = false
+local function ask()
+  local function next_task()
+    for _, task in pairs(tasks) do
+      if task.prompt then
+        return task
+      end
+    end
   end
-end
-
-local function open_buffer(title)
-  vim.cmd("botright new")
-  local buffer = vim.api.nvim_get_current_buf()
-  vim.bo[buffer].buftype = "nofile"
-  vim.bo[buffer].bufhidden = "hide"
-  vim.bo[buffer].swapfile = false
-  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, { "$ " .. title, "" })
-  -- <C-b> alone pages back.
-  vim.keymap.set("n", "<LocalLeader>b", background, { buffer = buffer })
-  return buffer
-end
-
--- Append text to the last line of a buffer, and keep windows that show its end there.
-local function append(buffer, text)
-  if text == "" or not vim.api.nvim_buf_is_valid(buffer) then
+  if is_asking then
     return
   end
-  local count = vim.api.nvim_buf_line_count(buffer)
-  local last = vim.api.nvim_buf_get_lines(buffer, count - 1, count, false)[1]
-  local lines = vim.split(last .. text, "\n", { plain = true })
-  vim.api.nvim_buf_set_lines(buffer, count - 1, count, false, lines)
-  for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
-    if vim.api.nvim_win_get_cursor(window)[1] >= count then
-      vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(buffer), 0 })
+  is_asking = true
+  local task = next_task()
+  while task do
+    local prompt = task.prompt
+    local is_secret = prompt.lineMode == true and prompt.echo == false
+    local cancelled = "\27"
+    -- Neither shows a secret nor remembers it. Events go on coming meanwhile.
+    local read = is_secret and vim.fn.inputsecret or vim.fn.input
+    local ok, answer = pcall(read, { prompt = prompt.text .. " ", cancelreturn = cancelled })
+    if task.prompt ~= prompt then
+      tell(prompt.program .. " no longer waits for this answer", vim.log.levels.WARN)
+    else
+      task.prompt = nil
+      if ok and answer ~= cancelled then
+        local text = answer .. "\n"
+        request("write_stdin", { bash_id = task.id, text = text, secret = is_secret })
+      else
+        tell(prompt.program .. " still waits; press i in its window to answer")
+      end
+    end
+    task = next_task()
+  end
+  is_asking = false
+end
+
+-- A command may write faster than Neovim reads. Then the daemon leaves output out.
+local function show_loss(task, skipped, dropped)
+  task.skipped = task.skipped + skipped
+  if skipped + dropped > 0 then
+    show_note(task, skipped + dropped .. " bytes skipped")
+  end
+end
+
+handlers["shell/output"] = function(task, event)
+  show_loss(task, event.skipped, event.dropped)
+  show(task, event.text)
+end
+
+handlers["shell/prompt"] = function(task, event)
+  task.prompt = nil
+  local prompt = event.prompt
+  local is_typing = vim.api.nvim_get_mode().mode == "t"
+    and vim.api.nvim_get_current_buf() == task.buffer
+  if type(prompt) ~= "table" or is_typing then
+    return
+  elseif prompt.lineMode == false then
+    tell(prompt.program .. " waits for keys; press i in its window to type")
+  else
+    task.prompt = prompt
+    ask()
+  end
+end
+
+handlers["shell/exited"] = function(task, event)
+  -- This event counts all of them.
+  show_loss(task, event.skipped - task.skipped, 0)
+  local how = event.status
+  if type(event.exitCode) == "number" then
+    how = "exit code " .. event.exitCode
+  elseif type(event.signal) == "string" then
+    how = event.signal
+  end
+  finish(event.requestId, string.format("%s after %.1f s", how, event.durationMs / 1000))
+end
+
+local function task_here()
+  local buffer = vim.api.nvim_get_current_buf()
+  for id, task in pairs(tasks) do
+    if task.buffer == buffer then
+      return id, task
     end
   end
 end
 
-local function ending(result)
-  local how = result.status
-  if type(result.exitCode) == "number" then
-    how = "exit code " .. result.exitCode
-  elseif type(result.signal) == "string" then
-    how = result.signal
+local function background()
+  local id, task = task_here()
+  if not id or task.is_in_background then
+    tell("nothing runs in the foreground of this buffer", vim.log.levels.WARN)
+  else
+    request("background", { request_id = id })
   end
-  return string.format("[%s after %d ms]\n", how, result.durationMs)
 end
 
--- Read what the command of `call.bash_id` writes, until it ends. Each read waits in the daemon
--- until there is something new; nothing polls.
-local function read_on(call, show)
-  call.wait = 60000
-  request("bash_output", call, function(output)
-    local is_over = not (output.isRunning or output.more)
-    show(output.stdout .. output.stderr .. (is_over and ending(output) or ""), is_over)
-    if call.stdout_offset then
-      call.stdout_offset = output.stdoutRange["end"]
-    end
-    if not is_over then
-      read_on(call, show)
-    end
-  end)
+local function kill(id, task)
+  if task.id then
+    request("kill_shell", { shell_id = task.id })
+  else
+    -- A call in the foreground that has shown nothing yet. This answers it, and tells the id.
+    request("background", { request_id = id }, function(result)
+      request("kill_shell", { shell_id = result.bash_id })
+    end)
+  end
 end
 
-local function show_output(buffer, id)
-  read_on({ bash_id = id }, function(text)
-    append(buffer, text)
-  end)
-end
-
-local function follow(command)
-  local buffer = open_buffer(command)
-  request("bash", { command = command, run_in_background = true }, function(job)
-    vim.b[buffer].shelld_id = job.bash_id
-    show_output(buffer, job.bash_id)
-  end)
+local function kill_here()
+  local id, task = task_here()
+  if id then
+    kill(id, task)
+  else
+    tell("nothing runs in this buffer", vim.log.levels.WARN)
+  end
 end
 
 local function size_of(window)
   return vim.api.nvim_win_get_height(window), vim.api.nvim_win_get_width(window)
 end
 
--- Show the terminal of a shell in a buffer, and pass on what is typed there.
-local function show_terminal(buffer, id)
-  local is_showing, is_over = false, false
-  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, {})
-  local channel = vim.api.nvim_open_term(buffer, {
+-- Open a terminal for a command, and pass on what is typed there.
+local function open_terminal(command)
+  vim.cmd("botright new")
+  local task = { buffer = vim.api.nvim_get_current_buf(), skipped = 0 }
+  vim.bo[task.buffer].bufhidden = "hide"
+  vim.api.nvim_buf_set_name(task.buffer, "shelld://" .. task.buffer .. "/" .. command)
+  task.channel = vim.api.nvim_open_term(task.buffer, {
     on_input = function(_, _, _, keys)
       -- The daemon answers what programs ask their terminal, so Neovim's own answers are dropped.
-      if not is_showing and not is_over then
-        request("write_stdin", { bash_id = id, text = keys }, function() end)
+      if task.id and not task.is_showing then
+        request("write_stdin", { bash_id = task.id, text = keys })
       end
     end,
   })
+  -- <C-b> alone pages back.
+  vim.keymap.set("n", "<LocalLeader>b", background, { buffer = task.buffer })
+  task.autocmds = vim.api.nvim_create_augroup("shelld_" .. task.buffer, {})
   local resized = vim.fn.exists("##WinResized") == 1 and "WinResized" or "VimResized"
-  local events = vim.api.nvim_create_augroup("shelld_" .. id, {})
   vim.api.nvim_create_autocmd(resized, {
-    group = events,
+    group = task.autocmds,
     callback = function()
-      local window = vim.fn.bufwinid(buffer)
-      if window ~= -1 then
+      local window = vim.fn.bufwinid(task.buffer)
+      if window ~= -1 and task.id then
         local rows, cols = size_of(window)
-        request("resize_shell", { bash_id = id, rows = rows, cols = cols }, function() end)
+        request("resize_shell", { bash_id = task.id, rows = rows, cols = cols })
       end
     end,
   })
+  return task
+end
+
+local function start(command, call)
+  local task = open_terminal(command)
+  call.command = command
+  call.tty, call.strip_ansi = true, false
+  call.rows, call.cols = size_of(0)
+  task.is_in_background = call.run_in_background
+  local id
+  id = request("bash", call, function(result)
+    if result.status == "running" then
+      task.id = result.bash_id
+      if not task.is_in_background then
+        task.is_in_background = true
+        tell(result.bash_id .. " continues in the background")
+      end
+    end
+  end, function(message)
+    finish(id, message)
+  end)
+  tasks[id] = task
   vim.api.nvim_create_autocmd("BufDelete", {
-    group = events,
-    buffer = buffer,
+    group = task.autocmds,
+    buffer = task.buffer,
     callback = function()
-      request("kill_shell", { shell_id = id }, function() end)
+      kill(id, task)
     end,
   })
-  -- The offset: write_stdin returns output, too, and must not take any from these reads.
-  read_on({ bash_id = id, stdout_offset = 0, strip_ansi = false }, function(text, was_last)
-    if vim.api.nvim_buf_is_valid(buffer) then
-      is_showing = true
-      vim.api.nvim_chan_send(channel, text)
-      is_showing = false
-    end
-    if was_last then
-      is_over = true
-      vim.api.nvim_del_augroup_by_id(events)
-    end
-  end)
+end
+
+local ALL = { "output", "prompt", "exit" }
+
+local function run(command)
+  start(command, { notify = ALL, on_timeout = "background" })
+end
+
+local function follow(command)
+  start(command, { notify = ALL, run_in_background = true })
 end
 
 local function run_in_terminal(command)
-  local buffer = open_buffer(command)
-  local rows, cols = size_of(0)
-  local call = { command = command, tty = true, rows = rows, cols = cols, run_in_background = true }
-  request("bash", call, function(job)
-    vim.b[buffer].shelld_id = job.bash_id
-    show_terminal(buffer, job.bash_id)
-    vim.cmd("startinsert")
-  end)
+  -- Who types there sees what it asks.
+  start(command, { notify = { "output", "exit" }, run_in_background = true })
+  vim.cmd("startinsert")
 end
 
-local function end_shell(id)
-  request("kill_shell", { shell_id = id }, function(result)
-    tell(result.message)
-  end)
-end
-
--- Wait for a command. With `may_ask`, it has a terminal, which is shown once it waits for input.
-local function run(command, may_ask)
-  local buffer = open_buffer(command)
-  local call = { command = command, on_timeout = "background" }
-  if may_ask then
-    call.tty, call.on_prompt = true, "background"
-    call.rows, call.cols = size_of(0)
-  end
-  foreground[buffer] = request("bash", call, function(result)
-    if result.status ~= "running" then
-      append(buffer, (result.stdout .. result.stderr):gsub("\r\n", "\n") .. ending(result))
-      return
-    end
-    local id, prompt = result.bash_id, result.prompt
-    if not vim.api.nvim_buf_is_valid(buffer) then
-      end_shell(id)
-      return
-    end
-    vim.b[buffer].shelld_id = id
-    if type(prompt) == "table" then
-      tell(prompt.program .. " waits for input; press i in its window to answer")
-    else
-      tell(id .. " continues in the background")
-    end
-    if may_ask then
-      show_terminal(buffer, id)
-    else
-      append(buffer, "[" .. id .. " continues in the background]\n")
-      show_output(buffer, id)
-    end
-  end, function()
-    foreground[buffer] = nil
-  end)
-end
-
-local function kill()
-  local id = vim.b.shelld_id
-  if not id then
-    tell("nothing runs in this buffer", vim.log.levels.WARN)
-    return
-  end
-  end_shell(id)
-end
-
-local function define(name, action, takes_command, takes_bang)
+local function define(name, action, takes_command)
   vim.api.nvim_create_user_command(name, function(given)
-    action(given.args, given.bang)
+    action(given.args)
   end, {
     nargs = takes_command and "+" or 0,
     complete = takes_command and "shellcmd" or nil,
-    bang = takes_bang,
   })
 end
 
-define("Shelld", run, true, true)
+define("Shelld", run, true)
 define("ShelldFollow", follow, true)
 define("ShelldTerminal", run_in_terminal, true)
 define("ShelldBackground", background)
-define("ShelldKill", kill)
+define("ShelldKill", kill_here)

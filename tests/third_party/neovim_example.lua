@@ -2,35 +2,78 @@
 
 vim.g.shelld_command = vim.fn.json_decode(vim.env.DAEMON)
 
-local function text()
-  return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n")
+local function wait(condition, what)
+  assert(vim.wait(20000, condition, 5), what)
 end
 
-local function shows(pattern)
+local function text_of(buffer)
+  local text = table.concat(vim.api.nvim_buf_get_lines(buffer, 0, -1, false), "\n")
+  return (text:gsub("\n+$", ""):gsub("after %d+%.%d s", "after N s"))
+end
+
+-- Run a command of the example, and return its buffer.
+local function start(command)
+  vim.cmd("only")
+  vim.cmd(command)
+  return vim.api.nvim_get_current_buf()
+end
+
+-- Wait until a buffer shows a pattern, and return its text.
+local function shows(buffer, pattern)
   assert(vim.wait(20000, function()
-    return text():find(pattern) ~= nil
-  end, 5), "not shown: " .. pattern .. "\n" .. text())
+    return text_of(buffer):find(pattern) ~= nil
+  end, 5), "not shown: " .. pattern .. "\n" .. text_of(buffer))
+  return text_of(buffer)
 end
 
-vim.cmd("Shelld cd / && pwd; echo to stderr >&2; exit 3")
-shows("exit code 3 after %d+ ms")
-local first = text():gsub("%d+ ms", "N ms")
+local function open_gate(name)
+  vim.fn.writefile({ "open" }, name)
+end
 
-vim.cmd("Shelld pwd")
-shows("exit code 0")
-local second = text():gsub("%d+ ms", "N ms")
+local function is_alive(pid)
+  return vim.loop.kill(tonumber(pid), 0) == 0
+end
 
-vim.cmd("ShelldFollow echo one; sleep 0.2; echo two; sleep 300")
-shows("one\ntwo\n")
+local report = {}
+report.first = shows(start("Shelld cd / && pwd; echo to stderr >&2; exit 3"), "exit code 3")
+report.second = shows(start("Shelld pwd"), "exit code 0")
+
+-- Both write while both run, and each waits for its gate between two lines.
+local script = "ShelldFollow sh $FOLDER/steps "
+local left, right = start(script .. "left"), start(script .. "right")
+shows(left, "left 1")
+shows(right, "right 1")
+open_gate(vim.env.FOLDER .. "/right")
+shows(right, "right 2")
+open_gate(vim.env.FOLDER .. "/left")
+report.left, report.right = shows(left, "after N s"), shows(right, "after N s")
+
+local parent = start("ShelldFollow sleep 300 & echo pid $!; wait")
+local child = shows(parent, "pid %d+"):match("pid (%d+)")
+report.ran = is_alive(child)
 vim.cmd("ShelldKill")
-shows("SIGTERM after")
-local followed = text():gsub("%d+ ms", "N ms")
+report.killed = shows(parent, "after N s"):gsub("pid %d+", "pid PID")
+wait(function()
+  return not is_alive(child)
+end, "the end of the tree")
 
-vim.cmd("Shelld echo one; sleep 300")
+-- Neovim does nothing else until the command has written everything.
+local flood = start("ShelldFollow head -c 8000000 /dev/zero | tr '\\0' '\\n'; touch $FOLDER/done")
+while not vim.loop.fs_stat(vim.env.FOLDER .. "/done") do
+  vim.loop.sleep(5)
+end
+report.flood = shows(flood, "after N s"):match("%[%d+ bytes skipped%]") ~= nil
+
+local handed_over = start("Shelld sh $FOLDER/steps over")
+shows(handed_over, "over 1")
 vim.cmd("ShelldBackground")
-shows("background]\none\n")
-vim.cmd("ShelldKill")
-shows("SIGTERM after")
-local handed_over = text():gsub("%d+ ms", "N ms"):gsub("shell_%x+", "shell_N")
+open_gate(vim.env.FOLDER .. "/over")
+report.handed_over = shows(handed_over, "after N s")
 
-vim.fn.writefile({ vim.fn.json_encode({ first, second, followed, handed_over }) }, vim.env.REPORT)
+local silent = start("Shelld sleep 300")
+vim.cmd("ShelldKill")
+report.silent = shows(silent, "after N s")
+
+report.blocked = shows(start("Shelld rm -rf /"), "%[")
+
+vim.fn.writefile({ vim.fn.json_encode(report) }, vim.env.REPORT)

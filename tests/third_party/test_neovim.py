@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import example_tasks
 from installed import program
 from support import DAEMON_COMMAND
 
@@ -28,6 +29,7 @@ def report_of(tmp_path: Path, *scripts: Path) -> Any:
             "XDG_STATE_HOME": str(tmp_path),
             "DAEMON": json.dumps(DAEMON_COMMAND),
             "REPORT": str(report),
+            "FOLDER": str(tmp_path),
         },
         capture_output=True,
         text=True,
@@ -55,10 +57,10 @@ def test_neovim_gets_every_answer(tmp_path: Path) -> None:
     }
 
 
-def test_the_example_runs_follows_hands_over_and_kills(tmp_path: Path) -> None:
-    assert report_of(tmp_path, EXAMPLE, HERE / "neovim_example.lua") == [
-        "$ cd / && pwd; echo to stderr >&2; exit 3\n/\nto stderr\n[exit code 3 after N ms]\n",
-        "$ pwd\n/\n[exit code 0 after N ms]\n",
-        "$ echo one; sleep 0.2; echo two; sleep 300\none\ntwo\n[SIGTERM after N ms]\n",
-        "$ echo one; sleep 300\n[shell_N continues in the background]\none\n[SIGTERM after N ms]\n",
-    ]
+def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
+    example_tasks.prepare(tmp_path)
+    assert report_of(tmp_path, EXAMPLE, HERE / "neovim_example.lua") == {
+        "first": "/\nto stderr\n[exit code 3 after N s]",
+        "second": "/\n[exit code 0 after N s]",
+        **example_tasks.EXPECTED,
+    }

@@ -1,0 +1,34 @@
+"""Tasks that each editor example runs in its tests, and what it must show."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Writes a line, waits until somebody writes to the pipe $1, and writes another one.
+STEPS = """
+cd "$(dirname "$0")"
+echo "$1 1"
+read -r line < "$1"
+echo "$1 2"
+"""
+
+EXPECTED = {
+    "left": "left 1\nleft 2\n[exit code 0 after N s]",
+    "right": "right 1\nright 2\n[exit code 0 after N s]",
+    # A process of the task, before and after the task was killed.
+    "ran": True,
+    "killed": "pid PID\n[SIGTERM after N s]",
+    # Whether it said that bytes were skipped, after the editor had not read for long.
+    "flood": True,
+    "handed_over": "over 1\nover 2\n[exit code 0 after N s]",
+    "silent": "[SIGTERM after N s]",
+    "blocked": "[Command blocked: dangerous (rm-root): it removes the whole file system]",
+}
+
+
+def prepare(folder: Path) -> None:
+    """Write the script `steps` and its pipes."""
+    (folder / "steps").write_text(STEPS)
+    for name in ("left", "right", "over"):
+        os.mkfifo(folder / name)
