@@ -7,23 +7,29 @@
 
 ;;; Commentary:
 
-;; Commands run in a daemon, which `jsonrpc.el' speaks to.  They share one
-;; session, as in a terminal, and all of them end with Emacs.  Have `shelld' on
-;; the PATH, or set `shelld-command'.
+;; See the output of shell commands as it comes, answer their questions, end them
+;; reliably.  Commands run in a daemon, which `jsonrpc.el' speaks to.  They share
+;; one session, as in a terminal, and all of them end with Emacs.  Have `shelld'
+;; on the PATH, or set `shelld-command'.
 ;;
-;;   M-x shelld-run       run a command, and show what it wrote and how it ended; with
-;;                        C-u, on a terminal: if it waits for input, you can answer
-;;   M-x shelld-follow    run one in the background, and show what it writes
-;;   M-x shelld-terminal  run one in a terminal, and type into it
+;;   M-x shelld-run       run a command as the next one of the session
+;;   M-x shelld-follow    run one in the background from the start
+;;   M-x shelld-terminal  the same, in a terminal, and type into it
+;;   C-c C-b              in its buffer: hand it over to the background
 ;;   C-c C-c              in its buffer: end it and everything it has started; in
 ;;                        a terminal: interrupt it (C-c C-k ends it)
-;;   C-c C-b              in its buffer: wait for it no longer, but show what it
-;;                        writes as it comes
+;;   C-c C-s              in its buffer: type keys, named as in tmux, such as "y" or
+;;                        "Down Enter"
+;;
+;; Each command has a terminal, so it can use colours, and ask.  If it asks for a
+;; line, you are asked in the minibuffer.
 
 ;;; Code:
 
+(require 'ansi-color)
 (require 'cl-lib)
 (require 'jsonrpc)
+(require 'subr-x)
 (require 'term)
 
 (defvar term-height)
@@ -37,181 +43,303 @@
   "The program that runs commands, and its arguments."
   :type '(repeat string))
 
+;;; The daemon
+
+(defclass shelld-connection (jsonrpc-process-connection) ()
+  "A connection to the daemon.")
+
 (defvar shelld--connection nil
   "The connection to the daemon, if there is one.")
 
-(defvar-local shelld--id nil
-  "The id of the shell that this buffer follows.")
+(defvar shelld--last-id nil
+  "The id of the request that was sent last.")
 
-(define-derived-mode shelld-mode special-mode "Shelld"
-  "Major mode for what a command has written.")
-
-(define-key shelld-mode-map (kbd "C-c C-c") #'shelld-kill)
-;; C-b alone moves point.
-(define-key shelld-mode-map (kbd "C-c C-b") #'shelld-background)
+(cl-defmethod jsonrpc-connection-send :before ((_connection shelld-connection) &rest message)
+  "Remember the id of MESSAGE: the library keeps it to itself, and events carry it."
+  (setq shelld--last-id (plist-get message :id)))
 
 (defun shelld--connect ()
   "Return a connection to a daemon that runs."
   (unless (and shelld--connection (jsonrpc-running-p shelld--connection))
     (setq shelld--connection
-          (jsonrpc-process-connection
+          (shelld-connection
            :name "shelld"
+           :notification-dispatcher #'shelld--on-event
+           :on-shutdown #'shelld--on-shutdown
+           ;; A log of all messages would contain passwords.
+           :events-buffer-scrollback-size 0
            :process (lambda ()
                       (make-process :name "shelld" :command shelld-command
                                     :connection-type 'pipe
                                     :coding 'utf-8-emacs-unix :noquery t)))))
   shelld--connection)
 
-(defun shelld--request (method params on-result)
-  "Send METHOD with PARAMS, a plist; call ON-RESULT with what comes of it."
+(defun shelld--request (method params &optional on-result on-failure)
+  "Send METHOD with PARAMS, a plist, and return the id of this request.
+Call ON-RESULT with the result, or ON-FAILURE with a sentence."
   (jsonrpc-async-request
    (shelld--connect) method params
-   :success-fn on-result
-   :error-fn (lambda (failure) (message "shelld: %s" (plist-get failure :message)))
+   :success-fn (or on-result #'ignore)
+   :error-fn (lambda (failure)
+               (funcall (or on-failure (apply-partially #'message "shelld: %s"))
+                        (plist-get failure :message)))
    ;; The daemon decides how long a command may take.
-   :timeout nil))
+   :timeout nil)
+  shelld--last-id)
 
-(defun shelld--buffer (command)
-  "Show and return a new buffer for COMMAND."
-  (let ((buffer (generate-new-buffer (format "*shelld: %s*" command))))
+;;; Tasks
+
+(defvar shelld--tasks (make-hash-table)
+  "The buffers of the commands that run, by the ids of their requests.")
+
+(defvar-local shelld--request nil
+  "The id of the request that runs the command of this buffer.")
+
+(defvar-local shelld--id nil
+  "The id of its shell.  Nil until the daemon has told it.")
+
+(defvar-local shelld--in-foreground nil
+  "Whether the session waits for it.")
+
+(defvar-local shelld--prompt nil
+  "The question that the user has not answered yet, if there is one.")
+
+(defvar-local shelld--skipped 0
+  "How many bytes of its output were skipped.")
+
+(defun shelld--start (call)
+  "Run the command of CALL, the params of bash, in the current buffer."
+  (let ((buffer (current-buffer)))
+    (setq shelld--in-foreground (not (plist-get call :run_in_background)))
+    (setq shelld--request
+          (shelld--request
+           :bash (append call '(:tty t :strip_ansi :json-false))
+           (lambda (result) (shelld--on-answer buffer result))
+           (lambda (failure) (shelld--finish buffer failure))))
+    (puthash shelld--request buffer shelld--tasks)
+    (add-hook 'kill-buffer-hook #'shelld--end nil t)))
+
+(defun shelld--on-answer (buffer result)
+  "Note in BUFFER if the command of RESULT continues.  Its end is an event."
+  (when (and (buffer-live-p buffer) (equal (plist-get result :status) "running"))
     (with-current-buffer buffer
-      (shelld-mode))
-    (shelld--append buffer (format "$ %s\n" command))
-    (display-buffer buffer)
-    buffer))
+      (setq shelld--id (plist-get result :bash_id))
+      (when shelld--in-foreground
+        (setq shelld--in-foreground nil)
+        (message "shelld: %s continues in the background" shelld--id)))))
 
-(defun shelld--append (buffer text)
-  "Put TEXT at the end of BUFFER; who looks at the end goes on to do so."
+(defun shelld--on-event (_connection method event)
+  "Handle EVENT, the params of the notification METHOD."
+  (let ((buffer (gethash (plist-get event :requestId) shelld--tasks)))
+    (when (buffer-live-p buffer)
+      (with-current-buffer buffer
+        (setq shelld--id (plist-get event :bash_id))
+        (pcase method
+          ('shell/output
+           (shelld--show-loss (plist-get event :skipped) (plist-get event :dropped))
+           (shelld--show (plist-get event :text)))
+          ('shell/prompt (shelld--on-prompt (plist-get event :prompt)))
+          ('shell/exited
+           ;; This event counts all bytes that were skipped.
+           (shelld--show-loss (- (plist-get event :skipped) shelld--skipped) 0)
+           (shelld--finish buffer (shelld--ending event))))))))
+
+(defun shelld--show-loss (skipped dropped)
+  "Say how many bytes of output are missing: SKIPPED and DROPPED ones.
+If a command writes faster than Emacs reads, the daemon skips some."
+  (setq shelld--skipped (+ shelld--skipped skipped))
+  (when (> (+ skipped dropped) 0)
+    (shelld--show-note (format "%d bytes skipped" (+ skipped dropped)))))
+
+(defun shelld--ending (event)
+  "Return how the command of EVENT has ended."
+  (format "%s after %.1f s"
+          (cond ((plist-get event :exitCode) (format "exit code %d" (plist-get event :exitCode)))
+                ((plist-get event :signal))
+                (t (plist-get event :status)))
+          (/ (plist-get event :durationMs) 1000.0)))
+
+(defun shelld--finish (buffer note)
+  "Show NOTE in BUFFER, whose command has ended."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
-      (let ((inhibit-read-only t)
-            (followers (seq-filter (lambda (window) (= (window-point window) (point-max)))
-                                   (get-buffer-window-list buffer nil t))))
-        (save-excursion
-          (goto-char (point-max))
-          (insert text))
-        (dolist (window followers)
-          (set-window-point window (point-max)))))))
+      (shelld--show-note note)
+      (remhash shelld--request shelld--tasks)
+      (setq shelld--request nil
+            shelld--id nil
+            shelld--in-foreground nil
+            shelld--prompt nil))))
 
-(defun shelld--ending (result)
-  "Return a line that says how the command of RESULT has ended."
-  (format "[%s after %d ms]\n"
-          (cond ((plist-get result :exitCode) (format "exit code %d" (plist-get result :exitCode)))
-                ((plist-get result :signal))
-                (t (plist-get result :status)))
-          (plist-get result :durationMs)))
-
-;;;###autoload
-(defun shelld-run (command &optional may-ask)
-  "Run COMMAND, and show what it wrote and how it ended.
-With MAY-ASK, it has a terminal, which is shown once it waits for input."
-  (interactive (list (read-shell-command "Run: ") current-prefix-arg))
-  (let ((buffer (shelld--buffer command)))
-    (shelld--request
-     :bash (append (list :command command :description (buffer-name buffer)
-                         :on_timeout "background")
-                   (when may-ask '(:tty t :on_prompt "background")))
-     (lambda (result)
-       (if (equal (plist-get result :status) "running")
-           (shelld--continue buffer (plist-get result :bash_id) (plist-get result :prompt) may-ask)
-         (shelld--append
-          buffer
-          (concat (string-replace "\r\n" "\n" (plist-get result :stdout))
-                  (plist-get result :stderr)
-                  (shelld--ending result))))))
-    buffer))
-
-(defun shelld--continue (buffer id prompt on-terminal)
-  "Go on in BUFFER with the shell ID, which was handed over to the background.
-PROMPT is what it waits for, if anything.  ON-TERMINAL: it has a terminal."
-  (if (not (buffer-live-p buffer))
-      (shelld--end id)
-    (if prompt
-        (message "shelld: %s waits for input in %s" (plist-get prompt :program) buffer)
-      (message "shelld: %s continues in the background" id))
-    (if on-terminal
-        (with-selected-window (display-buffer buffer)
-          (shelld-terminal-mode)
-          (shelld--attach id)
-          (shelld--resize (cons term-width term-height)))
-      (shelld--append buffer (format "[%s continues in the background]\n" id))
-      (shelld--follow buffer id))))
+(defun shelld--on-shutdown (_connection)
+  "Say that the daemon has ended, and all commands with it."
+  (dolist (buffer (hash-table-values shelld--tasks))
+    (shelld--finish buffer "the daemon has ended")))
 
 (defun shelld-background ()
   "Hand the command that this buffer waits for over to the background."
   (interactive)
-  (let ((description (buffer-name)))
-    (shelld--request
-     :list_shells nil
-     (lambda (result)
-       (let ((shell (seq-find (lambda (shell)
-                                (and (eq (plist-get shell :inForeground) t)
-                                     (equal (plist-get shell :description) description)))
-                              (plist-get result :shells))))
-         (if shell
-             ;; The answer to the call shows the rest.
-             (shelld--request :background (list :bash_id (plist-get shell :bash_id)) #'ignore)
-           (message "shelld: nothing runs in the foreground of this buffer")))))))
+  (unless shelld--in-foreground
+    (user-error "Command `shelld-background': nothing runs in the foreground of this buffer"))
+  (shelld--request :background (list :request_id shelld--request)))
+
+(defun shelld--end ()
+  "End the command of this buffer, if one runs, with everything it has started."
+  (cond (shelld--id (shelld--request :kill_shell (list :shell_id shelld--id)))
+        ;; It has shown nothing yet.  This answers the call, and tells the id.
+        (shelld--request
+         (shelld--request :background (list :request_id shelld--request)
+                          (lambda (result)
+                            (shelld--request :kill_shell
+                                             (list :shell_id (plist-get result :bash_id))))))))
+
+(defun shelld-kill ()
+  "End the command of this buffer, with everything it has started."
+  (interactive)
+  (unless shelld--request
+    (user-error "Nothing runs in this buffer"))
+  (shelld--end))
+
+;;; Questions
+
+(defvar shelld--asking nil
+  "Whether the user is asked something now.")
+
+(defun shelld--on-prompt (prompt)
+  "Ask the user what PROMPT asks.  Nil: the command no longer waits."
+  (setq shelld--prompt nil)
+  (cond ((null prompt))
+        ((eq (plist-get prompt :lineMode) :json-false)
+         (message "shelld: %s waits for keys; C-c C-s types some" (plist-get prompt :program)))
+        (t (setq shelld--prompt prompt)
+           ;; Not within the function that reads from the daemon.
+           (run-at-time 0 nil #'shelld--ask))))
+
+(defun shelld--ask ()
+  "Ask the user what the commands ask, one question after the other."
+  (unless shelld--asking
+    (let ((shelld--asking t)
+          buffer)
+      (while (setq buffer (seq-find (lambda (each)
+                                      (and (buffer-live-p each)
+                                           (buffer-local-value 'shelld--prompt each)))
+                                    (hash-table-values shelld--tasks)))
+        (with-current-buffer buffer
+          (shelld--ask-here))))))
+
+(defun shelld--ask-here ()
+  "Ask the user what the command of this buffer asks, and pass the answer on."
+  (let* ((prompt shelld--prompt)
+         (text (concat (plist-get prompt :text) " "))
+         (is-secret (and (eq (plist-get prompt :lineMode) t)
+                         (eq (plist-get prompt :echo) :json-false)))
+         (enable-recursive-minibuffers t)
+         (answer (condition-case nil
+                     (if is-secret (read-passwd text) (read-string text))
+                   (quit nil))))
+    (cond ((not (eq shelld--prompt prompt))
+           (message "shelld: %s no longer waits for this answer" (plist-get prompt :program)))
+          (answer
+           (setq shelld--prompt nil)
+           (shelld--request :write_stdin (list :bash_id shelld--id :text (concat answer "\n")
+                                               :secret (if is-secret t :json-false))))
+          (t
+           (setq shelld--prompt nil)
+           (message "shelld: %s still waits; C-c C-s types keys" (plist-get prompt :program))))))
+
+(defun shelld-type (keys)
+  "Type KEYS, named as in tmux, into the command of this buffer."
+  (interactive "sKeys, such as y or Down Enter: ")
+  (unless shelld--id
+    (user-error "Nothing runs in this buffer"))
+  (shelld--request :write_stdin (list :bash_id shelld--id :keys (vconcat (split-string keys)))))
+
+;;; Output
+
+(define-derived-mode shelld-mode special-mode "Shelld"
+  "Major mode for what a command has written."
+  (setq-local ansi-color-apply-face-function #'ansi-color-apply-text-property-face))
+
+(define-key shelld-mode-map (kbd "C-c C-c") #'shelld-kill)
+(define-key shelld-mode-map (kbd "C-c C-s") #'shelld-type)
+;; C-b alone moves point.
+(define-key shelld-mode-map (kbd "C-c C-b") #'shelld-background)
+
+(defvar-local shelld--held ""
+  "Carriage returns at the end of the output, whose effect is not known yet.")
+
+(defun shelld--show (text)
+  "Show TEXT, which the command has written, in the current buffer."
+  (if (derived-mode-p 'shelld-terminal-mode)
+      (shelld--draw text)
+    (let ((lines (replace-regexp-in-string "\r+\n" "\n" (concat shelld--held text))))
+      (string-match "\r*\\'" lines)
+      (setq shelld--held (match-string 0 lines))
+      (shelld--append (substring lines 0 (match-beginning 0))))))
+
+(defun shelld--show-note (note)
+  "Show NOTE on a line of its own."
+  (shelld--show (format (if (save-excursion (goto-char (point-max)) (bolp)) "[%s]\r\n" "\r\n[%s]\r\n")
+                        note)))
+
+(defun shelld--append (text)
+  "Put TEXT at the end of the buffer; who looks at the end goes on to do so."
+  (let ((inhibit-read-only t)
+        (followers (seq-filter (lambda (window) (= (window-point window) (point-max)))
+                               (get-buffer-window-list nil nil t)))
+        (start (point-max)))
+    (save-excursion
+      (goto-char start)
+      ;; Titles and links, which `ansi-color' leaves in.
+      (insert (replace-regexp-in-string "\e\\][^\a\e]*\\(\a\\|\e\\\\\\)\\|\e[()].\\|\e[=>78]" "" text))
+      (ansi-color-apply-on-region start (point-max))
+      ;; A carriage return begins the line anew, as progress bars do.
+      (goto-char start)
+      (while (search-forward "\r" nil t)
+        (delete-region (line-beginning-position) (point))))
+    (dolist (window followers)
+      (set-window-point window (point-max)))))
+
+(defun shelld--run (command &rest call)
+  "Show and return a new buffer in which COMMAND runs, with CALL as further params."
+  (let ((buffer (generate-new-buffer (format "*shelld: %s*" command))))
+    (with-current-buffer buffer
+      (shelld-mode)
+      (shelld--append (format "$ %s\n" command))
+      (display-buffer buffer)
+      (shelld--start
+       (append call (list :command command :notify ["output" "prompt" "exit"]
+                          :cols (max 80 (window-max-chars-per-line (get-buffer-window)))
+                          ;; This buffer shows everything, so it needs no pager.
+                          :env '(:PAGER "cat")))))
+    buffer))
+
+;;;###autoload
+(defun shelld-run (command)
+  "Run COMMAND as the next one of the session, and show what it writes as it comes."
+  (interactive (list (read-shell-command "Run: ")))
+  (shelld--run command :on_timeout "background"))
 
 ;;;###autoload
 (defun shelld-follow (command)
   "Run COMMAND in the background, and show what it writes as it comes."
   (interactive (list (read-shell-command "Follow: ")))
-  (let ((buffer (shelld--buffer command)))
-    (shelld--request
-     :bash (list :command command :run_in_background t)
-     (lambda (job) (shelld--follow buffer (plist-get job :bash_id))))
-    buffer))
+  (shelld--run command :run_in_background t))
 
-(defun shelld--follow (buffer id)
-  "Show in BUFFER what the shell ID writes."
-  (with-current-buffer buffer
-    (setq shelld--id id))
-  (shelld--read-on id (lambda (text) (shelld--append buffer text))))
-
-(defun shelld--read-on (id show &optional offset)
-  "Call SHOW with each text that the shell ID writes, and with how it ended.
-Each read waits in the daemon until there is something new; nothing polls.
-From OFFSET, read escape sequences, too, and take no output from other reads."
-  (shelld--request
-   :bash_output (append (list :bash_id id :wait 60000)
-                        (when offset (list :stdout_offset offset :strip_ansi :json-false)))
-   (lambda (output)
-     (funcall show (concat (plist-get output :stdout) (plist-get output :stderr)))
-     (if (or (eq (plist-get output :isRunning) t) (eq (plist-get output :more) t))
-         (shelld--read-on id show
-                          (when offset (plist-get (plist-get output :stdoutRange) :end)))
-       (funcall show (shelld--ending output))))))
+;;; Terminals
 
 ;;;###autoload
 (defun shelld-terminal (command)
   "Run COMMAND in a terminal, and type into it."
   (interactive (list (read-shell-command "Run in a terminal: ")))
-  (let ((buffer (generate-new-buffer (format "*shelld: %s*" command))))
-    (pop-to-buffer buffer)
-    (shelld-terminal-mode)
-    (shelld--request
-     :bash (list :command command :tty t :rows term-height :cols term-width :run_in_background t)
-     (lambda (job)
-       (let ((id (plist-get job :bash_id)))
-         (if (buffer-live-p buffer)
-             (with-current-buffer buffer
-               (shelld--attach id))
-           (shelld--end id)))))
-    buffer))
-
-(defun shelld--attach (id)
-  "Show the terminal of the shell ID in the current buffer."
-  (let ((buffer (current-buffer)))
-    (setq shelld--id id)
-    ;; The offset: write_stdin returns output, too, and must not take it from here.
-    (shelld--read-on id (lambda (text) (shelld--show buffer text)) 0)))
+  (pop-to-buffer (generate-new-buffer (format "*shelld: %s*" command)))
+  (shelld-terminal-mode)
+  ;; Who types there sees what it asks.
+  (shelld--start (list :command command :notify ["output" "exit"] :run_in_background t
+                       :rows term-height :cols term-width))
+  (current-buffer))
 
 (define-derived-mode shelld-terminal-mode term-mode "Shelld-Terminal"
   "Major mode for the terminal of a command."
-  (let ((inhibit-read-only t))
-    (erase-buffer))
-  (setq buffer-read-only nil)
   ;; The terminal of Emacs needs a process.  This one only holds the place.
   (let ((process (make-pipe-process :name "shelld-terminal" :buffer (current-buffer)
                                     :noquery t :sentinel #'ignore)))
@@ -220,43 +348,29 @@ From OFFSET, read escape sequences, too, and take no output from other reads."
   (setq-local term-command-function #'ignore)
   (term-char-mode)
   (add-function :filter-return (local 'window-adjust-process-window-size-function)
-                #'shelld--resize)
-  (add-hook 'kill-buffer-hook (lambda () (when shelld--id (shelld--end shelld--id))) nil t))
+                #'shelld--resize))
 
-(defun shelld--show (buffer text)
-  "Show TEXT, which a program has written, on the terminal in BUFFER."
-  (when (buffer-live-p buffer)
-    ;; The daemon answers what programs ask their terminal.  The answers of Emacs are dropped.
-    (cl-letf (((symbol-function 'process-send-string) #'ignore))
-      (term-emulate-terminal (get-buffer-process buffer) (encode-coding-string text 'utf-8)))))
+(defun shelld--draw (text)
+  "Show TEXT, which a program has written, on the terminal in the current buffer."
+  ;; The daemon answers what programs ask their terminal.  The answers of Emacs are dropped.
+  (cl-letf (((symbol-function 'process-send-string) #'ignore))
+    (term-emulate-terminal (get-buffer-process (current-buffer))
+                           (encode-coding-string text 'utf-8))))
 
 (define-advice term-send-raw-string (:around (send keys) shelld)
   "Pass KEYS to the daemon in one of our terminals; otherwise call SEND."
   (if (derived-mode-p 'shelld-terminal-mode)
       (when shelld--id
         (shelld--request :write_stdin
-                         (list :bash_id shelld--id :text (decode-coding-string keys 'utf-8))
-                         #'ignore))
+                         (list :bash_id shelld--id :text (decode-coding-string keys 'utf-8))))
     (funcall send keys)))
 
 (defun shelld--resize (size)
   "Tell the daemon SIZE, the columns and rows of the terminal, and return it."
   (when (and size shelld--id)
     (shelld--request :resize_shell
-                     (list :bash_id shelld--id :rows (cdr size) :cols (car size)) #'ignore))
+                     (list :bash_id shelld--id :rows (cdr size) :cols (car size))))
   size)
-
-(defun shelld--end (id)
-  "End the shell ID, with everything it has started."
-  (shelld--request :kill_shell (list :shell_id id)
-                   (lambda (result) (message "shelld: %s" (plist-get result :message)))))
-
-(defun shelld-kill ()
-  "End the command of this buffer, with everything it has started."
-  (interactive)
-  (unless shelld--id
-    (user-error "Nothing runs in this buffer"))
-  (shelld--end shelld--id))
 
 (provide 'shelld)
 ;;; shelld.el ends here

@@ -6,20 +6,78 @@
 
 (defun text-of (buffer)
   (with-current-buffer buffer
-    (replace-regexp-in-string "[0-9]+ ms" "N ms" (buffer-string))))
+    (replace-regexp-in-string "after [0-9]+\\.[0-9] s" "after N s"
+                              (string-trim-right (buffer-substring-no-properties (point-min) (point-max))))))
+
+(defun wait-for (condition what)
+  "Wait until CONDITION is true.  WHAT returns what to say otherwise."
+  (with-timeout (20 (error "Did not happen: %s" (funcall what)))
+    (while (not (funcall condition))
+      (accept-process-output nil 0.01))))
 
 (defun shows (buffer pattern)
-  "Wait until BUFFER shows PATTERN, and return what it shows."
-  (with-timeout (20 (error "Not shown: %s in %S" pattern (text-of buffer)))
-    (while (not (string-match-p pattern (text-of buffer)))
-      (accept-process-output nil 0.01)))
-  (text-of buffer))
+  "Wait until BUFFER shows PATTERN, and return what it shows below the command."
+  (wait-for (lambda () (string-match-p pattern (text-of buffer)))
+            (lambda () (format "%s in %S" pattern (text-of buffer))))
+  (replace-regexp-in-string "\\`\\$ .*\n" "" (text-of buffer)))
 
-(let* ((first (shows (shelld-run "cd / && pwd; echo to stderr >&2; exit 3") "exit code 3"))
-       (second (shows (shelld-run "pwd") "exit code 0"))
-       (job (shelld-follow "echo one; sleep 0.2; echo two; sleep 300")))
-  (shows job "one\ntwo\n")
-  (with-current-buffer job
-    (call-interactively (key-binding (kbd "C-c C-c"))))
-  (write-region (json-encode (vector first second (shows job "SIGTERM"))) nil (getenv "REPORT")))
+(defun in-folder (name) (expand-file-name name (getenv "FOLDER")))
+(defun open-gate (name) (write-region "open\n" nil (in-folder name) t 'silent))
+(defun press (buffer keys)
+  (with-current-buffer buffer (call-interactively (key-binding (kbd keys)))))
+(defun is-alive (pid) (eql 0 (signal-process pid 0)))
+
+(defvar report nil)
+(defun report (name value) (push (cons name value) report))
+
+(report 'first (shows (shelld-run "cd / && pwd; echo to stderr >&2; exit 3") "exit code 3"))
+(report 'second (shows (shelld-run "pwd") "exit code 0"))
+
+;; Both write while both run, and each waits for its gate between two lines.
+(let ((left (shelld-follow "sh $FOLDER/steps left"))
+      (right (shelld-follow "sh $FOLDER/steps right")))
+  (shows left "left 1")
+  (shows right "right 1")
+  (open-gate "right")
+  (shows right "right 2")
+  (open-gate "left")
+  (report 'left (shows left "after N s"))
+  (report 'right (shows right "after N s")))
+
+(let* ((parent (shelld-follow "sleep 300 & echo pid $!; wait"))
+       (text (shows parent "pid [0-9]+"))
+       (child (progn (string-match "pid \\([0-9]+\\)" text)
+                     (string-to-number (match-string 1 text)))))
+  (report 'ran (is-alive child))
+  (press parent "C-c C-c")
+  (report 'killed (replace-regexp-in-string "pid [0-9]+" "pid PID" (shows parent "after N s")))
+  (wait-for (lambda () (not (is-alive child))) (lambda () "the end of the tree")))
+
+;; Emacs does nothing else until the command has written everything.
+(let ((flood (shelld-follow "yes | head -c 8000000; touch $FOLDER/done")))
+  (while (not (file-exists-p (in-folder "done")))
+    (call-process "sleep" nil nil nil "0.01"))
+  (report 'flood (and (string-match-p "\\[[0-9]+ bytes skipped\\]" (shows flood "after N s")) t)))
+
+(let ((handed-over (shelld-run "sh $FOLDER/steps over")))
+  (shows handed-over "over 1")
+  (press handed-over "C-c C-b")
+  (open-gate "over")
+  (report 'handed_over (shows handed-over "after N s")))
+
+(let ((silent (shelld-run "sleep 300")))
+  (press silent "C-c C-c")
+  (report 'silent (shows silent "after N s")))
+
+(report 'blocked (shows (shelld-run "rm -rf /") "\\["))
+
+;; A bar that is drawn twice on its line, with its colour and the title of the window.
+(let ((bar (shelld-run "printf '\\e]0;title\\a\\e[31m10%%'; sleep 0.1; printf '\\r20%%\\e[0m\\n'")))
+  (report 'bar (shows bar "after N s"))
+  (with-current-buffer bar
+    (goto-char (point-min))
+    (re-search-forward "^20%")
+    (report 'colour (and (get-text-property (1- (point)) 'font-lock-face) t))))
+
+(write-region (json-encode report) nil (getenv "REPORT"))
 ;;; emacs_example.el ends here

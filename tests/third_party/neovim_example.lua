@@ -58,7 +58,7 @@ wait(function()
 end, "the end of the tree")
 
 -- Neovim does nothing else until the command has written everything.
-local flood = start("ShelldFollow head -c 8000000 /dev/zero | tr '\\0' '\\n'; touch $FOLDER/done")
+local flood = start("ShelldFollow yes | head -c 8000000; touch $FOLDER/done")
 while not vim.loop.fs_stat(vim.env.FOLDER .. "/done") do
   vim.loop.sleep(5)
 end

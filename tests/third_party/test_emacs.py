@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import example_tasks
 from installed import program
 from support import DAEMON_COMMAND
 
@@ -30,7 +31,7 @@ def emacs(*options: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def report_of(tmp_path: Path, *options: str) -> Any:
     report = tmp_path / "report"
-    ended = emacs(*options, REPORT=str(report))
+    ended = emacs(*options, REPORT=str(report), FOLDER=str(tmp_path))
     assert report.exists(), ended.stderr
     return json.loads(report.read_text())
 
@@ -51,13 +52,16 @@ def test_emacs_gets_every_answer(tmp_path: Path) -> None:
     }
 
 
-def test_the_example_runs_follows_and_kills(tmp_path: Path) -> None:
+def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
+    example_tasks.prepare(tmp_path)
     options = ("-L", str(EXAMPLE.parent), "-l", str(HERE / "emacs_example.el"))
-    assert report_of(tmp_path, *options) == [
-        "$ cd / && pwd; echo to stderr >&2; exit 3\n/\nto stderr\n[exit code 3 after N ms]\n",
-        "$ pwd\n/\n[exit code 0 after N ms]\n",
-        "$ echo one; sleep 0.2; echo two; sleep 300\none\ntwo\n[SIGTERM after N ms]\n",
-    ]
+    assert report_of(tmp_path, *options) == {
+        "first": "/\nto stderr\n[exit code 3 after N s]",
+        "second": "/\n[exit code 0 after N s]",
+        "bar": "20%\n[exit code 0 after N s]",
+        "colour": True,
+        **example_tasks.EXPECTED,
+    }
 
 
 def test_the_example_compiles_without_a_warning(tmp_path: Path) -> None:
