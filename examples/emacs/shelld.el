@@ -305,6 +305,7 @@ If a command writes faster than Emacs reads, the daemon skips some."
     (with-current-buffer buffer
       (shelld-mode)
       (shelld--append (format "$ %s\n" command))
+      (goto-char (point-max))
       (display-buffer buffer)
       (shelld--start
        (append call (list :command command :notify ["output" "prompt" "exit"]

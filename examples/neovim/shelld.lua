@@ -20,6 +20,9 @@ local rpc
 -- The commands that run. The keys are the ids of their requests, which their events carry.
 local tasks = {}
 
+-- Whether the user is asked something now.
+local is_asking = false
+
 local function tell(message, level)
   vim.notify("shelld: " .. message, level)
 end
@@ -30,6 +33,12 @@ local function show(task, text)
     vim.api.nvim_chan_send(task.channel, text)
     task.is_showing = false
     task.is_in_line = text:sub(-1) ~= "\n"
+    if is_asking then
+      -- By then, the terminal has changed. Neovim does not redraw it during a question.
+      vim.defer_fn(function()
+        vim.cmd("redraw")
+      end, 50)
+    end
   end
 end
 
@@ -95,7 +104,6 @@ local function request(method, params, on_result, on_failure)
 end
 
 -- Ask the user what the commands ask, one question after the other.
-local is_asking = false
 local function ask()
   local function next_task()
     for _, task in pairs(tasks) do
@@ -228,6 +236,8 @@ local function open_terminal(command)
       end
     end,
   })
+  -- While the cursor is on the last line, the window follows the output.
+  vim.cmd("normal! G")
   -- <C-b> alone pages back.
   vim.keymap.set("n", "<LocalLeader>b", background, { buffer = task.buffer })
   task.autocmds = vim.api.nvim_create_augroup("shelld_" .. task.buffer, {})

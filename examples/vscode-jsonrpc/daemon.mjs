@@ -1,30 +1,72 @@
-// Start the daemon the way an extension of VS Code would, with vscode-jsonrpc.
+// The daemon, for an extension of VS Code: start it with vscode-jsonrpc, and follow commands by
+// their events.
 //
 // It needs `shelld` on the PATH, or the environment variable SHELLD with another command line.
 
 import { spawn } from "node:child_process";
 import rpc from "vscode-jsonrpc/node";
 
-export function connect() {
-  const [program, ...args] = (process.env.SHELLD ?? "shelld").split(" ");
-  // --clientProcessId: if this process is killed, the daemon ends, and so does everything it runs.
-  const daemon = spawn(program, [...args, "--stdio", `--clientProcessId=${process.pid}`], {
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  daemon.on("error", (error) => {
-    const reason = error.code === "ENOENT" ? "it is not on the PATH" : error.message;
-    console.error(`Cannot start ${program}: ${reason}. Install it, or set SHELLD.`);
-    process.exit(1);
-  });
-  const connection = rpc.createMessageConnection(
-    new rpc.StreamMessageReader(daemon.stdout),
-    new rpc.StreamMessageWriter(daemon.stdin),
-  );
-  connection.listen();
-  return connection;
+// Remembers the id of the last request: the library keeps it to itself, and events carry it.
+class Writer extends rpc.StreamMessageWriter {
+  write(message) {
+    if (rpc.Message.isRequest(message)) this.lastId = message.id;
+    return super.write(message);
+  }
 }
 
-export async function disconnect(connection) {
-  await connection.sendRequest("shutdown");
-  await connection.sendNotification("exit");
+export class Daemon {
+  #connection;
+  #writer;
+  // The commands that run, by the ids of their requests.
+  #runs = new Map();
+
+  constructor() {
+    const [program, ...args] = (process.env.SHELLD ?? "shelld").split(" ");
+    // --clientProcessId: if this process is killed, the daemon ends, and so does all that it runs.
+    const daemon = spawn(program, [...args, "--stdio", `--clientProcessId=${process.pid}`], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    daemon.on("error", (error) => {
+      const reason = error.code === "ENOENT" ? "it is not on the PATH" : error.message;
+      console.error(`Cannot start ${program}: ${reason}. Install it, or set SHELLD.`);
+      process.exit(1);
+    });
+    this.#writer = new Writer(daemon.stdin);
+    const reader = new rpc.StreamMessageReader(daemon.stdout);
+    this.#connection = rpc.createMessageConnection(reader, this.#writer);
+    this.#connection.onNotification((method, event) => this.#onEvent(method, event));
+    this.#connection.listen();
+  }
+
+  request(method, params) {
+    return this.#connection.sendRequest(method, params);
+  }
+
+  // Run a command. `onEvent` gets the names and the params of its events, in their order. Returns
+  // the id of the request, and the promise of its answer.
+  run(params, onEvent) {
+    const answer = this.request("bash", params);
+    const id = this.#writer.lastId;
+    this.#runs.set(id, { onEvent, skipped: 0 });
+    answer.catch(() => this.#runs.delete(id));
+    return { id, answer };
+  }
+
+  #onEvent(method, event) {
+    const run = this.#runs.get(event.requestId);
+    if (!run) return;
+    const isEnd = method === "shell/exited";
+    // A command may write faster than its client reads. Then the daemon leaves output out. The end
+    // counts all of these bytes; output counts those before it.
+    const skipped = (event.skipped ?? 0) - (isEnd ? run.skipped : 0);
+    run.skipped += skipped;
+    const missing = skipped + (event.dropped ?? 0);
+    if (isEnd) this.#runs.delete(event.requestId);
+    run.onEvent(method.replace("shell/", ""), { ...event, missing });
+  }
+
+  async end() {
+    await this.request("shutdown");
+    await this.#connection.sendNotification("exit");
+  }
 }
