@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
-from installed import node, npm_package
+import example_tasks
+import vscode_example
+from installed import node, node_environment, npm_package
 from support import DAEMON_COMMAND
 
 SCRIPT = Path(__file__).with_name("vscode_jsonrpc.mjs")
+EXAMPLE_SCRIPT = Path(__file__).with_name("vscode_example.mjs")
 
 
 def test_vscode_jsonrpc_gets_every_answer() -> None:
@@ -40,3 +44,34 @@ def test_vscode_jsonrpc_gets_every_answer() -> None:
         "exitCode": 0,
         "stderr": "",
     }
+
+
+def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
+    vscode_example.install_in(tmp_path)
+    shutil.copy(EXAMPLE_SCRIPT, tmp_path)
+    example_tasks.prepare(tmp_path)
+    ended = subprocess.run(
+        [node(), EXAMPLE_SCRIPT.name],
+        cwd=tmp_path,
+        env={**node_environment(), "SHELLD": " ".join([*DAEMON_COMMAND, "--audit-log", "audit"])},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    report = json.loads((tmp_path / "report").read_text())
+    assert report == {
+        **{
+            name: f"{value}\n" if isinstance(value, str) else value
+            for name, value in example_tasks.EXPECTED.items()
+        },
+        "asked": "Password: Name: Ada\n\n8 Ada\n[exit code 0 after N s]\n",
+        "questions": [["Password:", True], ["Password: Name:", False]],
+        "late": 0,
+        "coloured": ["\x1b[31mred\x1b[0m\n[exit code 3 after N s]\n", 3],
+        "seqs": [1, 2, 3],
+    }
+    records = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    typed = [each["secret"] for each in records if each.get("event") == "input"]
+    assert typed == [True, False, False, False]
