@@ -309,7 +309,7 @@ If a command writes faster than Emacs reads, the daemon skips some."
       (display-buffer buffer)
       (shelld--start
        (append call (list :command command :notify ["output" "prompt" "exit"]
-                          :cols (max 80 (window-max-chars-per-line (get-buffer-window)))
+                          :cols (window-max-chars-per-line (get-buffer-window))
                           ;; This buffer shows everything, so it needs no pager.
                           :env '(:PAGER "cat")))))
     buffer))

@@ -27,6 +27,14 @@ local function tell(message, level)
   vim.notify("shelld: " .. message, level)
 end
 
+-- During a question, Neovim does not show by itself what has changed in its terminals, and a
+-- terminal does not change at once.
+local function redraw_soon()
+  vim.defer_fn(function()
+    vim.cmd("redraw")
+  end, 50)
+end
+
 local function show(task, text)
   if vim.api.nvim_buf_is_valid(task.buffer) then
     task.is_showing = true
@@ -34,10 +42,7 @@ local function show(task, text)
     task.is_showing = false
     task.is_in_line = text:sub(-1) ~= "\n"
     if is_asking then
-      -- By then, the terminal has changed. Neovim does not redraw it during a question.
-      vim.defer_fn(function()
-        vim.cmd("redraw")
-      end, 50)
+      redraw_soon()
     end
   end
 end
@@ -121,6 +126,7 @@ local function ask()
     local prompt = task.prompt
     local is_secret = prompt.lineMode == true and prompt.echo == false
     local cancelled = "\27"
+    redraw_soon()
     -- Neither shows a secret nor remembers it. Events go on coming meanwhile.
     local read = is_secret and vim.fn.inputsecret or vim.fn.input
     local ok, answer = pcall(read, { prompt = prompt.text .. " ", cancelreturn = cancelled })
