@@ -35,6 +35,9 @@ export class Daemon {
     const reader = new rpc.StreamMessageReader(daemon.stdout);
     this.#connection = rpc.createMessageConnection(reader, this.#writer);
     this.#connection.onNotification((method, event) => this.#onEvent(method, event));
+    this.#connection.onClose(() => {
+      for (const { onEvent } of this.#runs.values()) onEvent("lost", {});
+    });
     this.#connection.listen();
   }
 
@@ -42,8 +45,8 @@ export class Daemon {
     return this.#connection.sendRequest(method, params);
   }
 
-  // Run a command. `onEvent` gets the names and the params of its events, in their order. Returns
-  // the id of the request, and the promise of its answer.
+  // Run a command. `onEvent` gets the names and the params of its events, in their order; or "lost",
+  // if the daemon ends first. Returns the id of the request, and the promise of its answer.
   run(params, onEvent) {
     const answer = this.request("bash", params);
     const id = this.#writer.lastId;

@@ -29,7 +29,7 @@ function runBetweenPipes() {
     const params = { command, run_in_background: true, notify: ["output", "exit"] };
     const { answer } = daemon.run(params, (name, event) => {
       if (event.missing > 0) stderr.write(`[${event.missing} bytes skipped]\n`);
-      if (name === "exited") resolve(event.exitCode ?? 1);
+      if (name === "exited" || name === "lost") resolve(event.exitCode ?? 1);
       else (event.stream === "stdout" ? stdout : stderr).write(event.text);
     });
     answer.catch(reject);

@@ -45,10 +45,11 @@ export class Task {
   open(dimensions) {
     if (dimensions) Object.assign(this.#params, sizes(dimensions));
     const onEvent = (name, event) => {
-      this.#bashId = event.bash_id;
+      this.#bashId ??= event.bash_id;
       if (name === "output") this.#onOutput(event);
       else if (name === "prompt") this.#onPrompt(event);
       else if (name === "exited") this.#onExited(event);
+      else if (name === "lost") this.#end("the daemon has ended", 1);
     };
     const { id, answer } = this.#daemon.run(this.#params, onEvent);
     this.#requestId = id;

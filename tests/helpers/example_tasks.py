@@ -23,6 +23,7 @@ EXPECTED = {
     "flood": True,
     "handed_over": "over 1\nover 2\n[exit code 0 after N s]",
     "silent": "[SIGTERM after N s]",
+    "lost": "lost\n[the daemon has ended]",
     "blocked": "[Command blocked: dangerous (rm-root): it removes the whole file system]",
 }
 

@@ -69,6 +69,19 @@
   (press silent "C-c C-c")
   (report 'silent (shows silent "after N s")))
 
+;; A task ends with its buffer.
+(let* ((deleted (shelld-follow "echo pid $$; exec sleep 300"))
+       (text (shows deleted "pid [0-9]+$"))
+       (pid (string-to-number (substring text 4))))
+  (kill-buffer deleted)
+  (wait-for (lambda () (not (is-alive pid))) (lambda () "the end of the task")))
+
+(let ((lost (shelld-follow "echo lost; sleep 300")))
+  (shows lost "^lost$")
+  (signal-process (jsonrpc--process shelld--connection) 'SIGKILL)
+  (report 'lost (shows lost "has ended")))
+
+;; The next one starts another daemon.
 (report 'blocked (shows (shelld-run "rm -rf /") "\\["))
 
 ;; A bar that is drawn twice on its line, with its colour and the title of the window.

@@ -74,6 +74,24 @@ local silent = start("Shelld sleep 300")
 vim.cmd("ShelldKill")
 report.silent = shows(silent, "after N s")
 
+-- A task ends with its buffer.
+local deleted = start("ShelldFollow echo pid $$; exec sleep 300")
+local pid = shows(deleted, "pid %d+"):match("pid (%d+)")
+vim.cmd("bdelete!")
+wait(function()
+  return not is_alive(pid)
+end, "the end of the task")
+
+local lost = start("ShelldFollow echo lost; sleep 300")
+shows(lost, "lost")
+local own = vim.fn.getpid()
+local children = vim.fn.readfile("/proc/" .. own .. "/task/" .. own .. "/children", "b")[1]
+for child_pid in children:gmatch("%d+") do
+  vim.loop.kill(tonumber(child_pid), "sigkill")
+end
+report.lost = shows(lost, "has ended")
+
+-- The next one starts another daemon.
 report.blocked = shows(start("Shelld rm -rf /"), "%[")
 
 vim.fn.writefile({ vim.fn.json_encode(report) }, vim.env.REPORT)

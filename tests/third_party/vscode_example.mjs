@@ -1,7 +1,7 @@
 // Drives the example as an extension of VS Code would, and reports what its terminals show, as
 // JSON. The script is in the folder of the example.
 
-import { existsSync, writeFileSync, appendFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { Daemon } from "./daemon.mjs";
 import { Task } from "./task.mjs";
 
@@ -123,5 +123,10 @@ const ended = new Promise((resolve) => {
 await ended;
 report.seqs = seqs;
 
-await daemon.end();
+const lost = new Terminal("echo lost; sleep 300");
+await lost.shows(/lost/);
+const children = readFileSync(`/proc/${process.pid}/task/${process.pid}/children`, "utf8");
+for (const child of children.trim().split(" ")) process.kill(Number(child), "SIGKILL");
+[report.lost] = await lost.end();
+
 writeFileSync("report", JSON.stringify(report));
