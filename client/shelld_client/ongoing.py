@@ -59,24 +59,25 @@ class Ongoing:
         if cancellation := self._connection.cancel(self._id):
             self._send(cancellation)
         if self._subscription and self._connection.release(self._subscription, self._id):
-            self._send_only(calls.unsubscribe(self._subscription))
+            self.send_only(calls.unsubscribe(self._subscription))
         self._mailbox.end()
 
-    def kill_once_started(self, started: Callable[[bytes], str]) -> None:
-        """Have the shell killed that the request starts. `started` returns its id.
+    def abandon(self, undo: Callable[[bytes], Call[Any]]) -> None:
+        """End the request, and undo what it does: `undo` returns the call for its result.
 
-        The command may have started already, so a cancellation could come too late. This waits for
+        The daemon may have answered already, so a cancellation could come too late. This waits for
         nothing, because whoever calls it was interrupted.
         """
 
-        def kill(answer: bytes) -> None:
+        def send_undo(answer: bytes) -> None:
             with suppress(ShellError):
-                self._send_only(calls.kill_shell(started(answer), {}))
+                self.send_only(undo(answer))
 
-        self._mailbox.abandon(kill)
+        self._connection.unlisten(self._id)
+        self._mailbox.abandon(send_undo)
         self._mailbox.end()
 
-    def _send_only(self, call: Call[Any]) -> None:
+    def send_only(self, call: Call[Any]) -> None:
         """Send a request whose answer nobody takes."""
         with suppress(ShellError):
             request_id = self._connection.new_id()

@@ -84,7 +84,12 @@ class EventStream:
                 raise _why(answer)
             self._subscribed = result = call.decode(answer)
         except BaseException:
-            self.end()
+            self._is_over = True
+            if self._params.get("subscription") is None:
+                ongoing.abandon(lambda late: calls.unsubscribe(call.decode(late).subscription))
+            else:
+                # Another reader may own it.
+                ongoing.end()
             raise
         ongoing.claim(result.subscription)
         self.subscription, self.seq = result.subscription, result.seq
@@ -272,6 +277,7 @@ class Job:
         self._ongoing: Ongoing | None = None
         self._started: BackgroundResult | None = None
         self._is_over = False
+        self._has_left = False
 
     @property
     def started(self) -> BackgroundResult:
@@ -302,7 +308,7 @@ class Job:
                 raise _why(answer)
             self._started = started = self._result_of(answer)
         except BaseException:
-            ongoing.kill_once_started(lambda answer: self._result_of(answer).bash_id)
+            ongoing.abandon(lambda late: calls.kill_shell(self._result_of(late).bash_id, {}))
             raise
         ongoing.claim(started.subscription or "")
         return self
@@ -319,7 +325,7 @@ class Job:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._is_over = True
+        self._is_over = self._has_left = True
         try:
             # If the daemon is gone, so is the command.
             with suppress(ShellError):
@@ -344,6 +350,11 @@ class Job:
                 self._is_over = isinstance(item, ExitEvent)
                 return item
         raise StopIteration
+
+    def __del__(self) -> None:
+        if self._ongoing is not None and self._started is not None and not self._has_left:
+            self._ongoing.send_only(calls.kill_shell(self.id, {}))
+            self._ongoing.end()
 
 
 def _why(end: object) -> ShellError:

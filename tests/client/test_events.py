@@ -172,6 +172,32 @@ async def test_left_events_end_in_the_daemon(spawn: Spawn) -> None:
                 pass
 
 
+async def test_cancelled_entries_leave_no_subscription() -> None:
+    async with AsyncClient.spawn() as shell:
+        for turns in range(300):
+            with anyio.CancelScope() as scope:
+                if turns % 2:
+                    scope.cancel()
+                else:
+                    scope.deadline = anyio.current_time()
+                async with shell.events(events=["exit"]):
+                    await anyio.sleep_forever()
+            # The answers come, and what follows on them.
+            await shell.ping()
+            await shell.ping()
+        async with shell.events() as events:
+            assert events.subscription
+
+
+async def test_dropped_job_is_killed(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = shell.start("sleep 300")
+        await job.__aenter__()
+        del job
+        gc.collect()
+        await is_over(shell, "sleep 300")
+
+
 async def test_events_must_be_entered_once(spawn: Spawn) -> None:
     async with spawn() as shell:
         events = shell.events()

@@ -369,6 +369,16 @@ def test_subscription_of_an_ended_shell_can_be_continued(events: RawDaemon) -> N
     assert text_of(again) == "out\n"
 
 
+def test_subscription_of_an_expired_shell_is_gone() -> None:
+    with raw_daemon("--retain-seconds", "1") as daemon:
+        result = daemon.bash("true", notify=["exit"])
+        bash_id, name = result["bash_id"], result["subscription"]
+        read = {"bash_id": bash_id}
+        wait_for(lambda: "error" in daemon.answer(daemon.request("bash_output", read)))
+        error = daemon.fail("subscribe", {"subscription": name, "from_seq": 0})
+        assert error["data"]["parameter"] == "subscription"
+
+
 def test_old_number_names_what_is_available(events: RawDaemon) -> None:
     subscription = subscribe(events, "exit")
     events.bash("true")

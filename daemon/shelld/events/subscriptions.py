@@ -22,7 +22,7 @@ from shelld.events.subscription import Recipient, Subscription, Wish
 from shelld.process import faults
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld_protocol.errors import invalid_params, resource_exhausted
+from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
 
@@ -70,6 +70,12 @@ class Subscriptions:
     def get(self, name: str) -> Subscription:
         """Return a subscription. Raises `RpcError` (invalid_params)."""
         found = self._all.get(name)
+        if found is not None and found.wish.bash_id:
+            try:
+                self._manager.get(found.wish.bash_id)
+            except RpcError:
+                # Its shell has expired.
+                found = None
         if found is None:
             raise invalid_params("Invalid value for subscription: there is none", "subscription")
         return found
