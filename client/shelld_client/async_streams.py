@@ -75,7 +75,7 @@ class AsyncEventStream:
         self._is_over = False
 
     async def __aenter__(self) -> Self:
-        if self._ongoing is not None:
+        if self._ongoing is not None or self._is_over:
             raise RuntimeError("events can be entered once only")
         call = calls.subscribe(self._params)
         self._ongoing = ongoing = self._begin(call)
@@ -87,7 +87,8 @@ class AsyncEventStream:
                 raise _why(answer)
             self._subscribed = result = call.decode(answer)
         except BaseException:
-            self._is_over = True
+            # Nobody may cancel it any more.
+            self._is_over, self._ongoing = True, None
             if self._params.get("subscription") is None:
                 ongoing.abandon(lambda late: calls.unsubscribe(call.decode(late).subscription))
             else:

@@ -72,7 +72,7 @@ class EventStream:
         self._is_over = False
 
     def __enter__(self) -> Self:
-        if self._ongoing is not None:
+        if self._ongoing is not None or self._is_over:
             raise RuntimeError("events can be entered once only")
         call = calls.subscribe(self._params)
         self._ongoing = ongoing = self._begin(call)
@@ -84,7 +84,8 @@ class EventStream:
                 raise _why(answer)
             self._subscribed = result = call.decode(answer)
         except BaseException:
-            self._is_over = True
+            # Nobody may cancel it any more.
+            self._is_over, self._ongoing = True, None
             if self._params.get("subscription") is None:
                 ongoing.abandon(lambda late: calls.unsubscribe(call.decode(late).subscription))
             else:
