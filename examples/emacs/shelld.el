@@ -62,16 +62,19 @@
   "Return a connection to a daemon that runs."
   (unless (and shelld--connection (jsonrpc-running-p shelld--connection))
     (setq shelld--connection
-          (shelld-connection
+          (apply
+           #'make-instance 'shelld-connection
            :name "shelld"
            :notification-dispatcher #'shelld--on-event
            :on-shutdown #'shelld--on-shutdown
-           ;; A log of all messages would contain passwords.
-           :events-buffer-scrollback-size 0
            :process (lambda ()
                       (make-process :name "shelld" :command shelld-command
                                     :connection-type 'pipe
-                                    :coding 'utf-8-emacs-unix :noquery t)))))
+                                    :coding 'utf-8-emacs-unix :noquery t))
+           ;; A log of all messages would contain passwords.
+           (if (< emacs-major-version 30)
+               '(:events-buffer-scrollback-size 0)
+             '(:events-buffer-config (:size 0))))))
   shelld--connection)
 
 (defun shelld--request (method params &optional on-result on-failure)

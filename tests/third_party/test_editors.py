@@ -55,9 +55,9 @@ LONG = r"""
 exec 3<>gate
 printf '\e[31mcarmine\e[0m\n'
 printf 'line %d\n' {1..40}
-touch begun
 read -r line <&3
 printf 'line %d\n' {41..80}
+touch ended
 """
 
 How = Literal["terminal", "foreground", "background"]
@@ -245,7 +245,11 @@ def test_secret_is_shown_nowhere(daemon: RawDaemon, tmp_path: Path, editor: Edit
     (tmp_path / "secret").write_text(SECRET)
     screen = use(daemon, tmp_path, editor, "foreground", "secret")
     until_asked(screen, "Password:", editor)
-    screen.type("quixotic\n")
+    screen.type("quixotic")
+    if editor is not vscode_jsonrpc:
+        hidden = len("Password: quixotic")
+        wait_for(lambda: len(last_line(screen)) == hidden, "signs in place of the secret")
+    screen.type("\n")
     screen.until_text("8 characters")
     until_asked(screen, "Name:", editor)
     if editor is neovim:
@@ -277,6 +281,10 @@ def test_window_follows_the_end_in_colour_unless_its_user_is_elsewhere(
     screen.type(start)
     screen.until_line("carmine")
     open_gate(tmp_path / "gate")
+    wait_for((tmp_path / "ended").exists, "the rest of the output")
+    lines = screen.read(wait=1000, until="stable")["lines"]
+    assert "carmine" in lines
+    assert "line 80" not in lines
     screen.type(end)
     screen.until_line("line 80")
     screen.until_text("exit code 0 after")
