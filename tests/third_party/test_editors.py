@@ -238,7 +238,9 @@ def test_two_tasks_ask_one_after_the_other(
         if editor is neovim:
             # It is shown while the user is asked the second question. Emacs shows one of them.
             screen.until_text(f"{name} says word for {name}")
-    wait_for(lambda: not last_line(screen).startswith("Word of"), "no further question")
+    screen.until_text("exit code 0 after")
+    questions = ("Word of left:", "Word of right:")
+    wait_for(lambda: last_line(screen) not in questions, "no further question")
 
 
 @pytest.mark.parametrize("editor", [neovim, emacs, vscode_jsonrpc])
