@@ -59,6 +59,8 @@ class AsyncEventStream:
     """
 
     def __init__(self, begin: AsyncBegin, options: Mapping[str, Any]) -> None:
+        # First, because `__del__` needs it even if the options are of a wrong type.
+        self._ongoing: AsyncOngoing | None = None
         self.subscription = ""
         self.seq = 0
         self._begin = begin
@@ -70,7 +72,6 @@ class AsyncEventStream:
         elif self._wanted and options.get("bash_id") is not None:
             # The end of the shell is the end of the iteration.
             params["events"] = [*self._wanted, "exit"]
-        self._ongoing: AsyncOngoing | None = None
         self._subscribed: SubscribeResult | None = None
         self._is_over = False
 

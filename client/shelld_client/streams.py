@@ -56,6 +56,8 @@ class EventStream:
     """
 
     def __init__(self, begin: Begin, options: Mapping[str, Any]) -> None:
+        # First, because `__del__` needs it even if the options are of a wrong type.
+        self._ongoing: Ongoing | None = None
         self.subscription = ""
         self.seq = 0
         self._begin = begin
@@ -67,7 +69,6 @@ class EventStream:
         elif self._wanted and options.get("bash_id") is not None:
             # The end of the shell is the end of the iteration.
             params["events"] = [*self._wanted, "exit"]
-        self._ongoing: Ongoing | None = None
         self._subscribed: SubscribeResult | None = None
         self._is_over = False
 

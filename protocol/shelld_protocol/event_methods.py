@@ -77,7 +77,8 @@ class SubscribeParams(Params):
             Meta(
                 ge=0,
                 le=MAX_INTERVAL_MS,
-                description="Milliseconds between two events with output of one shell, unless "
+                description="Milliseconds between two events with output, or with a screen, of one "
+                "shell, unless "
                 "max_bytes have come. The first is sent at once. Default: 50.",
             ),
         ]

@@ -98,6 +98,15 @@ def test_end_follows_all_output(events: RawDaemon) -> None:
     assert end["usage"]["maxRssBytes"] > 0
 
 
+def test_end_leaves_no_part_of_a_character_unsent(events: RawDaemon) -> None:
+    subscribe(events, "output", "exit")
+    result = events.bash("sleep 300 & printf 'abc\\xc3'")
+    found = events_to(events, "exited")
+    assert text_of(found) == "abc\ufffd"
+    assert found[-2]["end"] == found[-1]["stdoutBytes"] == 4
+    events.call("kill_shell", {"shell_id": result["bash_id"], "grace": 0})
+
+
 def test_only_wanted_events_are_sent(events: RawDaemon) -> None:
     subscribe(events, "exit")
     events.bash("echo out")

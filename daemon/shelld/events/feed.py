@@ -39,7 +39,7 @@ _TURN_BYTES: Final = 512 * 1024
 
 
 class Feed:
-    """`extras` are followed beside the output. They return when there is nothing more to follow."""
+    """`extras` run beside the follower of output, and return once the shell has ended."""
 
     def __init__(self, shell: Shell, subscription: Subscription, manager: Manager) -> None:
         self.shell = shell
@@ -117,7 +117,7 @@ class Feed:
         while True:
             await shell.wait_until(lambda: self._has_ended or shell.output.written != self._seen)
             has_ended = self._has_ended
-            await self.push()
+            await self.push(final=has_ended)
             if has_ended:
                 return
             with anyio.move_on_after(self.interval_s):
@@ -126,13 +126,16 @@ class Feed:
                 )
             await checkpoint()
 
-    async def push(self) -> None:
-        """Send all output that was written by now, or skip it if the client is slow."""
+    async def push(self, *, final: bool = False) -> None:
+        """Send all output that was written by now, or skip it if the client is slow.
+
+        `final`: nothing more will be sent, so the last unit is sent even if it is incomplete.
+        """
         if "output" not in self._wish.events:
             return
         async with self._pushing:
             shell = self.shell
-            final = shell.output_is_complete
+            final = final or shell.output_is_complete
             self._seen = shell.output.written
             for name, stream in self._streams.items():
                 # More may come meanwhile. It is for the next call.

@@ -5,8 +5,9 @@ itself.
 
 Invariants:
 
-* The numbers that a client receives rise by one. The only exception is a client that continues the
-  subscription: it gets the events after the number it names once more.
+* The numbers that a client receives rise by one. A client that continues the subscription gets the
+  events after the number it names once more. If it then does not read for 10,000 events, it loses
+  the oldest of them.
 * Output and screens are not sent while more than `MAX_QUEUED_BYTES` wait for the client. Any other
   event is sent whether the client reads or not. So a client that does not read costs little memory,
   and delays no command.
@@ -91,7 +92,7 @@ class Wish(Struct, frozen=True):
 
 
 class Subscription:
-    """`start_task` runs a task beside the shells. It starts again if it fails."""
+    """`start_task` starts a task, and restarts it if it raises."""
 
     def __init__(
         self,
@@ -197,6 +198,10 @@ class Subscription:
             except MemoryError as error:
                 faults.answer_for(error, "an event")
                 await faults.pause(_SHORTAGE_PAUSE_S)
+            except Exception:
+                # No event may hold up the others for ever.
+                faults.report("an event")
+                self._send(seq, note, note.brief)
             count += 1
             if count % _REPLAYED_IN_A_ROW == 0:
                 await checkpoint()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from shelld.mcp.revisions import is_modern, revision_of
+from shelld.mcp.revisions import revision_of
 from shelld_protocol.errors import RpcError, method_not_found, missing_capability
 from shelld_protocol.mcp import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from shelld_protocol.mcp_tasks import TASKS_CAPABILITY, TASKS_EXTENSION
@@ -37,7 +37,8 @@ def require_tasks(meta: Meta, agreed: str | None, method: str) -> None:
     """
     if meta is None or PROTOCOL_VERSION_KEY not in meta:
         raise missing_tasks() if agreed is None else method_not_found(method)
-    assert is_modern(revision_of(meta, agreed))
+    # Refuses a revision that is unknown, or of the wrong form.
+    revision_of(meta, agreed)
     if not declares_tasks(meta):
         raise missing_tasks()
 

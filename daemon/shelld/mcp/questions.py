@@ -92,13 +92,14 @@ class Questions:
         if text is None:
             self._is_declined = True
             return
-        asked = self._last
+        asked, written_at = self._last, _written_at(shell)
         try:
             await write(context, shell, WriteStdinParams(shell.id, text=f"{text}\n"))
-        except RpcError as error:
-            if error.kind is ErrorKind.STDIN_CLOSED:
+        except BaseException as error:
+            if isinstance(error, RpcError) and error.kind is ErrorKind.STDIN_CLOSED:
                 return
-            if self._last == asked:
+            # Also if the request was cancelled before anything was written.
+            if self._last == asked and _written_at(shell) == written_at:
                 self._key = key
             raise
         finally:
@@ -180,3 +181,7 @@ def _answer_in(response: object, key: str) -> str | None:
         name = f"{name}.content.{ANSWER_NAME}"
         raise invalid_params(f"Invalid type for {name}: expected string", name)
     return text
+
+
+def _written_at(shell: Shell) -> float | None:
+    return None if shell.input is None else shell.input.written_at
