@@ -13,13 +13,26 @@ read -r line < "$1"
 echo "$1 2"
 """
 
+# Writes more than an editor that does not read gets, says so, and waits; then all of it again. On
+# its terminal, these are twice 6,000,000 bytes, in lines of three.
+FLOOD = """
+cd "$(dirname "$0")"
+yes | head -c 4000000
+touch flooded
+read -r line < more
+echo next
+read -r line < again
+yes | head -c 4000000
+touch "flooded again"
+"""
+
 EXPECTED = {
     "left": "left 1\nleft 2\n[exit code 0 after N s]",
     "right": "right 1\nright 2\n[exit code 0 after N s]",
     # A process of the task, before and after the task was killed.
     "ran": True,
     "killed": "pid PID\n[SIGTERM after N s]",
-    # Whether it said that bytes were skipped, after the editor had not read for long.
+    # Whether it said how many bytes were skipped while the editor did not read.
     "flood": True,
     "handed_over": "over 1\nover 2\n[exit code 0 after N s]",
     "silent": "[SIGTERM after N s]",
@@ -29,7 +42,8 @@ EXPECTED = {
 
 
 def prepare(folder: Path) -> None:
-    """Write the script `steps` and its pipes."""
+    """Write the scripts and their pipes."""
     (folder / "steps").write_text(STEPS)
-    for name in ("left", "right", "over"):
+    (folder / "flood").write_text(FLOOD)
+    for name in ("left", "right", "over", "more", "again"):
         os.mkfifo(folder / name)
